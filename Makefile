@@ -1,0 +1,146 @@
+# Everything a developer does, each in one command on a fresh machine. `make help` lists it.
+#
+# Variables:  GGML=variants|native|wheel  how ggml is built (tools/install_ggml.py)
+#             PYTHON=python3.11           the interpreter to make .venv with
+#             PYTEST_ARGS, BENCH          passed to pytest; the benchmarks to run (all)
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+GGML ?= variants
+PYTEST_ARGS ?= -n 2
+
+VENV := .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+STAMPS := $(VENV)/stamps
+BUILD := build/dev
+EXAMPLES := build/examples
+CORPUS := build/corpus
+
+PIP := $(PY) -m pip --disable-pip-version-check
+EXTRAS := demo,dev,bench
+
+# Folders are in the list for the sake of files that are removed.
+NATIVE_SOURCES := CMakeLists.txt $(shell find native cmake tests/native -name '*.pyc' -prune -o -print 2>/dev/null) \
+  $(shell find python/executorch_ggml/ir -name '*.py' 2>/dev/null)
+CPP_FILES = $(shell find native examples/cpp tests/native -name '*.cpp' -o -name '*.h' 2>/dev/null)
+# The modules of benchmarks/ that can be run.
+BENCH ?= $(patsubst benchmarks/%.py,%,$(sort $(shell grep -l '^if __name__ == "__main__"' benchmarks/*.py 2>/dev/null)))
+
+.PHONY: help
+help:  ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do \
+	  printf '  make %-10s %s\n' "$$name" "$$what"; done
+
+# --------------------------------------------------------------------------------------------------------- set-up
+
+.PHONY: setup
+setup: $(STAMPS)/project $(STAMPS)/torchvision  ## make .venv, install what is needed, build the native code
+
+$(STAMPS)/venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=...")'
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	mkdir -p $(@D) && touch $@
+
+# One stamp for each way to build ggml, so that another choice installs again.
+$(STAMPS)/ggml-$(GGML): $(STAMPS)/venv constraints.txt tools/install_ggml.py
+	rm -f $(STAMPS)/ggml-*
+	$(PY) tools/install_ggml.py $(GGML)
+	touch $@
+
+# torch is in the same command as all that depends on it, so that pip keeps one choice of it.
+$(STAMPS)/packages: $(STAMPS)/ggml-$(GGML) constraints.txt pyproject.toml tools/requirements.py
+	$(PY) tools/requirements.py --extras $(EXTRAS) --build > $(STAMPS)/requirements.txt
+	$(PIP) install -c constraints.txt -r $(STAMPS)/requirements.txt
+	touch $@
+
+# In a folder of its own: with a CPU build of torch it can be imported only with the help of tests/torchvision_cpu.py,
+# and transformers would try to.
+$(STAMPS)/torchvision: $(STAMPS)/venv constraints.txt
+	$(PIP) install --no-deps --upgrade --target $(VENV)/torchvision -c constraints.txt torchvision pillow
+	touch $@
+
+$(STAMPS)/project: $(STAMPS)/packages pyproject.toml $(NATIVE_SOURCES)
+	$(PIP) install --no-build-isolation --no-deps -C build-dir=$(BUILD) \
+	  -C cmake.define.EXECUTORCH_GGML_BUILD_TESTS=ON \
+	  -C cmake.define.EXECUTORCH_GGML_TEST_CORPUS=$(CURDIR)/$(CORPUS) -e .
+	touch $@
+
+# ------------------------------------------------------------------------------------------------------------ use
+
+.PHONY: demo
+demo: setup  ## train a small CNN, run it on ggml, compare with eager and XNNPACK
+	$(PY) examples/demo.py
+
+.PHONY: bench
+bench: setup runner  ## measure against XNNPACK, eager, ONNX Runtime and OpenVINO; writes benchmarks/RESULTS.md
+	for name in $(BENCH); do echo "== benchmarks.$$name"; $(PY) -m benchmarks.$$name; done
+
+.PHONY: runner
+runner: setup  ## build the C++ example against the installed package
+	$(BIN)/cmake -S examples/cpp -B $(EXAMPLES) --log-level=WARNING \
+	  -DCMAKE_PREFIX_PATH="$$($(PY) -c 'import executorch_ggml; print(executorch_ggml.cmake_prefix_path)')"
+	$(BIN)/cmake --build $(EXAMPLES)
+
+# --------------------------------------------------------------------------------------------------------- checks
+
+.PHONY: test
+test: native-test runner-test  ## run the tests, C++ and Python
+	$(PY) -m pytest $(PYTEST_ARGS)
+
+.PHONY: native-test
+native-test: setup corpus
+	$(BIN)/ctest --test-dir $(BUILD) --output-on-failure
+
+# A program made in Python gives the same numbers in a plain C++ process.
+.PHONY: runner-test
+runner-test: runner
+	$(PY) examples/cpp/export_model.py $(EXAMPLES)/model
+	$(EXAMPLES)/run_pte $(EXAMPLES)/model.pte --input $(EXAMPLES)/model.input.bin --expect $(EXAMPLES)/model.output.bin
+
+# Programs that the native tests read, and damage.
+.PHONY: corpus
+corpus: setup
+ifneq ($(wildcard tests/native/make_corpus.py),)
+	$(PY) -m tests.native.make_corpus $(CORPUS)
+endif
+
+.PHONY: asan
+asan: setup corpus  ## run the native tests under AddressSanitizer and UBSan
+	$(BIN)/cmake -S . -B build/asan -G Ninja --log-level=WARNING -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
+	  -DPython_EXECUTABLE=$(abspath $(PY)) -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+	  -DEXECUTORCH_GGML_SANITIZE=ON -DEXECUTORCH_GGML_BUILD_TESTS=ON -DEXECUTORCH_GGML_BUILD_DELEGATE=OFF \
+	  -DEXECUTORCH_GGML_TEST_CORPUS=$(CURDIR)/$(CORPUS)
+	$(BIN)/cmake --build build/asan
+	$(BIN)/ctest --test-dir build/asan --output-on-failure
+
+.PHONY: lint
+lint: setup  ## check style, types, and that generated files are up to date
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run -Werror $(CPP_FILES)
+	$(PY) -m executorch_ggml.ir.codegen --check
+
+.PHONY: format
+format: setup  ## put the style right where that can be done without thought
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(CPP_FILES)
+
+.PHONY: generate
+generate: $(STAMPS)/packages  ## write the tracked files that follow from the op table
+	$(PY) -P python/executorch_ggml/ir/codegen.py --schema-out schema/ggml_ir.fbs --docs-out docs/ops.md
+
+.PHONY: clean
+clean:  ## remove what was built; .venv and the compiled ggml stay
+	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis $(STAMPS)/project
+	find python tests benchmarks examples tools cmake -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+.PHONY: distclean
+distclean: clean  ## remove .venv and the compiled ggml too
+	rm -rf $(VENV) .cache

@@ -1,0 +1,1 @@
+"""Benchmarks: `python -m benchmarks.models` and `python -m benchmarks.overhead` write `RESULTS.md` beside this."""

@@ -1,0 +1,42 @@
+"""Memory of another process that no file backs: what loading a program adds beyond the mapped file itself."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from benchmarks.worker import Worker
+
+POLL_SECONDS = 0.001
+
+
+def anonymous_bytes(pid: int) -> int:
+    """Resident memory of the process that no file backs; 0 if it has just died."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    found = re.search(r"^RssAnon:\s+(\d+) kB", status, re.MULTILINE)
+    return int(found.group(1)) * 1024 if found else 0
+
+
+def private_dirty_bytes(pid: int) -> int:
+    """Memory of the process that could not be dropped and read back from a file: anonymous or written to."""
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8")
+    found = re.search(r"^Private_Dirty:\s+(\d+) kB", rollup, re.MULTILINE)
+    if found is None:
+        raise RuntimeError("the system does not report private memory (Private_Dirty); this benchmark needs Linux")
+    return int(found.group(1)) * 1024
+
+
+def peak_while(worker: Worker) -> int:
+    """The peak of the worker's own memory until it answers the request that was just sent to it.
+
+    It is watched from outside, because a native call may hold the interpreter of the process itself.
+    """
+    assert worker.pid is not None
+    peak = 0
+    while not worker.answered():
+        peak = max(peak, anonymous_bytes(worker.pid))
+        time.sleep(POLL_SECONDS)
+    return peak

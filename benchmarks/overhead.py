@@ -1,0 +1,158 @@
+"""What the framework itself costs: a call that computes nothing, loading weights, and the size of the runtime.
+
+- A one-node program (adding two vectors of four) in ExecuTorch's Python runtime: delegated to ggml, delegated to
+  XNNPACK, and on ExecuTorch's portable kernel. The difference to the last is the price of delegating.
+- A program of half a gigabyte of weights: how long it takes to load, and how much memory it takes beside the file
+  that it is mapped from, at its peak while it is loaded and runs for the first time. The file is in the page cache.
+- The runtime library, stripped of symbols.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import shutil
+import statistics
+import subprocess
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+from benchmarks import results, workloads
+from benchmarks.engines import GGML, PORTABLE, XNNPACK, Engine
+from benchmarks.memory import peak_while, private_dirty_bytes
+from benchmarks.models import available_engines
+from benchmarks.worker import EngineError, Worker
+
+ONE_NODE = (GGML, XNNPACK, PORTABLE)
+LOADED = (GGML, XNNPACK)
+LIBRARY = "libexecutorch_ggml_runtime.so"
+
+
+def one_node(engines: list[Engine], rounds: int, seconds: float) -> str:
+    """Microseconds per call of a program of one node."""
+    medians: dict[str, list[float]] = {engine.name: [] for engine in engines}
+    with ExitStack() as stack:
+        workers = {engine.name: stack.enter_context(Worker(engine.name, threads=1)) for engine in engines}
+        for worker in workers.values():
+            worker.prepare(workloads.ADD)
+        for _ in range(rounds):
+            for name, worker in workers.items():
+                medians[name].append(statistics.median(worker.time(seconds, warm_up=200)))
+    micros = {name: statistics.median(of_rounds) * 1e6 for name, of_rounds in medians.items()}
+    base = micros.get(PORTABLE.name)
+    rows = [
+        [engine.title, f"{micros[engine.name]:.1f}", f"{micros[engine.name] - base:+.1f}" if base else "-"]
+        for engine in engines
+    ]
+    table = results.markdown_table(["one node on", "µs per call", "µs over portable"], rows)
+    return f"A call of a one-node program from Python (most of it is the conversion of arguments):\n\n{table}"
+
+
+def _load_once(engine: str, folder: Path, threads: int) -> dict[str, float]:
+    """Load the big program in a fresh process; seconds and bytes."""
+    with Worker(engine, threads) as worker:
+        # Libraries and thread pools are not what is measured, so a small program goes first.
+        worker.ask("load", str(folder / "small.pte"))
+        worker.ask("first_call")
+        assert worker.pid is not None
+        before = private_dirty_bytes(worker.pid)
+        worker.send("load", str(folder / "big.pte"))
+        peak = peak_while(worker)
+        seconds_to_load = worker.receive()
+        after_load = private_dirty_bytes(worker.pid)
+        worker.send("first_call")
+        peak = max(peak, peak_while(worker))
+        seconds_of_first_call = worker.receive()
+        after_call = private_dirty_bytes(worker.pid)
+        return {
+            "load": seconds_to_load,
+            "first call": seconds_of_first_call,
+            "second call": statistics.median(worker.time(0.5, warm_up=1)),
+            "loaded": after_load - before,
+            "peak": max(peak, after_load, after_call) - before,
+        }
+
+
+def big_program(engines: list[Engine], threads: int, repeats: int) -> str:
+    """Milliseconds and memory to load a program whose weights are half a gigabyte."""
+    rows = []
+    for engine in engines:
+        with tempfile.TemporaryDirectory() as folder:
+            with Worker(engine.name, threads) as exporter:
+                exporter.ask("export", workloads.ADD, f"{folder}/small.pte")
+                weights = exporter.ask("export", workloads.BIG, f"{folder}/big.pte")
+            runs = [_load_once(engine.name, Path(folder), threads) for _ in range(repeats)]
+            size = Path(folder, "big.pte").stat().st_size
+        median = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
+        rows.append(
+            [
+                engine.title,
+                f"{size / 1e6:.0f}",
+                f"{median['load'] * 1e3:.1f}",
+                f"{median['first call'] * 1e3:.0f}",
+                f"{median['second call'] * 1e3:.0f}",
+                f"{median['loaded'] / 1e6:.1f} ({median['loaded'] / weights:.1%})",
+                f"{median['peak'] / 1e6:.1f} ({median['peak'] / weights:.1%})",
+            ]
+        )
+    header = [
+        "program on",
+        "file MB",
+        "load ms",
+        "first call ms",
+        "later calls ms",
+        "extra MB",
+        "extra MB at peak",
+    ]
+    return (
+        f"{workloads.BIG_LAYERS} linear layers of {workloads.BIG_WIDTH}x{workloads.BIG_WIDTH}, {threads} threads. "
+        "Extra is the memory that no file backs, once loaded and at its peak, in brackets as a share of the weights:\n\n"
+        f"{results.markdown_table(header, rows)}"
+    )
+
+
+def library_size() -> str:
+    """Kilobytes of the runtime library without symbols."""
+    found = importlib.util.find_spec("executorch_ggml")
+    roots = list(found.submodule_search_locations or []) if found else []
+    libraries = [path for root in roots for path in Path(root).rglob(LIBRARY)]
+    strip = shutil.which("strip")
+    if not libraries or strip is None:
+        return f"Size of the runtime library: not measured, {'no strip' if libraries else f'no {LIBRARY}'} found."
+    with tempfile.TemporaryDirectory() as folder:
+        stripped = Path(folder) / LIBRARY
+        subprocess.run([strip, "-o", str(stripped), str(libraries[0])], check=True)
+        return f"Size of the runtime library, stripped: {stripped.stat().st_size / 1e3:.0f} KB."
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.overhead", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = [engine.name for engine in ONE_NODE]
+    parser.add_argument("--engines", nargs="+", default=names, choices=names, metavar="ENGINE")
+    parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1), help="threads for the big program")
+    parser.add_argument("--rounds", type=int, default=15, help="how often each engine gets its turn at the one node")
+    parser.add_argument("--repeats", type=int, default=3, help="how often the big program is loaded")
+    parser.add_argument("--out", type=Path, help="file of results (default: RESULTS.md if ours is there, else none)")
+    arguments = parser.parse_args()
+    engines = {engine.name for engine in available_engines(arguments.engines)}
+    parts = []
+    try:
+        parts.append(one_node([e for e in ONE_NODE if e.name in engines], arguments.rounds, seconds=0.05))
+        print(f"{parts[-1]}\n", flush=True)
+        parts.append(big_program([e for e in LOADED if e.name in engines], arguments.threads, arguments.repeats))
+        print(f"{parts[-1]}\n", flush=True)
+    except EngineError as error:
+        raise SystemExit(f"overhead: {error}") from error
+    parts.append(library_size())
+    print(parts[-1])
+    out = arguments.out or (results.RESULTS if GGML.name in engines else None)
+    if out:
+        results.write_section("overhead", "Overhead of the framework", "\n\n".join(parts), out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""The file of results: what was measured, when, on what, and one replaceable section per benchmark."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import os
+import platform
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+RESULTS = Path(__file__).parent / "RESULTS.md"
+HEADER = """# Benchmark results
+
+Written by `make bench`; do not edit. Each section is replaced by the next run of its own benchmark.
+"""
+PACKAGES = ("executorch", "libggml-python", "torch", "onnxruntime", "openvino", "transformers", "torchvision")
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table whose columns line up as plain text too; all but the first column are set to the right."""
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = [
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ]
+        return f"| {' | '.join(padded)} |"
+
+    rule = [("-" * width) if i == 0 else ("-" * (width - 1) + ":") for i, width in enumerate(widths)]
+    return "\n".join([line(header), line(rule), *(line(row) for row in rows)])
+
+
+def _from_proc(path: str, key: str) -> str | None:
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError:
+        return None
+    found = re.search(rf"^{re.escape(key)}\s*:\s*(.+)$", text, re.MULTILINE)
+    return found.group(1).strip() if found else None
+
+
+def machine() -> str:
+    """The processor, cores, memory and system, in a line; nothing that identifies the machine itself."""
+    processor = _from_proc("/proc/cpuinfo", "model name") or platform.processor() or platform.machine()
+    flags = set((_from_proc("/proc/cpuinfo", "flags") or "").split())
+    vector = next((name for flag, name in (("avx512f", "AVX-512"), ("avx2", "AVX2")) if flag in flags), None)
+    memory = _from_proc("/proc/meminfo", "MemTotal")
+    parts = [
+        f"{processor} ({vector})" if vector else processor,
+        f"{os.cpu_count()} cores",
+        *([f"{int(memory.split()[0]) / 2**20:.0f} GiB"] if memory else []),
+        f"{platform.system()} {platform.machine()}",
+    ]
+    return ", ".join(parts)
+
+
+def versions(packages: Sequence[str] = PACKAGES) -> str:
+    """The installed versions of `packages`, in a line; those that are not installed are left out."""
+    found = [f"Python {platform.python_version()}"]
+    for package in packages:
+        try:
+            found.append(f"{package} {importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return ", ".join(found)
+
+
+def write_section(name: str, title: str, body: str, path: Path = RESULTS) -> None:
+    """Put the section `name` into the file, in place of its earlier self or else at the end."""
+    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
+    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    facts = f"- date: {today}\n- machine: {machine()}\n- versions: {versions()}"
+    section = f"{begin}\n## {title}\n\n{facts}\n\n{body.strip()}\n{end}"
+    text = path.read_text(encoding="utf-8") if path.exists() else HEADER
+    if begin in text and end in text:
+        before, rest = text.split(begin, 1)
+        after = rest.split(end, 1)[1]
+        text = f"{before}{section}{after}"
+    else:
+        text = f"{text.rstrip()}\n\n{section}\n"
+    path.write_text(text, encoding="utf-8")

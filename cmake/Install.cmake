@@ -1,0 +1,85 @@
+# What is installed, relative to the prefix. In a wheel the prefix is the Python package itself:
+#
+#   lib/libexecutorch_ggml_runtime.so       the delegate (and ggml's libraries, where they were built here)
+#   lib/cmake/executorch_ggml/              for find_package(executorch_ggml)
+#   include/executorch_ggml.h               the delegate's few C functions
+#   _session*.so, ir/_generated/            Python only
+
+include(CMakePackageConfigHelpers)
+
+set(_config_dir "${CMAKE_INSTALL_LIBDIR}/cmake/executorch_ggml")
+set(_origin "$ORIGIN")
+if(APPLE)
+  set(_origin "@loader_path")
+endif()
+
+# executorch_ggml_set_rpath(<target> <way to our libraries> <way to the folder of installed Python packages>)
+#
+# ExecuTorch's and ggml's packages are looked for beside ours first, wherever the environment is moved to. A package that
+# was found elsewhere at build time is also named by its absolute path.
+function(executorch_ggml_set_rpath target own up)
+  set(paths "${_origin}${own}")
+  if(_in_wheel)
+    foreach(folder IN ITEMS executorch/lib libggml/lib libggml/lib64)
+      list(APPEND paths "${_origin}/${up}/${folder}")
+    endforeach()
+  endif()
+  foreach(root IN ITEMS "${EXECUTORCH_GGML_EXECUTORCH_ROOT}" "${EXECUTORCH_GGML_GGML_ROOT}")
+    cmake_path(GET root PARENT_PATH parent)
+    if(root AND (NOT _in_wheel OR NOT parent STREQUAL EXECUTORCH_GGML_PLATLIB))
+      list(APPEND paths "${root}/lib" "${root}/lib64")
+    endif()
+  endforeach()
+  if(EXECUTORCH_DIR AND EXECUTORCH_RUNTIME_LIBRARY_DIR)
+    list(APPEND paths "${EXECUTORCH_RUNTIME_LIBRARY_DIR}")
+  endif()
+  set_target_properties(${target} PROPERTIES INSTALL_RPATH "${paths}")
+endfunction()
+
+if(EXECUTORCH_GGML_BUILD_DELEGATE)
+  executorch_ggml_set_rpath(executorch_ggml_runtime "" "../..")
+  install(
+    TARGETS executorch_ggml_runtime
+    EXPORT executorch_ggml-targets
+    LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+    ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+  )
+  install(
+    FILES "${PROJECT_SOURCE_DIR}/native/executorch/executorch_ggml.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+  )
+  if(EXECUTORCH_GGML_BUNDLED_GGML)
+    install(
+      TARGETS ${EXECUTORCH_GGML_BUNDLED_GGML}
+      EXPORT executorch_ggml-targets
+      LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+      RUNTIME DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+      PUBLIC_HEADER DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+    )
+  endif()
+  install(EXPORT executorch_ggml-targets NAMESPACE executorch_ggml:: DESTINATION "${_config_dir}")
+  configure_package_config_file(
+    "${PROJECT_SOURCE_DIR}/cmake/executorch_ggml-config.cmake.in"
+    "${CMAKE_BINARY_DIR}/executorch_ggml-config.cmake"
+    INSTALL_DESTINATION "${_config_dir}"
+  )
+  write_basic_package_version_file(
+    "${CMAKE_BINARY_DIR}/executorch_ggml-config-version.cmake" COMPATIBILITY SameMinorVersion
+  )
+  install(
+    FILES "${CMAKE_BINARY_DIR}/executorch_ggml-config.cmake"
+          "${CMAKE_BINARY_DIR}/executorch_ggml-config-version.cmake"
+    DESTINATION "${_config_dir}"
+  )
+elseif(EXECUTORCH_GGML_BUNDLED_GGML)
+  install(TARGETS ${EXECUTORCH_GGML_BUNDLED_GGML} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+endif()
+
+if(EXECUTORCH_GGML_BUILD_PYTHON)
+  executorch_ggml_set_rpath(_session "/${CMAKE_INSTALL_LIBDIR}" "..")
+  install(TARGETS _session LIBRARY DESTINATION .)
+  install(
+    FILES "${EXECUTORCH_GGML_GENERATED_PYTHON}/ggml_ir_generated.py"
+          "${EXECUTORCH_GGML_GENERATED_PYTHON}/__init__.py"
+    DESTINATION ir/_generated
+  )
+endif()

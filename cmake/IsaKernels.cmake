@@ -1,0 +1,73 @@
+# executorch_ggml_add_isa_kernels(<target> <source>...)
+#
+# Compiles each source once per instruction set and adds the objects to <target>. A source puts its code into
+#
+#     namespace executorch_ggml::kernels::KERNEL_ISA { ... }
+#
+# where KERNEL_ISA is defined as generic, avx2 or avx512. The rest of <target> sees EXECUTORCH_GGML_ISA_AVX2 and
+# EXECUTORCH_GGML_ISA_AVX512 defined as 1 where those variants exist, and picks one at run time.
+
+include(CheckCXXCompilerFlag)
+
+set(_isa_flags_avx2 -mavx2 -mfma -mf16c)
+set(_isa_flags_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c)
+
+# The instruction sets that this compiler and processor family have, beside generic.
+function(_executorch_ggml_isas variable)
+  set(isas "")
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+    foreach(isa IN ITEMS avx2 avx512)
+      list(JOIN _isa_flags_${isa} " " flags)
+      string(TOUPPER "${isa}" upper)
+      check_cxx_compiler_flag("${flags}" EXECUTORCH_GGML_COMPILER_HAS_${upper})
+      if(EXECUTORCH_GGML_COMPILER_HAS_${upper})
+        list(APPEND isas ${isa})
+      endif()
+    endforeach()
+  endif()
+  set(${variable} "${isas}" PARENT_SCOPE)
+endfunction()
+
+# An inline function or template instance that is compiled for AVX may be the copy that the linker keeps for everybody,
+# and then older processors stop at it. Optimized objects of these sources must therefore share no symbol with others.
+function(_executorch_ggml_check_objects objects isa)
+  if(EXECUTORCH_GGML_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL "Debug" OR NOT CMAKE_NM)
+    return()
+  endif()
+  set(stamp "${CMAKE_CURRENT_BINARY_DIR}/${objects}.checked")
+  add_custom_command(
+    OUTPUT "${stamp}"
+    COMMAND "${CMAKE_COMMAND}" "-DNM=${CMAKE_NM}" "-DISA=${isa}" "-DOBJECTS=$<JOIN:$<TARGET_OBJECTS:${objects}>,;>"
+            -P "${PROJECT_SOURCE_DIR}/cmake/check_objects.cmake"
+    COMMAND "${CMAKE_COMMAND}" -E touch "${stamp}"
+    DEPENDS ${objects} $<TARGET_OBJECTS:${objects}>
+    COMMENT "Checking the symbols of ${objects}"
+    VERBATIM
+  )
+  add_custom_target(${objects}_checked ALL DEPENDS "${stamp}")
+endfunction()
+
+function(executorch_ggml_add_isa_kernels target)
+  if(NOT ARGN)
+    return()
+  endif()
+  _executorch_ggml_isas(isas)
+  foreach(isa IN ITEMS generic ${isas})
+    set(objects "${target}_${isa}")
+    add_library(${objects} OBJECT ${ARGN})
+    executorch_ggml_setup_target(${objects})
+    target_link_libraries(${objects} PRIVATE executorch_ggml_generated ggml::ggml)
+    target_include_directories(${objects} PRIVATE "${PROJECT_SOURCE_DIR}/native/runtime")
+    target_compile_definitions(${objects} PRIVATE KERNEL_ISA=${isa})
+    if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
+      target_compile_options(${objects} PRIVATE -O3)
+    endif()
+    target_compile_options(${objects} PRIVATE ${_isa_flags_${isa}})
+    target_sources(${target} PRIVATE $<TARGET_OBJECTS:${objects}>)
+    if(NOT isa STREQUAL "generic")
+      string(TOUPPER "${isa}" upper)
+      target_compile_definitions(${target} PRIVATE EXECUTORCH_GGML_ISA_${upper}=1)
+      _executorch_ggml_check_objects(${objects} ${isa})
+    endif()
+  endforeach()
+endfunction()

@@ -1,0 +1,17 @@
+# One executable per file of tests/native, linked with the core; each is a test that passes by returning 0.
+# EXECUTORCH_GGML_TEST_CORPUS is handed to the tests in their environment: a folder of programs to read.
+
+set(EXECUTORCH_GGML_TEST_CORPUS "${CMAKE_BINARY_DIR}/corpus" CACHE PATH "Folder of programs for the native tests")
+
+file(GLOB _tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/native/*.cpp")
+foreach(_source IN LISTS _tests)
+  get_filename_component(_name "${_source}" NAME_WE)
+  add_executable(${_name} "${_source}")
+  executorch_ggml_setup_target(${_name})
+  target_link_libraries(${_name} PRIVATE executorch_ggml_core)
+  add_test(NAME ${_name} COMMAND ${_name})
+  set_tests_properties(
+    ${_name} PROPERTIES ENVIRONMENT "EXECUTORCH_GGML_TEST_CORPUS=${EXECUTORCH_GGML_TEST_CORPUS}" TIMEOUT 900
+                        SKIP_RETURN_CODE 77
+  )
+endforeach()

@@ -1,0 +1,92 @@
+#include "allocation_counter.h"
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+
+namespace {
+
+std::atomic<bool> counting{false};
+std::atomic<int64_t> count{0};
+std::atomic<int64_t> bytes{0};
+
+#if defined(__GLIBC__)
+void note(size_t size) {
+  if (counting.load(std::memory_order_relaxed)) {
+    count.fetch_add(1, std::memory_order_relaxed);
+    bytes.fetch_add(static_cast<int64_t>(size), std::memory_order_relaxed);
+  }
+}
+#endif
+
+}  // namespace
+
+void start_counting_allocations() {
+  count.store(0);
+  bytes.store(0);
+  counting.store(true);
+}
+
+Allocations stop_counting_allocations() {
+  counting.store(false);
+  return {count.load(), bytes.load()};
+}
+
+#if defined(__GLIBC__)
+
+bool can_count_allocations() { return true; }
+
+// An executable's definitions take the place of the C library's for every library in the process. glibc keeps its own
+// under these names, and its free() takes what they return. operator new calls malloc.
+extern "C" {
+
+void* __libc_malloc(size_t size);
+void* __libc_calloc(size_t n, size_t size);
+void* __libc_realloc(void* memory, size_t size);
+void* __libc_memalign(size_t alignment, size_t size);
+
+void* malloc(size_t size) {
+  note(size);
+  return __libc_malloc(size);
+}
+
+void* calloc(size_t n, size_t size) {
+  note(n * size);
+  return __libc_calloc(n, size);
+}
+
+void* realloc(void* memory, size_t size) {
+  note(size);
+  return __libc_realloc(memory, size);
+}
+
+void* memalign(size_t alignment, size_t size) {
+  note(size);
+  return __libc_memalign(alignment, size);
+}
+
+void* aligned_alloc(size_t alignment, size_t size) {
+  note(size);
+  return __libc_memalign(alignment, size);
+}
+
+int posix_memalign(void** memory, size_t alignment, size_t size) {
+  if (alignment < sizeof(void*) || (alignment & (alignment - 1)) != 0) {
+    return EINVAL;
+  }
+  note(size);
+  void* result = __libc_memalign(alignment, size);
+  if (result == nullptr) {
+    return ENOMEM;
+  }
+  *memory = result;
+  return 0;
+}
+
+}  // extern "C"
+
+#else
+
+bool can_count_allocations() { return false; }
+
+#endif

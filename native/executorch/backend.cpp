@@ -1,0 +1,200 @@
+// The ExecuTorch delegate: GgmlBackend, registered when this library is loaded.
+
+#include <executorch/runtime/backend/interface.h>
+#include <executorch/runtime/core/exec_aten/util/tensor_util.h>
+#include <executorch/runtime/platform/log.h>
+
+#include <new>
+#include <string>
+#include <vector>
+
+#include "executorch_ggml.h"
+#include "session.h"
+#include "status.h"
+
+namespace executorch_ggml {
+namespace {
+
+namespace et = ::executorch::runtime;
+using ::executorch::aten::ScalarType;
+using ::executorch::aten::SizesType;
+using ::executorch::aten::Tensor;
+
+thread_local std::string last_error;
+
+et::Error report(et::Error code, const std::string& message) {
+  last_error = message;
+  ET_LOG(Error, "GgmlBackend: %s", message.c_str());
+  return code;
+}
+
+bool to_dtype(ScalarType type, DType* dtype) {
+  switch (type) {
+#define CASE(scalar, ir)  \
+  case ScalarType::scalar: \
+    *dtype = DType::ir;    \
+    return true;
+    CASE(Float, F32)
+    CASE(Half, F16)
+    CASE(BFloat16, Bf16)
+    CASE(Char, I8)
+    CASE(Short, I16)
+    CASE(Int, I32)
+    CASE(Long, I64)
+    CASE(Bool, Bool)
+    CASE(Byte, U8)
+    CASE(Double, F64)
+#undef CASE
+    default:
+      return false;
+  }
+}
+
+// Constants in the program file or beside it, used where the loader mapped them.
+class NamedData : public ConstantSource {
+ public:
+  explicit NamedData(const et::NamedDataMap* map) : map_(map) {}
+  ~NamedData() override {
+    for (et::FreeableBuffer& buffer : buffers_) buffer.Free();
+  }
+
+  Status find(const std::string& key, const void** data, size_t* size) override {
+    if (map_ == nullptr) return Status::error("constant " + key + ": the program came without named data");
+    auto found = map_->get_data(key.c_str());
+    if (!found.ok()) {
+      return Status::error(format("constant %s: not in the program nor in its data file (error 0x%x)", key.c_str(),
+                                  static_cast<unsigned>(found.error())));
+    }
+    buffers_.push_back(std::move(found.get()));
+    *data = buffers_.back().data();
+    *size = buffers_.back().size();
+    return {};
+  }
+
+ private:
+  const et::NamedDataMap* map_;
+  std::vector<et::FreeableBuffer> buffers_;
+};
+
+// Resizes ExecuTorch's output tensors, whose memory its planner has given them.
+class OutputTensors : public OutputSink {
+ public:
+  explicit OutputTensors(et::Span<et::EValue*> values) : values_(values) {}
+
+  Status place(size_t index, DType dtype, const std::vector<int64_t>& sizes, void** data) override {
+    if (!values_[index]->isTensor()) return Status::error(format("output %zu is not a tensor", index));
+    Tensor& tensor = values_[index]->toTensor();
+    DType given{};
+    if (!to_dtype(tensor.scalar_type(), &given) || given != dtype) {
+      return Status::error(format("output %zu: the program's tensor has another dtype than the graph's", index));
+    }
+    if (sizes.size() > kMaxRank) return Status::error(format("output %zu has %zu dims, ExecuTorch takes %zu", index, sizes.size(), kMaxRank));
+    SizesType wanted[kMaxRank];
+    for (size_t d = 0; d < sizes.size(); ++d) wanted[d] = static_cast<SizesType>(sizes[d]);
+    if (et::resize_tensor(tensor, {wanted, sizes.size()}) != et::Error::Ok) {
+      return Status::error(format("output %zu: its memory was planned for a smaller size", index));
+    }
+    *data = tensor.mutable_data_ptr();
+    return {};
+  }
+
+ private:
+  static constexpr size_t kMaxRank = 16;
+  et::Span<et::EValue*> values_;
+};
+
+// What init() makes and execute() uses.
+struct Handle {
+  explicit Handle(const et::NamedDataMap* map) : constants(map) {}
+  NamedData constants;
+  std::unique_ptr<Session> session;
+  std::vector<TensorView> views;
+  std::vector<int64_t> sizes;
+  std::vector<int64_t> scalars;
+  et::FreeableBuffer* payload = nullptr;
+};
+
+constexpr size_t kMaxInputRank = 16;
+
+class GgmlBackend final : public et::BackendInterface {
+ public:
+  bool is_available() const override { return true; }
+
+  et::Result<et::DelegateHandle*> init(et::BackendInitContext& context, et::FreeableBuffer* processed,
+                                       et::ArrayRef<et::CompileSpec>) const override {
+    auto* handle = new (std::nothrow) Handle(context.get_named_data_map());
+    if (handle == nullptr) return et::Error::MemoryAllocationFailed;
+    SessionOptions options;
+    if (auto threads = context.get_runtime_spec<int>("num_threads"); threads.ok()) options.threads = threads.get();
+    if (auto device = context.get_runtime_spec<const char*>("device"); device.ok()) options.device = device.get();
+    const Status status = Session::load(processed->data(), processed->size(), &handle->constants, options, &handle->session);
+    if (!status.ok()) {
+      delete handle;
+      return report(et::Error::DelegateInvalidCompatibility, status.message());
+    }
+    const size_t inputs = handle->session->inputs().size();
+    handle->views.resize(inputs);
+    handle->sizes.resize(inputs * kMaxInputRank);
+    handle->scalars.resize(inputs);
+    return handle;
+  }
+
+  et::Error execute(et::BackendExecutionContext&, et::DelegateHandle* opaque, et::Span<et::EValue*> args) const override {
+    auto* handle = static_cast<Handle*>(opaque);
+    const size_t inputs = handle->session->inputs().size();
+    const size_t outputs = handle->session->outputs().size();
+    if (args.size() != inputs + outputs) {
+      return report(et::Error::InvalidArgument, format("%zu arguments, expected %zu inputs and %zu outputs", args.size(), inputs, outputs));
+    }
+    for (size_t i = 0; i < inputs; ++i) {
+      const Status status = read_input(handle, i, *args[i]);
+      if (!status.ok()) return report(et::Error::InvalidArgument, status.message());
+    }
+    OutputTensors sink(et::Span<et::EValue*>(args.data() + inputs, outputs));
+    const Status status = handle->session->run(handle->views.data(), inputs, &sink);
+    return status.ok() ? et::Error::Ok : report(et::Error::InvalidArgument, status.message());
+  }
+
+  void destroy(et::DelegateHandle* opaque) const override { delete static_cast<Handle*>(opaque); }
+
+ private:
+  static Status read_input(Handle* handle, size_t index, et::EValue& value) {
+    TensorView& view = handle->views[index];
+    int64_t* sizes = handle->sizes.data() + index * kMaxInputRank;
+    if (value.isInt()) {
+      handle->scalars[index] = value.toInt();
+      view = {&handle->scalars[index], DType::I64, sizes, 0};
+      return {};
+    }
+    const char* name = handle->session->inputs()[index].name.c_str();
+    if (!value.isTensor()) return Status::error(format("input %zu (%s) is neither a tensor nor an integer", index, name));
+    const Tensor& tensor = value.toTensor();
+    DType dtype{};
+    if (!to_dtype(tensor.scalar_type(), &dtype)) return Status::error(format("input %zu (%s): its dtype is not one that ggml has", index, name));
+    if (static_cast<size_t>(tensor.dim()) > kMaxInputRank) return Status::error(format("input %zu (%s) has %d dims", index, name, static_cast<int>(tensor.dim())));
+    if (!et::tensor_is_contiguous(tensor)) {
+      return Status::error(format("input %zu (%s) is not contiguous; call .contiguous() on it", index, name));
+    }
+    for (int d = 0; d < static_cast<int>(tensor.dim()); ++d) sizes[d] = tensor.size(d);
+    view = {tensor.mutable_data_ptr(), dtype, sizes, static_cast<int>(tensor.dim())};
+    return {};
+  }
+};
+
+GgmlBackend backend;
+const et::Error registered = et::register_backend({"GgmlBackend", &backend});
+
+}  // namespace
+}  // namespace executorch_ggml
+
+extern "C" {
+
+const char* executorch_ggml_last_error(void) { return executorch_ggml::last_error.c_str(); }
+
+void executorch_ggml_set_num_threads(int threads) { executorch_ggml::set_default_threads(threads); }
+
+int executorch_ggml_get_num_threads(void) { return executorch_ggml::default_threads(); }
+
+int executorch_ggml_is_registered(void) { return executorch_ggml::registered == ::executorch::runtime::Error::Ok ? 1 : 0; }
+
+}  // extern "C"

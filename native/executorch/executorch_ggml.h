@@ -1,0 +1,29 @@
+/* The C functions of the runtime library. The delegate itself needs none of them: it registers itself. */
+#ifndef EXECUTORCH_GGML_H
+#define EXECUTORCH_GGML_H
+
+#if defined(_WIN32)
+#define EXECUTORCH_GGML_API __declspec(dllexport)
+#else
+#define EXECUTORCH_GGML_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What went wrong in the last failed load or run on this thread; "" if nothing did. */
+EXECUTORCH_GGML_API const char* executorch_ggml_last_error(void);
+
+/* Threads of programs that are loaded from now on; 0: EXECUTORCH_GGML_NUM_THREADS, or one a core. */
+EXECUTORCH_GGML_API void executorch_ggml_set_num_threads(int threads);
+EXECUTORCH_GGML_API int executorch_ggml_get_num_threads(void);
+
+/* 1 once GgmlBackend is registered with ExecuTorch. */
+EXECUTORCH_GGML_API int executorch_ggml_is_registered(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* EXECUTORCH_GGML_H */

@@ -1,0 +1,183 @@
+// The Python face of the native runtime: programs run on numpy or DLPack arrays, without ExecuTorch.
+
+#include "session.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <map>
+#include <stdexcept>
+
+#include "status.h"
+
+namespace nb = nanobind;
+
+namespace executorch_ggml {
+namespace {
+
+using Array = nb::ndarray<nb::c_contig, nb::device::cpu>;
+
+[[noreturn]] void raise(const Status& status) { throw std::runtime_error(status.message()); }
+
+bool dtype_of(const nb::dlpack::dtype& type, DType* dtype) {
+  using Code = nb::dlpack::dtype_code;
+  const auto code = static_cast<Code>(type.code);
+  const struct {
+    Code code;
+    int bits;
+    DType dtype;
+  } kTypes[] = {{Code::Float, 32, DType::F32}, {Code::Float, 16, DType::F16}, {Code::Bfloat, 16, DType::Bf16},
+                {Code::Float, 64, DType::F64}, {Code::Int, 8, DType::I8},     {Code::Int, 16, DType::I16},
+                {Code::Int, 32, DType::I32},   {Code::Int, 64, DType::I64},   {Code::Bool, 8, DType::Bool},
+                {Code::UInt, 8, DType::U8}};
+  for (const auto& known : kTypes) {
+    if (known.code == code && known.bits == type.bits && type.lanes == 1) {
+      *dtype = known.dtype;
+      return true;
+    }
+  }
+  return false;
+}
+
+nb::dlpack::dtype dlpack_type(DType dtype) {
+  using Code = nb::dlpack::dtype_code;
+  static constexpr struct {
+    Code code;
+    uint8_t bits;
+  } kTypes[] = {{Code::Float, 32}, {Code::Float, 16}, {Code::Bfloat, 16}, {Code::Int, 8},  {Code::Int, 16},
+                {Code::Int, 32},   {Code::Int, 64},   {Code::Bool, 8},    {Code::UInt, 8}, {Code::Float, 64}};
+  const auto& type = kTypes[static_cast<int>(dtype)];
+  return {static_cast<uint8_t>(type.code), type.bits, 1};
+}
+
+// Constants as arrays that Python keeps alive.
+class Arrays : public ConstantSource {
+ public:
+  explicit Arrays(const nb::dict& arrays) {
+    for (auto [key, value] : arrays) arrays_.emplace(nb::cast<std::string>(key), nb::cast<Array>(value));
+  }
+
+  Status find(const std::string& key, const void** data, size_t* size) override {
+    const auto found = arrays_.find(key);
+    if (found == arrays_.end()) return Status::error("constant " + key + ": not among the constants given");
+    *data = found->second.data();
+    *size = found->second.nbytes();
+    return {};
+  }
+
+ private:
+  std::map<std::string, Array> arrays_;
+};
+
+// Outputs as fresh memory that becomes numpy arrays.
+class NewArrays : public OutputSink {
+ public:
+  struct Output {
+    DType dtype;
+    std::vector<size_t> sizes;
+    void* data;
+  };
+
+  ~NewArrays() override {
+    for (Output& output : outputs_) std::free(output.data);
+  }
+
+  Status place(size_t, DType dtype, const std::vector<int64_t>& sizes, void** data) override {
+    size_t bytes = ggml_type_size(storage_type(dtype));
+    for (int64_t size : sizes) bytes *= static_cast<size_t>(size);
+    const size_t rounded = (bytes + 63) / 64 * 64;
+    *data = std::aligned_alloc(64, rounded == 0 ? 64 : rounded);
+    if (*data == nullptr) return Status::error(format("no memory for an output of %zu bytes", bytes));
+    outputs_.push_back({dtype, {sizes.begin(), sizes.end()}, *data});
+    return {};
+  }
+
+  nb::list take() {
+    nb::list list;
+    for (Output& output : outputs_) {
+      nb::capsule owner(output.data, [](void* data) noexcept { std::free(data); });
+      void* data = output.data;
+      output.data = nullptr;
+      nb::ndarray<nb::numpy> array(data, output.sizes.size(), output.sizes.data(), owner, nullptr, dlpack_type(output.dtype));
+      list.append(nb::cast(array));
+    }
+    return list;
+  }
+
+ private:
+  std::vector<Output> outputs_;
+};
+
+// Bytes that the session points into, copied to where they are aligned.
+struct Payload {
+  explicit Payload(const nb::bytes& bytes) : words((bytes.size() + 7) / 8) { std::memcpy(words.data(), bytes.c_str(), bytes.size()); }
+  std::vector<uint64_t> words;
+};
+
+class PySession {
+ public:
+  PySession(const nb::bytes& program, const nb::dict& constants, const std::string& device, int threads)
+      : payload_(program), constants_(constants) {
+    const Status status = Session::load(payload_.words.data(), program.size(), &constants_, {device, threads}, &session_);
+    if (!status.ok()) raise(status);
+  }
+
+  nb::list run(const std::vector<Array>& inputs) {
+    std::vector<TensorView> views;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      DType dtype{};
+      if (!dtype_of(inputs[i].dtype(), &dtype)) raise(Status::error(format("input %zu: its dtype is not one that ggml has", i)));
+      views.push_back({inputs[i].data(), dtype, inputs[i].shape_ptr(), static_cast<int>(inputs[i].ndim())});
+    }
+    NewArrays sink;
+    Status status;
+    {
+      nb::gil_scoped_release release;
+      status = session_->run(views.data(), views.size(), &sink);
+    }
+    if (!status.ok()) raise(status);
+    return sink.take();
+  }
+
+  void reset() { session_->reset(); }
+  size_t prepared_count() const { return session_->prepared_count(); }
+  std::vector<std::string> input_names() const { return names(session_->inputs()); }
+  std::vector<std::string> output_names() const { return names(session_->outputs()); }
+
+ private:
+  static std::vector<std::string> names(const std::vector<PortInfo>& ports) {
+    std::vector<std::string> made;
+    for (const PortInfo& port : ports) made.push_back(port.name);
+    return made;
+  }
+
+  Payload payload_;
+  Arrays constants_;
+  std::unique_ptr<Session> session_;
+};
+
+nb::list devices() {
+  nb::list list;
+  for (const DeviceInfo& info : list_devices()) list.append(nb::make_tuple(info.name, info.description, info.kind));
+  return list;
+}
+
+}  // namespace
+}  // namespace executorch_ggml
+
+NB_MODULE(_session, m) {
+  using namespace executorch_ggml;
+  nb::class_<PySession>(m, "Session")
+      .def(nb::init<const nb::bytes&, const nb::dict&, const std::string&, int>(), nb::arg("program"),
+           nb::arg("constants"), nb::arg("device"), nb::arg("threads"))
+      .def("run", &PySession::run, nb::arg("inputs"))
+      .def("reset", &PySession::reset)
+      .def_prop_ro("prepared_count", &PySession::prepared_count)
+      .def_prop_ro("input_names", &PySession::input_names)
+      .def_prop_ro("output_names", &PySession::output_names);
+  m.def("devices", &devices);
+  m.def("set_default_threads", &set_default_threads, nb::arg("threads"));
+  m.def("default_threads", &default_threads);
+}

@@ -1,0 +1,181 @@
+// The predicates that rows of the op table name; python/executorch_ggml/ir/checks.py has the same ones over IR values.
+// Each says whether ggml (or a kernel) can take the call without aborting, with the sizes at hand.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+
+#include "ggml.h"
+#include "ops_generated.h"
+
+namespace executorch_ggml {
+
+using Dims = std::array<int64_t, 4>;
+
+inline bool divides(int64_t a, int64_t b) { return a == 0 ? b == 0 : b % a == 0; }
+
+inline bool same_type(const ggml_tensor* a, const ggml_tensor* b) { return a->type == b->type; }
+
+inline bool same_dims(const ggml_tensor* a, const ggml_tensor* b) { return ggml_are_same_shape(a, b); }
+
+inline bool same_count(const ggml_tensor* a, const Dims& ne) {
+  return ggml_nelements(a) == ne[0] * ne[1] * ne[2] * ne[3];
+}
+
+inline bool same_dims_but(const ggml_tensor* a, const ggml_tensor* b, int64_t dim) {
+  bool same = dim >= 0 && dim < 4;
+  for (int i = 0; i < 4; ++i) same = same && (i == dim || a->ne[i] == b->ne[i]);
+  return same;
+}
+
+inline bool permutation(const Ints& axes) {
+  unsigned seen = 0;
+  for (int i = 0; i < axes.size; ++i) seen |= axes[i] >= 0 && axes[i] < 4 ? 1u << axes[i] : 0u;
+  return axes.size == 4 && seen == 15u;
+}
+
+inline bool view_inside(const ggml_tensor* a, const Dims& start, const Ints& step, const Dims& ne) {
+  if (step.size != 4) return false;
+  for (int i = 0; i < 4; ++i) {
+    if (step[i] < 1 || step[i] > INT32_MAX || start[i] < 0 || ne[i] < 0) return false;
+    if (ne[i] > 0 && start[i] + step[i] * (ne[i] - 1) >= a->ne[i]) return false;
+  }
+  return true;
+}
+
+inline bool broadcasts_to(const ggml_tensor* a, const Dims& ne) {
+  bool fits = true;
+  for (int i = 0; i < 4; ++i) fits = fits && (a->ne[i] == 1 || a->ne[i] == ne[i]);
+  return fits;
+}
+
+inline bool broadcasts_to(const ggml_tensor* a, const ggml_tensor* b) {
+  return broadcasts_to(a, Dims{b->ne[0], b->ne[1], b->ne[2], b->ne[3]});
+}
+
+inline Dims broadcast_dims(std::initializer_list<const ggml_tensor*> tensors) {
+  Dims ne = {1, 1, 1, 1};
+  for (const ggml_tensor* t : tensors) {
+    for (int i = 0; i < 4; ++i) ne[i] = t->ne[i] != 1 ? t->ne[i] : ne[i];
+  }
+  return ne;
+}
+
+template <class... Tensors>
+bool broadcast_together(const Tensors*... tensors) {
+  const Dims ne = broadcast_dims({tensors...});
+  return (broadcasts_to(tensors, ne) && ...);
+}
+
+inline bool not_negative(float value) { return value >= 0.0f; }
+
+inline bool not_negative(const Dims& values) {
+  return values[0] >= 0 && values[1] >= 0 && values[2] >= 0 && values[3] >= 0;
+}
+
+inline bool small(int64_t value) { return value >= 0 && value <= INT32_MAX; }
+
+inline bool indexable(int64_t size) { return size > 0 && size <= INT32_MAX; }
+
+inline bool is_table(const ggml_tensor* a, const ggml_tensor* rows) {
+  return a->ne[2] == 1 && a->ne[3] == 1 && rows->ne[3] == 1;
+}
+
+inline bool masks_rows(const ggml_tensor* a, const ggml_tensor* mask) {
+  return mask == nullptr || (mask->ne[0] == a->ne[0] && mask->ne[1] >= a->ne[1] && divides(mask->ne[2], a->ne[2]) &&
+                             divides(mask->ne[3], a->ne[3]));
+}
+
+inline bool multiplies(const ggml_tensor* a, const ggml_tensor* b) {
+  return a->ne[0] == b->ne[0] && divides(a->ne[2], b->ne[2]) && divides(a->ne[3], b->ne[3]);
+}
+
+inline bool attends(const ggml_tensor* q, const ggml_tensor* k, const ggml_tensor* v, const ggml_tensor* mask) {
+  const bool inner = q->ne[0] == k->ne[0] && k->ne[1] == v->ne[1] && k->ne[2] == v->ne[2] && k->type == v->type;
+  const bool batch = divides(k->ne[2], q->ne[2]) && k->ne[3] == q->ne[3] && v->ne[3] == q->ne[3];
+  const bool masked = mask == nullptr || (mask->ne[0] == k->ne[1] && mask->ne[1] >= q->ne[1] &&
+                                          divides(mask->ne[2], q->ne[2]) && divides(mask->ne[3], q->ne[3]));
+  return inner && batch && masked;
+}
+
+inline bool window(int64_t kernel, int64_t stride, int64_t pad, int64_t dilation, int64_t up = 1) {
+  constexpr int64_t kLimit = 1 << 24;
+  for (int64_t n : {kernel, stride, dilation, up}) {
+    if (n < 1 || n >= kLimit) return false;
+  }
+  return pad > -kLimit && pad < kLimit;
+}
+
+inline bool convolves(const ggml_tensor* x, const ggml_tensor* weight, const ggml_tensor* bias, const Dims& ne,
+                      int64_t kernel_w, int64_t kernel_h, int64_t groups) {
+  constexpr int64_t kBlock = 16;  // output channels of a block of packed weights
+  const int64_t ic = x->ne[0];
+  const int64_t oc = ne[0];
+  if (groups < 1 || groups > oc || ic % groups != 0 || oc % groups != 0) return false;
+  if (kernel_w < 1 || kernel_h < 1 || kernel_w > 4096 || kernel_h > 4096 || oc > (1 << 26)) return false;
+  const int64_t blocks = groups * ((oc / groups + kBlock - 1) / kBlock);
+  int64_t packed = 0;
+  if (__builtin_mul_overflow(blocks * kBlock * kernel_w, kernel_h * (ic / groups), &packed)) return false;
+  return ggml_nelements(weight) == packed + ic / groups && (bias == nullptr || ggml_nelements(bias) == oc) &&
+         x->ne[3] == ne[3];
+}
+
+inline bool convolves_depthwise(const ggml_tensor* x, const ggml_tensor* weight, const ggml_tensor* bias,
+                                const Dims& ne, int64_t kernel_w, int64_t kernel_h) {
+  if (kernel_w < 1 || kernel_h < 1 || kernel_w > 4096 || kernel_h > 4096) return false;
+  return x->ne[0] == ne[0] && x->ne[3] == ne[3] && ggml_nelements(weight) == ne[0] * kernel_w * kernel_h &&
+         (bias == nullptr || ggml_nelements(bias) == ne[0]);
+}
+
+inline bool pools(const ggml_tensor* x, const Dims& ne) { return x->ne[0] == ne[0] && x->ne[3] == ne[3]; }
+
+inline bool interpolates(const ggml_tensor* a, const Dims& ne) {
+  return a->ne[0] > 0 && a->ne[1] > 0 && ne[0] > 0 && ne[1] > 0 && a->ne[2] == ne[2] && a->ne[3] == ne[3];
+}
+
+inline bool is_float(const ggml_tensor* a) {
+  return a->type == GGML_TYPE_F32 || a->type == GGML_TYPE_F16 || a->type == GGML_TYPE_BF16 || a->type == GGML_TYPE_F64;
+}
+
+inline bool is_wide_integer(const ggml_tensor* a) { return a->type == GGML_TYPE_I32 || a->type == GGML_TYPE_I64; }
+
+inline bool unary_takes(UnaryKind kind, const ggml_tensor* a) {
+  switch (kind) {
+    case UnaryKind::Neg:
+    case UnaryKind::Abs:
+    case UnaryKind::Sign:
+      return a->type == GGML_TYPE_F32 || is_wide_integer(a);
+    case UnaryKind::BitwiseNot:
+      return !is_float(a);
+    case UnaryKind::LogicalNot:
+      return true;
+    default:
+      return a->type == GGML_TYPE_F32;
+  }
+}
+
+inline bool binary_takes(BinaryKind kind, const ggml_tensor* a) {
+  const bool compares = kind >= BinaryKind::Eq && kind <= BinaryKind::LogicalXor;
+  if (compares || kind == BinaryKind::Maximum || kind == BinaryKind::Minimum) return true;
+  if (kind >= BinaryKind::BitwiseAnd && kind <= BinaryKind::BitwiseXor) return !is_float(a);
+  const bool float_only = kind == BinaryKind::Div || kind == BinaryKind::Atan2;
+  return a->type == GGML_TYPE_F32 || (is_wide_integer(a) && !float_only);
+}
+
+inline bool reduces(ReduceKind kind, const ggml_tensor* a, const Ints& axes) {
+  unsigned seen = 0;
+  for (int i = 0; i < axes.size; ++i) {
+    if (axes[i] < 0 || axes[i] > 3 || (seen & (1u << axes[i]))) return false;
+    seen |= 1u << axes[i];
+  }
+  if (seen == 0) return false;
+  if (kind == ReduceKind::Any || kind == ReduceKind::All) return true;
+  const bool number = a->type == GGML_TYPE_F32 || is_wide_integer(a);
+  if (kind == ReduceKind::Argmax || kind == ReduceKind::Argmin) return axes.size == 1 && number;
+  return number && (kind != ReduceKind::Mean || a->type == GGML_TYPE_F32);
+}
+
+inline bool number_type(DType dtype) { return dtype == DType::F32 || dtype == DType::I32 || dtype == DType::I64; }
+
+}  // namespace executorch_ggml

@@ -1,0 +1,171 @@
+#include "devices.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <thread>
+
+#include "status.h"
+
+namespace executorch_ggml {
+namespace {
+
+// How long idle threads spin before they sleep, on ggml's scale of 0 to 100: 1 is about a millisecond. Longer would
+// starve the host's own threads between two runs.
+constexpr uint32_t kPoll = 1;
+
+std::atomic<int> chosen_threads{0};
+
+// ggml's backend libraries lie beside libggml.so; ggml itself looks beside the executable only.
+std::string ggml_folder() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&ggml_backend_load_all), &info) == 0 || info.dli_fname == nullptr) return "";
+  const std::string path = info.dli_fname;
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash);
+}
+
+void keep_warnings(ggml_log_level level, const char* text, void* previous_level) {
+  auto& last = *static_cast<ggml_log_level*>(previous_level);
+  if (level != GGML_LOG_LEVEL_CONT) last = level;
+  if (last >= GGML_LOG_LEVEL_WARN) std::fputs(text, stderr);
+}
+
+void load_backends_once() {
+  static const bool loaded = [] {
+    if (ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU) != nullptr) return true;  // linked in, or loaded by the host
+    ggml_log_callback callback = nullptr;
+    void* data = nullptr;
+    ggml_log_get(&callback, &data);
+    static ggml_log_level last = GGML_LOG_LEVEL_NONE;
+    ggml_log_set(keep_warnings, &last);
+    ggml_backend_load_all_from_path(ggml_folder().c_str());
+    ggml_log_set(callback, data);
+    return true;
+  }();
+  (void)loaded;
+}
+
+const char* kind_name(enum ggml_backend_dev_type type) {
+  switch (type) {
+    case GGML_BACKEND_DEVICE_TYPE_CPU:
+      return "cpu";
+    case GGML_BACKEND_DEVICE_TYPE_GPU:
+      return "gpu";
+    case GGML_BACKEND_DEVICE_TYPE_IGPU:
+      return "igpu";
+    default:
+      return "accel";
+  }
+}
+
+template <class Function>
+Function cpu_function(ggml_backend_dev_t device, const char* name) {
+  return reinterpret_cast<Function>(ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(device), name));
+}
+
+}  // namespace
+
+std::vector<DeviceInfo> list_devices() {
+  load_backends_once();
+  std::vector<DeviceInfo> devices;
+  for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
+    ggml_backend_dev_t device = ggml_backend_dev_get(i);
+    devices.push_back({ggml_backend_dev_name(device), ggml_backend_dev_description(device),
+                       kind_name(ggml_backend_dev_type(device))});
+  }
+  return devices;
+}
+
+void set_default_threads(int threads) { chosen_threads = threads; }
+
+int default_threads() {
+  if (const int chosen = chosen_threads.load(); chosen > 0) return chosen;
+  if (const char* text = std::getenv("EXECUTORCH_GGML_NUM_THREADS"); text != nullptr && std::atoi(text) > 0) {
+    return std::min(std::atoi(text), static_cast<int>(GGML_MAX_N_THREADS));
+  }
+  const unsigned cores = std::thread::hardware_concurrency();
+  return cores == 0 ? 1 : static_cast<int>(std::min(cores, static_cast<unsigned>(GGML_MAX_N_THREADS)));
+}
+
+Status Cpu::get(int threads, std::shared_ptr<Cpu>* cpu) {
+  static std::mutex mutex;
+  static std::map<int, std::weak_ptr<Cpu>> open_cpus;
+  if (threads <= 0) threads = default_threads();
+  if (threads > GGML_MAX_N_THREADS) {
+    return Status::error(format("%d threads: ggml takes at most %d", threads, static_cast<int>(GGML_MAX_N_THREADS)));
+  }
+  std::lock_guard<std::mutex> lock(mutex);
+  if ((*cpu = open_cpus[threads].lock())) return {};
+  std::shared_ptr<Cpu> made(new Cpu());
+  made->threads_ = threads;
+  EXECUTORCH_GGML_TRY(made->open(1, &made->serial_));
+  EXECUTORCH_GGML_TRY(made->open(threads, &made->parallel_));
+  open_cpus[threads] = made;
+  *cpu = std::move(made);
+  return {};
+}
+
+Status Cpu::open(int threads, Lane* lane) {
+  load_backends_once();
+  ggml_backend_dev_t device = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+  if (device == nullptr) {
+    return Status::error("ggml has no CPU backend here: no libggml-cpu*.so beside libggml.so (" + ggml_folder() + ")");
+  }
+  lane->backend = ggml_backend_dev_init(device, nullptr);
+  const auto set_threads = cpu_function<ggml_backend_set_n_threads_t>(device, "ggml_backend_set_n_threads");
+  const auto new_pool = cpu_function<decltype(&ggml_threadpool_new)>(device, "ggml_threadpool_new");
+  const auto set_pool = cpu_function<decltype(&ggml_backend_cpu_set_threadpool)>(device, "ggml_backend_cpu_set_threadpool");
+  if (lane->backend == nullptr || set_threads == nullptr || new_pool == nullptr || set_pool == nullptr) {
+    return Status::error("ggml's CPU backend does not open or is not the ggml that this runtime was built for");
+  }
+  ggml_threadpool_params params = ggml_threadpool_params_default(threads);
+  params.poll = kPoll;
+  lane->pool = new_pool(&params);
+  if (lane->pool == nullptr) return Status::error(format("ggml cannot start a pool of %d threads", threads));
+  set_threads(lane->backend, threads);
+  set_pool(lane->backend, lane->pool);
+  return {};
+}
+
+void Cpu::close(Lane* lane) {
+  ggml_backend_dev_t device = lane->backend ? ggml_backend_get_device(lane->backend) : nullptr;
+  if (lane->backend) ggml_backend_free(lane->backend);
+  if (lane->pool) cpu_function<decltype(&ggml_threadpool_free)>(device, "ggml_threadpool_free")(lane->pool);
+}
+
+Cpu::~Cpu() {
+  close(&parallel_);
+  close(&serial_);
+}
+
+void* host_placeholder() {
+  alignas(64) static char page[64];
+  return page;
+}
+
+ggml_backend_buffer_t host_buffer() {
+  static ggml_backend_buffer_t buffer = ggml_backend_cpu_buffer_from_ptr(host_placeholder(), 64);
+  return buffer;
+}
+
+Status open_device(const std::string& name, ggml_backend_t* backend) {
+  load_backends_once();
+  *backend = nullptr;
+  if (name.empty() || name == "cpu") return {};
+  ggml_backend_dev_t device = ggml_backend_dev_by_name(name.c_str());
+  if (device == nullptr) {
+    std::string known = "cpu";
+    for (const DeviceInfo& info : list_devices()) known += info.kind == "cpu" ? "" : ", " + info.name;
+    return Status::error("no device " + name + " here; there is " + known);
+  }
+  if (ggml_backend_dev_type(device) == GGML_BACKEND_DEVICE_TYPE_CPU) return {};
+  *backend = ggml_backend_dev_init(device, nullptr);
+  return *backend ? Status() : Status::error("device " + name + " does not open");
+}
+
+}  // namespace executorch_ggml

@@ -1,0 +1,69 @@
+// The ggml devices of this process, and the CPU's threads.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "ggml-backend.h"
+#include "ggml-cpu.h"
+#include "result.h"
+
+namespace executorch_ggml {
+
+struct DeviceInfo {
+  std::string name;
+  std::string description;
+  std::string kind;  // "cpu", "gpu", "igpu", "accel"
+};
+
+// Every device that ggml has here, the CPU included. Loads ggml's backend libraries at first use.
+std::vector<DeviceInfo> list_devices();
+
+// Threads for sessions that do not say; 0 restores the default: EXECUTORCH_GGML_NUM_THREADS, or one a core.
+void set_default_threads(int threads);
+int default_threads();
+
+// The CPU backend with its threads: made once per thread count and shared by all sessions, since pools that spin
+// against each other are slower than one.
+class Cpu {
+ public:
+  static Status get(int threads, std::shared_ptr<Cpu>* cpu);
+  ~Cpu();
+  Cpu(const Cpu&) = delete;
+  Cpu& operator=(const Cpu&) = delete;
+
+  // For graphs that are worth waking threads for, and for those that are not.
+  ggml_backend_t parallel() const { return parallel_.backend; }
+  ggml_backend_t serial() const { return serial_.backend; }
+  int threads() const { return threads_; }
+
+  // Held while a graph runs: a pool serves one graph at a time.
+  std::mutex& mutex() { return mutex_; }
+
+ private:
+  struct Lane {
+    ggml_backend_t backend = nullptr;
+    ggml_threadpool* pool = nullptr;
+  };
+  Cpu() = default;
+  Status open(int threads, Lane* lane);
+  void close(Lane* lane);
+
+  Lane parallel_;
+  Lane serial_;
+  int threads_ = 1;
+  std::mutex mutex_;
+};
+
+// A buffer that stands for memory which is not ggml's: tensors in it point wherever the caller's data is.
+ggml_backend_buffer_t host_buffer();
+
+// Where tensors of the host buffer point while nobody has given them data.
+void* host_placeholder();
+
+// A device other than the CPU by ggml's name for it, opened; null for "" and "cpu".
+Status open_device(const std::string& name, ggml_backend_t* backend);
+
+}  // namespace executorch_ggml

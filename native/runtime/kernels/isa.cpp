@@ -1,0 +1,41 @@
+#include "isa.h"
+
+#include <algorithm>
+#include <atomic>
+
+namespace executorch_ggml::kernels {
+
+namespace {
+
+Isa detect() {
+#if EXECUTORCH_GGML_X86_VARIANTS
+  __builtin_cpu_init();
+  // Every CPU with AVX2 and FMA has F16C too, which not all compilers can ask for.
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) {
+    return Isa::Generic;
+  }
+  const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  return wide ? Isa::Avx512 : Isa::Avx2;
+#else
+  return Isa::Generic;
+#endif
+}
+
+std::atomic<Isa>& active() {
+  static std::atomic<Isa> isa{best_isa()};
+  return isa;
+}
+
+}  // namespace
+
+Isa best_isa() {
+  static const Isa best = detect();
+  return best;
+}
+
+Isa active_isa() { return active().load(std::memory_order_relaxed); }
+
+void limit_isa(Isa most) { active().store(std::min(most, best_isa()), std::memory_order_relaxed); }
+
+}  // namespace executorch_ggml::kernels

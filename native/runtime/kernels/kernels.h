@@ -1,0 +1,33 @@
+// What a custom CPU node's kernel is given. A kernel is called once per thread (ith of nth) and must write its share
+// of dst, from dst->src[0..], by the tensors' own strides (nb), for every shape that the node's checks let through.
+#pragma once
+
+#include "ggml.h"
+#include "ops_generated.h"
+#include "status.h"
+
+namespace executorch_ggml {
+
+constexpr int kMaxKernelInputs = 4;
+
+// The part of a call that does not depend on the op.
+struct KernelCallBase {
+  const char* node = "";        // the node's name, for messages
+  RunStatus* status = nullptr;  // where to report a failure
+  DType dst{};                  // element types as the IR has them: ggml stores bool and u8 as I8
+  DType src[kMaxKernelInputs]{};
+};
+
+template <class Params>
+struct KernelCall : KernelCallBase {
+  Params params{};
+};
+
+using Kernel = void (*)(ggml_tensor* dst, int ith, int nth, void* call);
+
+template <class Params>
+const KernelCall<Params>& as_call(const void* call) {
+  return *static_cast<const KernelCall<Params>*>(call);
+}
+
+}  // namespace executorch_ggml

@@ -1,0 +1,124 @@
+// Turns the nodes of an IR graph into ggml tensors, one builder call a node, for one set of sizes.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "checks.h"
+#include "ggml_ir_generated.h"
+#include "kernels/kernels.h"
+#include "result.h"
+#include "shapes.h"
+
+namespace executorch_ggml {
+
+enum class Layout : uint8_t { Any, Rows, Cont };
+
+// What the op table says of one input.
+struct InputSpec {
+  const char* name;
+  uint32_t dtypes;  // bit per DType
+  Layout layout;
+  bool optional;
+};
+
+struct OpInputs {
+  const char* op;  // null: an op this build does not know
+  const InputSpec* inputs;
+  int count;
+};
+
+// The ggml type that stores an IR type.
+ggml_type storage_type(DType dtype);
+
+// A tensor's type and dims, for messages.
+std::string describe(const ggml_tensor* tensor);
+
+// The parameters of the custom nodes, which must live as long as the graph.
+class KernelCalls {
+ public:
+  template <class Params>
+  KernelCall<Params>* add(Params params) {
+    auto call = std::make_shared<KernelCall<Params>>();
+    call->params = params;
+    calls_.push_back(call);
+    return call.get();
+  }
+
+ private:
+  std::vector<std::shared_ptr<void>> calls_;
+};
+
+class NodeBuilder {
+ public:
+  // `values` has the leaves' tensors already and gets the nodes'.
+  NodeBuilder(ggml_context* ctx, const fb::Graph& graph, const Shapes& shapes, bool use_kernels, RunStatus* status,
+              KernelCalls* calls, std::vector<ggml_tensor*>* values)
+      : ctx_(ctx), graph_(graph), shapes_(shapes), use_kernels_(use_kernels), status_(status), calls_(calls),
+        values_(*values) {}
+
+  // Build one node; its tensor goes to values[node.output()].
+  Status build(const fb::Node& node);
+
+  // A value's dims, with the sizes at hand.
+  Status declared(const fb::Value& value, Dims* ne) const;
+
+  // A dense tensor without data, for leaves.
+  Status leaf(const fb::Value& value, ggml_tensor** tensor);
+
+  // What generated code uses. False and null mean that error_ has the message.
+  ggml_context* context() const { return ctx_; }
+  bool uses_kernels() const { return use_kernels_; }
+  bool check(bool holds, const char* text);
+  bool all_f32(ggml_tensor* const* inputs);
+  bool dim(int64_t sdim, const char* attr, int64_t* value);
+  bool dims(const fb::Ne* ne, const char* attr, Dims* value);
+  bool ints(const flatbuffers::Vector<int64_t>* from, const char* attr, Ints* value);
+  template <class Enum>
+  bool choice(Enum from, int max, const char* attr, Enum* value) {
+    *value = from;
+    return static_cast<int>(from) <= max || fail(format("attribute %s: no choice %d", attr, static_cast<int>(from)));
+  }
+  template <class Enum, class FbEnum>
+  bool choice(FbEnum from, int max, const char* attr, Enum* value) {
+    return choice(static_cast<Enum>(from), max, attr, value);
+  }
+  ggml_tensor* view(ggml_tensor* a, const Dims& start, const Ints& step, const Dims& ne);
+  template <class Params>
+  ggml_tensor* custom(Kernel kernel, const Params& params, std::initializer_list<ggml_tensor*> inputs) {
+    return custom_node(kernel, calls_->add(params), inputs);
+  }
+  // get_rows takes only what to_index has checked against the table's height: ggml aborts on any other row.
+  bool gathers_rows(const ggml_tensor* a, const ggml_tensor* rows) const;
+  void remember_index(const ggml_tensor* rows, int64_t size) { index_sizes_[rows] = size; }
+
+ private:
+  bool fail(std::string message);
+  Status error(const fb::Node& node, const std::string& message) const;
+  Status gather_inputs(const fb::Node& node, const OpInputs& spec, ggml_tensor** inputs);
+  Status check_input(const fb::Node& node, const InputSpec& spec, int index, ggml_tensor* tensor) const;
+  Status check_output(const fb::Node& node, const ggml_tensor* tensor) const;
+  bool sums_nothing(const fb::Node& node, const OpInputs& spec, ggml_tensor* const* inputs) const;
+  Status empty_output(const fb::Node& node, ggml_tensor** tensor);
+  ggml_tensor* custom_node(Kernel kernel, KernelCallBase* call, std::initializer_list<ggml_tensor*> inputs);
+  ggml_tensor* filled(float value);
+  DType dtype_of(int value) const { return static_cast<DType>(graph_.values()->Get(value)->dtype()); }
+
+  ggml_context* ctx_;
+  const fb::Graph& graph_;
+  const Shapes& shapes_;
+  bool use_kernels_;
+  RunStatus* status_;
+  KernelCalls* calls_;
+  std::vector<ggml_tensor*>& values_;
+  std::unordered_map<const ggml_tensor*, int64_t> index_sizes_;
+  const fb::Node* node_ = nullptr;  // the one being built
+  Dims ne_{};                       // its output's dims
+  std::string error_;
+};
+
+}  // namespace executorch_ggml

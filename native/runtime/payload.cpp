@@ -1,0 +1,70 @@
+#include "payload.h"
+
+#include <array>
+#include <cstring>
+
+#include "status.h"
+
+namespace executorch_ggml {
+namespace {
+
+constexpr char kMagic[4] = {'E', 'G', 'G', 'M'};
+constexpr size_t kHeaderSize = 16;
+
+constexpr std::array<uint32_t, 256> make_crc_table() {
+  std::array<uint32_t, 256> table{};
+  for (uint32_t i = 0; i < 256; ++i) {
+    uint32_t crc = i;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) ? 0xEDB88320u : 0u);
+    table[i] = crc;
+  }
+  return table;
+}
+
+// CRC-32 as zlib has it.
+uint32_t crc32(const uint8_t* data, size_t size) {
+  static constexpr std::array<uint32_t, 256> kTable = make_crc_table();
+  uint32_t crc = 0xFFFFFFFFu;
+  for (size_t i = 0; i < size; ++i) crc = (crc >> 8) ^ kTable[(crc ^ data[i]) & 0xFF];
+  return crc ^ 0xFFFFFFFFu;
+}
+
+}  // namespace
+
+Status open_payload(const void* data, size_t size, const fb::Graph** graph) {
+  const auto* bytes = static_cast<const uint8_t*>(data);
+  if (bytes == nullptr || size < kHeaderSize) {
+    return Status::error(format("IR of %zu bytes: shorter than its header of %zu", size, kHeaderSize));
+  }
+  if (std::memcmp(bytes, kMagic, sizeof(kMagic)) != 0) {
+    return Status::error("IR does not start with EGGM: not an executorch-ggml program");
+  }
+  uint32_t checksum = 0;
+  uint64_t body_size = 0;
+  std::memcpy(&checksum, bytes + 4, sizeof(checksum));
+  std::memcpy(&body_size, bytes + 8, sizeof(body_size));
+  if (body_size > size - kHeaderSize) {
+    return Status::error(format("IR is truncated: %zu bytes, its header says %llu", size,
+                                static_cast<unsigned long long>(body_size + kHeaderSize)));
+  }
+  const uint8_t* body = bytes + kHeaderSize;
+  if (crc32(body, body_size) != checksum) {
+    return Status::error("IR is damaged: its checksum does not match; export the model again");
+  }
+  if (reinterpret_cast<uintptr_t>(body) % alignof(uint64_t) != 0) {
+    return Status::error("IR is not aligned to 8 bytes; load the program from a file or an aligned buffer");
+  }
+  flatbuffers::Verifier verifier(body, body_size);
+  if (!fb::VerifyGraphBuffer(verifier)) {
+    return Status::error("IR is not a valid FlatBuffer of schema ggml_ir.fbs; export the model again");
+  }
+  const fb::Graph* root = fb::GetGraph(body);
+  if (root->version() != kIrVersion) {
+    return Status::error(format("IR version %u: this runtime reads version %u; export the model again with the matching executorch-ggml",
+                                root->version(), kIrVersion));
+  }
+  *graph = root;
+  return {};
+}
+
+}  // namespace executorch_ggml

@@ -1,0 +1,31 @@
+// Errors as values: what went wrong, in a sentence that names the thing.
+#pragma once
+
+#include <string>
+#include <utility>
+
+namespace executorch_ggml {
+
+// Success, or a message.
+class Status {
+ public:
+  Status() = default;
+  static Status error(std::string message) {
+    Status status;
+    status.message_ = std::move(message);
+    return status;
+  }
+  bool ok() const { return message_.empty(); }
+  const std::string& message() const { return message_; }
+
+ private:
+  std::string message_;
+};
+
+#define EXECUTORCH_GGML_TRY(expression)     \
+  do {                                      \
+    ::executorch_ggml::Status try_status_ = (expression); \
+    if (!try_status_.ok()) return try_status_;            \
+  } while (0)
+
+}  // namespace executorch_ggml

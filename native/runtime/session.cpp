@@ -1,0 +1,215 @@
+#include "session.h"
+
+#include <cstring>
+
+#include "payload.h"
+#include "status.h"
+
+namespace executorch_ggml {
+namespace {
+
+// How many sets of sizes stay ready; the one not used for longest goes first.
+constexpr size_t kMaxPrepared = 8;
+
+constexpr uintptr_t kAlignment = 32;  // what ggml's CPU buffers ask for
+
+template <class T>
+size_t size_of(const T* vector) {
+  return vector ? vector->size() : 0;
+}
+
+std::string text(const flatbuffers::String* string) { return string ? string->str() : ""; }
+
+Status check_value(const fb::Graph& graph, int value, const char* what, size_t index) {
+  if (value >= 0 && static_cast<size_t>(value) < size_of(graph.values())) return {};
+  return Status::error(format("%s %zu refers to value %d, of %zu", what, index, value, size_of(graph.values())));
+}
+
+template <class T>
+Status check_values(const fb::Graph& graph, const T* entries, const char* what, std::vector<bool>* taken) {
+  for (size_t i = 0; i < size_of(entries); ++i) {
+    const int value = entries->Get(i)->value();
+    EXECUTORCH_GGML_TRY(check_value(graph, value, what, i));
+    if (taken == nullptr) continue;
+    if ((*taken)[value]) return Status::error(format("%s %zu: value %d is given twice", what, i, value));
+    (*taken)[value] = true;
+  }
+  return {};
+}
+
+template <class T>
+Status port_infos(const fb::Graph& graph, const T* ports, std::vector<PortInfo>* infos) {
+  for (size_t i = 0; i < size_of(ports); ++i) {
+    const fb::Port& port = *ports->Get(i);
+    const auto dtype = graph.values()->Get(port.value())->dtype();
+    if (dtype > fb::DType::F64) return Status::error(format("port %zu has element type %d, unknown here", i, static_cast<int>(dtype)));
+    infos->push_back({text(port.name()), static_cast<DType>(dtype), static_cast<int>(size_of(port.shape()))});
+  }
+  return {};
+}
+
+}  // namespace
+
+Status Session::load(const void* payload, size_t size, ConstantSource* constants, const SessionOptions& options,
+                     std::unique_ptr<Session>* session) {
+  std::unique_ptr<Session> made(new Session());
+  EXECUTORCH_GGML_TRY(open_payload(payload, size, &made->graph_));
+  EXECUTORCH_GGML_TRY(made->check(*made->graph_));
+  EXECUTORCH_GGML_TRY(Cpu::get(options.threads, &made->cpu_));
+  EXECUTORCH_GGML_TRY(open_device(options.device, &made->device_));
+  EXECUTORCH_GGML_TRY(made->make_constants(constants));
+  EXECUTORCH_GGML_TRY(made->make_states(constants));
+  made->reset();
+  made->input_data_.resize(made->inputs_.size());
+  made->output_data_.resize(made->outputs_.size());
+  *session = std::move(made);
+  return {};
+}
+
+Session::~Session() {
+  prepared_.clear();
+  for (ggml_backend_buffer_t buffer : buffers_) ggml_backend_buffer_free(buffer);
+  if (ctx_) ggml_free(ctx_);
+  if (device_) ggml_backend_free(device_);
+}
+
+Status Session::check(const fb::Graph& graph) {
+  std::vector<bool> taken(size_of(graph.values()), false);
+  EXECUTORCH_GGML_TRY(check_values(graph, graph.inputs(), "input", &taken));
+  EXECUTORCH_GGML_TRY(check_values(graph, graph.constants(), "constant", &taken));
+  EXECUTORCH_GGML_TRY(check_values(graph, graph.states(), "state", &taken));
+  EXECUTORCH_GGML_TRY(check_values(graph, graph.outputs(), "output", nullptr));
+  EXECUTORCH_GGML_TRY(Shapes::check(graph));
+  EXECUTORCH_GGML_TRY(port_infos(graph, graph.inputs(), &inputs_));
+  return port_infos(graph, graph.outputs(), &outputs_);
+}
+
+Status Session::make_leaf(int value, const std::string& key, ggml_tensor** tensor) {
+  Shapes fixed;  // constants and states have no symbolic dims
+  Dims ne{};
+  const fb::Value& declared = *graph_->values()->Get(value);
+  const Status status = fixed.sizes(declared.ne(), &ne);
+  if (!status.ok()) return Status::error(key + ": " + status.message());
+  if (declared.dtype() > fb::DType::F64) return Status::error(key + ": unknown element type");
+  const ggml_type type = storage_type(static_cast<DType>(declared.dtype()));
+  int64_t bytes = static_cast<int64_t>(ggml_type_size(type));
+  for (int64_t n : ne) {
+    if (__builtin_mul_overflow(bytes, n, &bytes)) return Status::error(key + ": its size overflows 64 bits");
+  }
+  *tensor = ggml_new_tensor_4d(ctx_, type, ne[0], ne[1], ne[2], ne[3]);
+  ggml_set_name(*tensor, key.c_str());
+  return {};
+}
+
+Status Session::constant_data(ConstantSource* source, const std::string& key, const ggml_tensor* tensor, const void** data) {
+  size_t size = 0;
+  EXECUTORCH_GGML_TRY(source->find(key, data, &size));
+  const size_t expected = ggml_nbytes(tensor);
+  if (size == expected) return {};
+  return Status::error(format("constant %s: %zu bytes, expected %zu for %s", key.c_str(), size, expected, describe(tensor).c_str()));
+}
+
+Status Session::own(ggml_tensor* tensor) {
+  ggml_backend_t backend = device_ ? device_ : cpu_->serial();
+  const size_t size = ggml_backend_buft_get_alloc_size(ggml_backend_get_default_buffer_type(backend), tensor);
+  ggml_backend_buffer_t buffer = ggml_backend_alloc_buffer(backend, std::max<size_t>(size, 1));
+  if (buffer == nullptr) return Status::error(format("no memory for %s of %zu bytes", ggml_get_name(tensor), size));
+  buffers_.push_back(buffer);
+  ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+  const ggml_status status = ggml_backend_tensor_alloc(buffer, tensor, ggml_backend_buffer_get_base(buffer));
+  return status == GGML_STATUS_SUCCESS ? Status() : Status::error(format("no memory for %s", ggml_get_name(tensor)));
+}
+
+// The CPU reads weights where they are; another device, or data that is not aligned, needs a copy.
+Status Session::use_in_place(ggml_tensor* tensor, const void* data) {
+  const bool aligned = reinterpret_cast<uintptr_t>(data) % kAlignment == 0;
+  if (ggml_nbytes(tensor) == 0) {
+    tensor->buffer = host_buffer();
+    tensor->data = host_placeholder();
+    return {};
+  }
+  if (device_ == nullptr && aligned) {
+    tensor->buffer = host_buffer();
+    tensor->data = const_cast<void*>(data);  // no node writes to a constant: only write_state writes, and to states
+    return {};
+  }
+  EXECUTORCH_GGML_TRY(own(tensor));
+  ggml_backend_tensor_set(tensor, data, 0, ggml_nbytes(tensor));
+  return {};
+}
+
+Status Session::make_constants(ConstantSource* source) {
+  const size_t leaves = size_of(graph_->constants()) + size_of(graph_->states());
+  ctx_ = ggml_init({ggml_tensor_overhead() * (leaves + 1), nullptr, /*no_alloc=*/true});
+  if (ctx_ == nullptr) return Status::error("ggml cannot allocate the constants' descriptors");
+  for (size_t i = 0; i < size_of(graph_->constants()); ++i) {
+    const fb::Constant& constant = *graph_->constants()->Get(i);
+    const std::string key = text(constant.key());
+    ggml_tensor* tensor = nullptr;
+    const void* data = nullptr;
+    EXECUTORCH_GGML_TRY(make_leaf(constant.value(), "constant " + key, &tensor));
+    EXECUTORCH_GGML_TRY(constant_data(source, key, tensor, &data));
+    EXECUTORCH_GGML_TRY(use_in_place(tensor, data));
+    leaves_.constants.push_back(tensor);
+  }
+  return {};
+}
+
+Status Session::make_states(ConstantSource* source) {
+  for (size_t i = 0; i < size_of(graph_->states()); ++i) {
+    const fb::State& state = *graph_->states()->Get(i);
+    ggml_tensor* tensor = nullptr;
+    const void* data = nullptr;
+    EXECUTORCH_GGML_TRY(make_leaf(state.value(), "state " + text(state.key()), &tensor));
+    if (state.init() && state.init()->size() > 0) {
+      EXECUTORCH_GGML_TRY(constant_data(source, state.init()->str(), tensor, &data));
+    }
+    EXECUTORCH_GGML_TRY(own(tensor));
+    leaves_.states.push_back(tensor);
+    first_contents_.push_back({tensor, data});
+  }
+  return {};
+}
+
+void Session::reset() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (const FirstContents& first : first_contents_) {
+    const size_t size = ggml_nbytes(first.state);
+    if (size == 0) continue;
+    if (first.data) {
+      ggml_backend_tensor_set(first.state, first.data, 0, size);
+    } else {
+      ggml_backend_tensor_memset(first.state, 0, 0, size);
+    }
+  }
+}
+
+Status Session::prepare(const TensorView* inputs, size_t count, PreparedGraph** prepared) {
+  EXECUTORCH_GGML_TRY(input_key(*graph_, inputs, count, &key_));
+  for (auto it = prepared_.begin(); it != prepared_.end(); ++it) {
+    if ((*it)->key() != key_) continue;
+    prepared_.splice(prepared_.begin(), prepared_, it);
+    *prepared = prepared_.front().get();
+    return {};
+  }
+  std::unique_ptr<PreparedGraph> made;
+  EXECUTORCH_GGML_TRY(PreparedGraph::make(*graph_, key_, leaves_, device_, cpu_, &made));
+  if (prepared_.size() == kMaxPrepared) prepared_.pop_back();
+  prepared_.push_front(std::move(made));
+  *prepared = prepared_.front().get();
+  return {};
+}
+
+Status Session::run(const TensorView* inputs, size_t count, OutputSink* sink) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  PreparedGraph* prepared = nullptr;
+  EXECUTORCH_GGML_TRY(prepare(inputs, count, &prepared));
+  for (size_t i = 0; i < count; ++i) input_data_[i] = inputs[i].data;
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    EXECUTORCH_GGML_TRY(sink->place(i, outputs_[i].dtype, prepared->output_sizes(i), &output_data_[i]));
+  }
+  std::lock_guard<std::mutex> pool(cpu_->mutex());
+  return prepared->run(input_data_.data(), output_data_.data());
+}
+
+}  // namespace executorch_ggml

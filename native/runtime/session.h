@@ -1,0 +1,92 @@
+// The native runtime's front: load a program once, run it on any sizes that it allows.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "prepared_graph.h"
+
+namespace executorch_ggml {
+
+// Where a program's constants are: the host's named data, a file, arrays.
+class ConstantSource {
+ public:
+  virtual ~ConstantSource() = default;
+  // The bytes under a key. They must stay where they are as long as the session lives.
+  virtual Status find(const std::string& key, const void** data, size_t* size) = 0;
+};
+
+// Where outputs go, once their sizes are known.
+class OutputSink {
+ public:
+  virtual ~OutputSink() = default;
+  virtual Status place(size_t index, DType dtype, const std::vector<int64_t>& sizes, void** data) = 0;
+};
+
+struct SessionOptions {
+  std::string device;  // "" and "cpu": the CPU; else ggml's name of a device
+  int threads = 0;     // 0: default_threads()
+};
+
+struct PortInfo {
+  std::string name;
+  DType dtype;
+  int rank;
+};
+
+class Session {
+ public:
+  // `payload` must stay where it is as long as the session lives.
+  static Status load(const void* payload, size_t size, ConstantSource* constants, const SessionOptions& options,
+                     std::unique_ptr<Session>* session);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  const std::vector<PortInfo>& inputs() const { return inputs_; }
+  const std::vector<PortInfo>& outputs() const { return outputs_; }
+
+  // One run. Calls from several threads take turns.
+  Status run(const TensorView* inputs, size_t count, OutputSink* sink);
+
+  // Put the states back to their first contents.
+  void reset();
+
+  // How many sets of sizes are kept ready.
+  size_t prepared_count() const { return prepared_.size(); }
+
+ private:
+  Session() = default;
+  Status check(const fb::Graph& graph);
+  Status make_constants(ConstantSource* source);
+  Status make_states(ConstantSource* source);
+  Status make_leaf(int value, const std::string& key, ggml_tensor** tensor);
+  Status constant_data(ConstantSource* source, const std::string& key, const ggml_tensor* tensor, const void** data);
+  Status use_in_place(ggml_tensor* tensor, const void* data);
+  Status own(ggml_tensor* tensor);
+  Status prepare(const TensorView* inputs, size_t count, PreparedGraph** prepared);
+
+  struct FirstContents {
+    ggml_tensor* state;
+    const void* data;  // null: zeros
+  };
+
+  const fb::Graph* graph_ = nullptr;
+  std::shared_ptr<Cpu> cpu_;
+  ggml_backend_t device_ = nullptr;
+  ggml_context* ctx_ = nullptr;
+  std::vector<ggml_backend_buffer_t> buffers_;
+  Leaves leaves_;
+  std::vector<FirstContents> first_contents_;
+  std::vector<PortInfo> inputs_;
+  std::vector<PortInfo> outputs_;
+  std::list<std::unique_ptr<PreparedGraph>> prepared_;  // the last used first
+  std::vector<int64_t> key_;
+  std::vector<void*> input_data_;
+  std::vector<void*> output_data_;
+  std::mutex mutex_;
+};
+
+}  // namespace executorch_ggml

@@ -1,0 +1,36 @@
+// Sizes of a run: symbols read off the inputs, and the expressions over them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "ggml_ir_generated.h"
+#include "result.h"
+
+namespace executorch_ggml {
+
+// The largest size of a dim; ggml's kernels index rows with int.
+constexpr int64_t kMaxDim = INT32_MAX;
+
+// Evaluates the sdims of one graph for one set of input sizes.
+class Shapes {
+ public:
+  // The graph's symbols and expressions refer to what exists: done once, at load.
+  static Status check(const fb::Graph& graph);
+
+  // `sizes(input, dim)` of each symbol's source, in the order of graph.symbols().
+  Status bind(const fb::Graph& graph, const std::vector<int64_t>& sources);
+
+  // The value of an sdim; an error where it refers to no expression.
+  Status eval(int64_t sdim, int64_t* value) const;
+
+  // The same as a size: 0 to kMaxDim.
+  Status size(int64_t sdim, int64_t* value) const;
+  Status sizes(const fb::Ne& ne, std::array<int64_t, 4>* value) const;
+
+ private:
+  std::vector<int64_t> exprs_;
+};
+
+}  // namespace executorch_ggml

@@ -1,0 +1,213 @@
+"""Builds graphs: one method a node, shapes and layouts worked out on the way, every call checked against its row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import sympy
+import torch
+
+from .checks import failing_check
+from .dims import as_dim, is_one, product, same_dims
+from .dtypes import DType
+from .graph import Constant, Graph, IRError, Node, Port, State, Symbol, Value, dense_strides
+from .op import Dim, Dims, Layout, Operand
+from .ops import OPS
+
+IDENTITY = (0, 1, 2, 3)
+
+
+class Builder:
+    """Appends nodes to a :class:`Graph`. Equal calls give the same value."""
+
+    def __init__(self) -> None:
+        self.graph = Graph()
+        self._made: dict[Any, Value] = {}
+        self._constants: dict[str, Constant] = {}
+        self.origin = ""  # what the nodes being built come from: becomes their name
+
+    # ------------------------------------------------------------------------------------------------- leaves
+
+    def input(self, name: str, dtype: DType, shape: Sequence[Dim], ne: Dims) -> Value:
+        """A tensor that the caller gives; ``shape`` is as the caller sees it."""
+        value = Value(dtype, ne, dense_strides(ne))
+        self.graph.inputs.append(Port(name, value, tuple(shape)))
+        return value
+
+    def output(self, name: str, value: Value, shape: Sequence[Dim]) -> None:
+        """Give a value to the caller."""
+        self.graph.outputs.append(Port(name, self.cont(value), tuple(shape)))
+
+    def constant(self, key: str, dtype: DType, ne: Dims, data: Callable[[], torch.Tensor] | None = None) -> Value:
+        """Data by name; ``data`` is called when the program is written. One key is one constant."""
+        known = self._constants.get(key)
+        if known is None:
+            known = Constant(key, Value(dtype, ne, dense_strides(ne)), data)
+            self._constants[key] = known
+            self.graph.constants.append(known)
+        elif known.value.dtype != dtype or not same_dims(known.value.ne, ne):
+            raise IRError(f"constant {key!r}: declared as {known.value} and again as {Value(dtype, ne, ne)}")
+        return known.value
+
+    def state(self, key: str, dtype: DType, ne: Dims, init: Callable[[], torch.Tensor] | None = None) -> Value:
+        """A tensor that keeps its contents; ``init`` gives the first ones (zeros without it)."""
+        value = Value(dtype, ne, dense_strides(ne))
+        first = None if init is None else Constant(key, Value(dtype, ne, dense_strides(ne)), init)
+        self.graph.states.append(State(key, value, first))
+        return value
+
+    def symbol(self, symbol: sympy.Symbol, input: int, dim: int, **how: int) -> None:
+        """Say where a symbol's value is read (see :class:`Symbol`)."""
+        self.graph.symbols.append(Symbol(symbol, input, dim, **how))
+
+    # -------------------------------------------------------------------------------------------------- nodes
+
+    def emit(self, op: str, *inputs: Value | None, **attrs: Any) -> Value:
+        """Append a call of ``op``; inputs are made dense where the op's row demands it."""
+        spec = OPS[op]
+        ready = tuple(
+            self._laid_out(value, wanted.layout) for value, wanted in zip(inputs, spec.inputs, strict=True)
+        )
+        key = (op, ready, tuple(sorted((k, _hashable(v)) for k, v in attrs.items())))
+        if key in self._made:
+            return self._made[key]
+        _verify_call(op, ready, attrs)
+        operands = [None if value is None else Operand(value.dtype, value.ne) for value in ready]
+        dtype, ne = spec.result(*operands, **attrs)
+        node = Node(spec, ready, attrs, Value(dtype, ne, _strides(op, ready, attrs, ne)), self.origin)
+        node.output.producer = node
+        self.graph.nodes.append(node)
+        if op != "write_state":
+            self._made[key] = node.output
+        return node.output
+
+    def _laid_out(self, value: Value | None, layout: Layout) -> Value | None:
+        if value is None or layout is Layout.ANY or value.is_contiguous:
+            return value
+        return value if layout is Layout.ROWS and value.has_dense_rows else self.emit("cont", value)
+
+    def cont(self, value: Value) -> Value:
+        """The value, dense."""
+        return value if value.is_contiguous else self.emit("cont", value)
+
+    def reshape(self, value: Value, ne: Sequence[Dim]) -> Value:
+        """The value in another shape: free when it is dense."""
+        dims = _four(ne)
+        if same_dims(value.ne, dims):
+            return value
+        source = value.producer
+        if source is not None and source.op == "reshape":
+            value = _given(source.inputs[0])
+            if same_dims(value.ne, dims):
+                return value
+        return self.emit("reshape", value, ne=dims)
+
+    def permute(self, value: Value, axes: Sequence[int]) -> Value:
+        """A view with dim ``i`` at place ``axes[i]``; permutations of permutations are composed."""
+        source = value.producer
+        if source is not None and source.op == "permute":
+            value = _given(source.inputs[0])
+            axes = [axes[at] for at in source.attrs["axes"]]
+        return value if tuple(axes) == IDENTITY else self.emit("permute", value, axes=tuple(axes))
+
+    def transpose(self, value: Value) -> Value:
+        """A view with the two inner dims swapped."""
+        return self.permute(value, (1, 0, 2, 3))
+
+    def view(self, value: Value, start: Sequence[Dim], ne: Sequence[Dim], step: Sequence[int] = (1, 1, 1, 1)) -> Value:
+        """A strided window of a value: free."""
+        window = _four(ne)
+        if same_dims(value.ne, window) and all(s == 1 for s in step):
+            return value
+        return self.emit("view", value, start=_four(start), step=tuple(step), ne=window)
+
+    def broadcast(self, value: Value, ne: Sequence[Dim]) -> Value:
+        """The value with dims of size 1 repeated to ``ne``."""
+        dims = _four(ne)
+        return value if same_dims(value.ne, dims) else self.emit("broadcast", value, ne=dims)
+
+    def convert(self, value: Value, dtype: DType) -> Value:
+        """The value as another type."""
+        return value if value.dtype == dtype else self.emit("convert", value, dtype=dtype)
+
+    def fill(self, ne: Sequence[Dim], number: Any, dtype: DType) -> Value:
+        """One number everywhere: a Python number, or a size where the type is an integer one."""
+        if dtype in (DType.F32, DType.F16, DType.BF16, DType.F64):
+            if not isinstance(number, (bool, int, float)):
+                raise IRError(f"fill: {number} depends on sizes, and is wanted as {dtype.name.lower()}")
+            return self.emit("fill", ne=_four(ne), value=float(number), integer=0, dtype=dtype)
+        integer = int(number) if isinstance(number, (bool, float)) else as_dim(number)
+        return self.emit("fill", ne=_four(ne), value=0.0, integer=integer, dtype=dtype)
+
+    def scalar(self, number: Any, dtype: DType) -> Value:
+        """One number as a tensor of one element."""
+        return self.fill((), number, dtype)
+
+    # ---------------------------------------------------------------------------------------------- finishing
+
+    def finish(self) -> Graph:
+        """The graph, without the nodes, constants and states that nothing needs."""
+        graph = self.graph
+        needed: set[Value] = {port.value for port in graph.outputs}
+        kept: list[Node] = []
+        for node in reversed(graph.nodes):
+            if node.output in needed or node.op == "write_state":
+                kept.append(node)
+                needed.update(value for value in node.inputs if value is not None)
+        graph.nodes = kept[::-1]
+        graph.constants = [constant for constant in graph.constants if constant.value in needed]
+        graph.states = [state for state in graph.states if state.value in needed]
+        return graph
+
+
+def _given(value: Value | None) -> Value:
+    assert value is not None
+    return value
+
+
+def _four(sizes: Sequence[Dim]) -> Dims:
+    dims = [as_dim(size) for size in sizes]
+    dims += [1] * (4 - len(dims))
+    return dims[0], dims[1], dims[2], dims[3]
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _strides(op: str, inputs: tuple[Value | None, ...], attrs: dict[str, Any], ne: Dims) -> Dims:
+    if op == "permute":
+        source = _given(inputs[0]).strides
+        places = [attrs["axes"].index(i) for i in range(4)]
+        return source[places[0]], source[places[1]], source[places[2]], source[places[3]]
+    if op == "view":
+        s = [product([stride, step]) for stride, step in zip(_given(inputs[0]).strides, attrs["step"], strict=True)]
+        return s[0], s[1], s[2], s[3]
+    return dense_strides(ne)
+
+
+def _verify_call(op: str, inputs: tuple[Value | None, ...], attrs: dict[str, Any]) -> None:
+    spec = OPS[op]
+    for value, wanted in zip(inputs, spec.inputs, strict=True):
+        if value is None:
+            if not wanted.optional:
+                raise IRError(f"{op}: input {wanted.name} is missing")
+        elif value.dtype not in wanted.dtypes:
+            allowed = ", ".join(sorted(t.name.lower() for t in wanted.dtypes))
+            raise IRError(f"{op}: input {wanted.name} is {value}, expected one of {allowed}")
+        elif not _layout_holds(value, wanted.layout):
+            raise IRError(f"{op}: input {wanted.name} is {value} with strides {value.strides}, not {wanted.layout.value}")
+    if set(attrs) != {attr.name for attr in spec.attrs}:
+        raise IRError(f"{op}: attributes {sorted(attrs)}, expected {[attr.name for attr in spec.attrs]}")
+    operands = {wanted.name: value for value, wanted in zip(inputs, spec.inputs, strict=True)}
+    failing = failing_check(spec.checks, {**operands, **attrs})
+    if failing is not None:
+        given = ", ".join(f"{name}={value}" for name, value in {**operands, **attrs}.items())
+        raise IRError(f"{op}: {failing} does not hold for {given}")
+
+
+def _layout_holds(value: Value, layout: Layout) -> bool:
+    if layout is Layout.ANY or value.is_contiguous:
+        return True
+    return layout is Layout.ROWS and is_one(value.strides[0])

@@ -1,0 +1,249 @@
+"""The predicates that op rows name in ``checks``; ``native/runtime/checks.h`` has the same ones over ggml tensors.
+
+A check says whether a call is one that ggml (or a kernel) can make without aborting. Symbolic dims are given the
+benefit of the doubt here: the runtime checks again with the sizes at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .dims import is_one, product, same, same_dims as _same_shape
+from .dtypes import DType
+from .graph import Value
+from .op import Dim, Dims
+from .ops.custom import BINARY_BOOL, REDUCE_BOOL, REDUCE_INDEX, BinaryKind, ReduceKind, UnaryKind
+from .ops.spatial import OC_BLOCK
+
+FLOATS = frozenset({DType.F32, DType.F16, DType.BF16, DType.F64})
+INTEGERS = frozenset({DType.I32, DType.I64})
+CHECKS: dict[str, Callable[..., bool]] = {}
+
+
+def _check(function: Callable[..., bool]) -> Callable[..., bool]:
+    CHECKS[function.__name__] = function
+    return function
+
+
+def _known(*sizes: Dim) -> bool:
+    return all(isinstance(size, int) for size in sizes)
+
+
+def _equal(a: Dim, b: Dim) -> bool:
+    return same(a, b) or not _known(a, b)
+
+
+def _divides(a: Dim, b: Dim) -> bool:
+    return not _known(a, b) or (a == 0 and b == 0) or (a != 0 and b % a == 0)
+
+
+@_check
+def same_type(a: Value, b: Value) -> bool:
+    """One element type."""
+    return a.dtype == b.dtype
+
+
+@_check
+def same_dims(a: Value, b: Value) -> bool:
+    """One shape."""
+    return all(_equal(m, n) for m, n in zip(a.ne, b.ne, strict=True))
+
+
+@_check
+def same_count(a: Value, ne: Dims) -> bool:
+    """As many elements."""
+    return _equal(a.count, product(ne))
+
+
+@_check
+def same_dims_but(a: Value, b: Value, dim: int) -> bool:
+    """One shape apart from ``dim``."""
+    return 0 <= dim < 4 and all(_equal(m, n) for i, (m, n) in enumerate(zip(a.ne, b.ne, strict=True)) if i != dim)
+
+
+@_check
+def permutation(axes: Sequence[int]) -> bool:
+    """0, 1, 2, 3 in some order."""
+    return sorted(axes) == [0, 1, 2, 3]
+
+
+@_check
+def view_inside(a: Value, start: Dims, step: Sequence[int], ne: Dims) -> bool:
+    """The window lies inside ``a``."""
+    if len(step) != 4 or any(s < 1 for s in step):
+        return False
+    for size, first, stride, count in zip(a.ne, start, step, ne, strict=True):
+        if _known(size, first, count) and (first < 0 or count < 0):
+            return False
+        if _known(size, first, count) and count > 0 and first + stride * (count - 1) >= size:
+            return False
+    return True
+
+
+@_check
+def broadcasts_to(a: Value, b: Value | Dims) -> bool:
+    """Every dim of ``a`` is that of ``b`` or 1."""
+    target = b.ne if isinstance(b, Value) else b
+    return all(is_one(m) or _equal(m, n) for m, n in zip(a.ne, target, strict=True))
+
+
+@_check
+def broadcast_together(*values: Value) -> bool:
+    """Per dim, all sizes that are not 1 are equal."""
+    for sizes in zip(*(value.ne for value in values), strict=True):
+        wide = [n for n in sizes if not is_one(n)]
+        if any(not _equal(wide[0], n) for n in wide):
+            return False
+    return True
+
+
+@_check
+def not_negative(value: Any) -> bool:
+    """Zero or more, each."""
+    return all(not _known(v) or v >= 0 for v in (value if isinstance(value, tuple) else (value,)))
+
+
+@_check
+def small(value: Dim) -> bool:
+    """Fits a C int, and is not negative."""
+    return not _known(value) or 0 <= value < 2**31
+
+
+@_check
+def indexable(size: Dim) -> bool:
+    """A size that i32 indices can address."""
+    return not _known(size) or 0 < size < 2**31
+
+
+@_check
+def gathers_rows(a: Value, rows: Value) -> bool:
+    """One matrix, and row numbers that were range-checked against its height."""
+    producer = rows.producer
+    while producer is not None and producer.op in ("reshape", "cont", "view"):
+        source = producer.inputs[0]
+        producer = None if source is None else source.producer
+    checked = producer is not None and producer.op == "to_index" and _equal(producer.attrs["size"], a.ne[1])
+    return checked and is_one(a.ne[2]) and is_one(a.ne[3]) and is_one(rows.ne[3])
+
+
+@_check
+def is_table(a: Value, rows: Value) -> bool:
+    """One matrix, and row numbers in at most three dims."""
+    return is_one(a.ne[2]) and is_one(a.ne[3]) and is_one(rows.ne[3])
+
+
+@_check
+def masks_rows(a: Value, mask: Value | None) -> bool:
+    """A mask of ``a``'s rows, its batch dims dividing ``a``'s."""
+    if mask is None:
+        return True
+    rows = _equal(mask.ne[0], a.ne[0]) and (not _known(mask.ne[1], a.ne[1]) or mask.ne[1] >= a.ne[1])
+    return rows and _divides(mask.ne[2], a.ne[2]) and _divides(mask.ne[3], a.ne[3])
+
+
+@_check
+def multiplies(a: Value, b: Value) -> bool:
+    """Inner dims equal, ``a``'s batch dims dividing ``b``'s."""
+    return _equal(a.ne[0], b.ne[0]) and _divides(a.ne[2], b.ne[2]) and _divides(a.ne[3], b.ne[3])
+
+
+@_check
+def attends(q: Value, k: Value, v: Value, mask: Value | None) -> bool:
+    """Shapes of ``ggml_flash_attn_ext``."""
+    inner = _equal(q.ne[0], k.ne[0]) and _equal(k.ne[1], v.ne[1]) and _equal(k.ne[2], v.ne[2])
+    batch = _divides(k.ne[2], q.ne[2]) and _equal(k.ne[3], q.ne[3]) and _equal(v.ne[3], q.ne[3])
+    masked = mask is None or (
+        _equal(mask.ne[0], k.ne[1]) and _divides(mask.ne[2], q.ne[2]) and _divides(mask.ne[3], q.ne[3])
+    )
+    return inner and batch and masked
+
+
+@_check
+def window(kernel: int, stride: int, pad: int, dilation: int, up: int = 1) -> bool:
+    """A sliding window's numbers are sane and small."""
+    positive = all(1 <= n < 2**24 for n in (kernel, stride, dilation, up))
+    return positive and -(2**24) < pad < 2**24
+
+
+@_check
+def convolves(
+    x: Value, weight: Value, bias: Value | None, ne: Dims, kernel_w: int, kernel_h: int, groups: int
+) -> bool:
+    """Channels fit the groups, and the packed weight has the size that they need."""
+    ic, oc = x.ne[0], ne[0]
+    if not (_known(ic, oc, groups) and groups > 0 and ic % groups == 0 and oc % groups == 0):
+        return False
+    blocks = groups * -(-(oc // groups) // OC_BLOCK)
+    packed = blocks * OC_BLOCK * kernel_w * kernel_h * (ic // groups) + ic // groups
+    return _equal(weight.count, packed) and (bias is None or _equal(bias.count, oc)) and _equal(x.ne[3], ne[3])
+
+
+@_check
+def convolves_depthwise(
+    x: Value, weight: Value, bias: Value | None, ne: Dims, kernel_w: int, kernel_h: int
+) -> bool:
+    """One kernel a channel."""
+    fits = _equal(x.ne[0], ne[0]) and _equal(x.ne[3], ne[3])
+    return fits and _equal(weight.count, ne[0] * kernel_w * kernel_h) and (bias is None or _equal(bias.count, ne[0]))
+
+
+@_check
+def pools(x: Value, ne: Dims) -> bool:
+    """Channels and batch stay."""
+    return _equal(x.ne[0], ne[0]) and _equal(x.ne[3], ne[3])
+
+
+@_check
+def interpolates(a: Value, ne: Dims) -> bool:
+    """Only the inner two dims change, from and to at least 1."""
+    inner = all(not _known(n) or n > 0 for n in (*a.ne[:2], *ne[:2]))
+    return inner and _equal(a.ne[2], ne[2]) and _equal(a.ne[3], ne[3])
+
+
+@_check
+def unary_takes(kind: UnaryKind, a: Value) -> bool:
+    """The function exists for the element type."""
+    if kind in (UnaryKind.NEG, UnaryKind.ABS, UnaryKind.SIGN):
+        return a.dtype != DType.BOOL
+    if kind == UnaryKind.BITWISE_NOT:
+        return a.dtype not in FLOATS
+    return kind == UnaryKind.LOGICAL_NOT or a.dtype == DType.F32
+
+
+@_check
+def binary_takes(kind: BinaryKind, a: Value) -> bool:
+    """The function exists for the element type."""
+    if kind in BINARY_BOOL or kind in (BinaryKind.MAXIMUM, BinaryKind.MINIMUM):
+        return True
+    if kind in (BinaryKind.BITWISE_AND, BinaryKind.BITWISE_OR, BinaryKind.BITWISE_XOR):
+        return a.dtype not in FLOATS
+    return a.dtype == DType.F32 or (a.dtype in INTEGERS and kind not in (BinaryKind.DIV, BinaryKind.ATAN2))
+
+
+@_check
+def reduces(kind: ReduceKind, a: Value, axes: Sequence[int]) -> bool:
+    """Axes are distinct dims, and the function exists for the element type."""
+    if len(set(axes)) != len(axes) or not all(0 <= axis < 4 for axis in axes) or not axes:
+        return False
+    if kind in REDUCE_BOOL:
+        return True
+    if kind in REDUCE_INDEX:
+        return len(axes) == 1 and a.dtype != DType.BOOL
+    return a.dtype == DType.F32 or (a.dtype in INTEGERS and kind != ReduceKind.MEAN)
+
+
+@_check
+def number_type(dtype: DType) -> bool:
+    """f32, i32 or i64."""
+    return dtype in INTEGERS or dtype == DType.F32
+
+
+def failing_check(checks: Sequence[str], operands: dict[str, Any]) -> str | None:
+    """The first of a row's checks that does not hold for these operands and attributes, or None."""
+    for text in checks:
+        name, _, arguments = text.partition("(")
+        values = [operands[argument.strip()] for argument in arguments.rstrip(")").split(",")]
+        if not CHECKS[name](*values):
+            return text
+    return None

@@ -1,0 +1,312 @@
+"""Generate everything that follows from the op table: the schema, the C++ parameters and dispatch, the docs table.
+
+Run as a script, without the package being built or torch being there:
+
+    python python/executorch_ggml/ir/codegen.py --schema-out schema/ggml_ir.fbs --docs-out docs/ops.md --cpp-out DIR
+    python python/executorch_ggml/ir/codegen.py --check     # the tracked files are what the table says
+"""
+
+from __future__ import annotations
+
+import argparse
+import enum
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+if __package__:
+    from .op import OPS, AttrSpec, InputSpec, OpSpec
+    from .dtypes import DType
+else:  # run as a script: import the table alone, not the package around it
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from ir.op import OPS, AttrSpec, InputSpec, OpSpec  # type: ignore[import-not-found,no-redef]
+    from ir.dtypes import DType  # type: ignore[import-not-found,no-redef]
+
+ROOT = Path(__file__).resolve().parents[3]
+SCHEMA = ROOT / "schema" / "ggml_ir.fbs"
+DOCS = ROOT / "docs" / "ops.md"
+NOTICE = "Generated from the op table by python/executorch_ggml/ir/codegen.py; do not edit."
+
+
+def load_table() -> None:
+    """Import the op modules, which fill ``OPS``."""
+    if __package__:
+        from . import ops as _  # noqa: F401 - imported for the rows it declares
+    else:
+        import ir.ops  # type: ignore[import-not-found]  # noqa: F401 - as above
+
+
+def ordered() -> list[OpSpec]:
+    """All rows by wire number."""
+    return [OPS[name] for name in OPS]
+
+
+def enums() -> list[type[enum.IntEnum]]:
+    """Every enum that an attribute uses, in order of first use, after DType."""
+    found: list[type[enum.IntEnum]] = [DType]
+    for spec in ordered():
+        for attr in spec.attrs:
+            if attr.enum is not None and attr.enum not in found:
+                found.append(attr.enum)
+    return found
+
+
+def camel(name: str) -> str:
+    """``LOGICAL_NOT`` -> ``LogicalNot``: the enumerators' spelling in C++."""
+    return "".join(part.capitalize() for part in name.lower().split("_"))
+
+
+# ---------------------------------------------------------------------------------------------------------- schema
+
+_FBS_TYPES = {"f32": "float", "i64": "long", "bool": "bool", "dim": "long", "dims": "Ne", "ints": "[long]"}
+
+_SCHEMA_HEAD = """\
+// {notice}
+//
+// The IR of executorch-ggml: a graph of calls to ggml's builders. Shapes are in ggml order (n0 innermost).
+// A "sdim" is a long: a value >= 0 is a size, a value < 0 is expression -value - 1 of Graph.exprs.
+// Numbers are append-only; the version is raised when a reader of the older one would go wrong.
+
+namespace executorch_ggml.fb;
+
+file_identifier "GGIR";
+file_extension "ggir";
+"""
+
+_SCHEMA_TAIL = """\
+// How an expression is computed; operands are sdims, except Const's a (a plain integer) and Symbol's a (its index).
+enum ExprOp : ubyte { Const = 0, Symbol = 1, Add = 2, Mul = 3, FloorDiv = 4, Mod = 5, Min = 6, Max = 7 }
+
+// Operands refer to earlier expressions only.
+struct Expr { op:ExprOp; a:long; b:long; }
+
+// A symbol is read off an input: size(input, dim) == scale * symbol + offset; dim -1 is the value of a scalar input.
+table Symbol { name:string; input:int; dim:int; scale:long = 1; offset:long = 0; min:long; max:long; }
+
+// Four sdims, innermost first.
+struct Ne { n0:long; n1:long; n2:long; n3:long; }
+
+struct Value { dtype:DType; ne:Ne; }
+
+// A tensor that crosses the boundary; shape is the caller's: outermost first, any rank, sdims.
+table Port { name:string; value:int; shape:[long]; }
+
+// Data that lives outside the graph, under key.
+table Constant { key:string; value:int; }
+
+// A tensor that keeps its contents from run to run; init is the key of its first contents, or empty for zeros.
+table State { key:string; value:int; init:string; }
+
+// One call of a builder; an input of -1 is an optional one that is absent.
+table Node { op:Op; inputs:[int]; output:int; name:string; }
+
+table Graph {
+  version:uint;
+  symbols:[Symbol];
+  exprs:[Expr];
+  values:[Value];
+  inputs:[Port];
+  outputs:[Port];
+  constants:[Constant];
+  states:[State];
+  nodes:[Node];
+}
+
+root_type Graph;
+"""
+
+
+def schema() -> str:
+    """The FlatBuffers schema."""
+    lines = [_SCHEMA_HEAD.format(notice=NOTICE)]
+    for kind in enums():
+        members = ", ".join(f"{camel(m.name)} = {m.value}" for m in kind)
+        lines.append(f"enum {kind.__name__} : ubyte {{ {members} }}\n")
+    for spec in ordered():
+        fields = " ".join(f"{attr.name}:{_FBS_TYPES.get(attr.kind, attr.kind)};" for attr in spec.attrs)
+        lines.append(f"table {spec.class_name} {{ {fields} }}".replace("{  }", "{}"))
+    members = ",\n".join(f"  {spec.class_name} = {spec.number}" for spec in ordered())
+    lines.append(f"\nunion Op {{\n{members}\n}}\n")
+    lines.append(_SCHEMA_TAIL)
+    return "\n".join(lines)
+
+
+# ------------------------------------------------------------------------------------------------------------- C++
+
+_CPP_TYPES = {
+    "f32": "float",
+    "i64": "int64_t",
+    "bool": "bool",
+    "dim": "int64_t",
+    "dims": "std::array<int64_t, 4>",
+    "ints": "Ints",
+}
+
+
+def _cpp_type(attr: AttrSpec) -> str:
+    return _CPP_TYPES.get(attr.kind, attr.kind)
+
+
+def ops_header() -> str:
+    """Enums, parameter structs and kernel declarations: what the kernels include. Knows nothing of FlatBuffers."""
+    out = [f"// {NOTICE}\n#pragma once\n", "#include <array>\n#include <cstdint>\n", "struct ggml_tensor;\n"]
+    out.append("namespace executorch_ggml {\n")
+    out.append("// Up to four small integers.\nstruct Ints {\n  int64_t at[4] = {0, 0, 0, 0};\n  int size = 0;\n")
+    out.append("  int64_t operator[](int i) const { return at[i]; }\n};\n")
+    for kind in enums():
+        members = ", ".join(f"{camel(m.name)} = {m.value}" for m in kind)
+        out.append(f"enum class {kind.__name__} : uint8_t {{ {members} }};")
+        out.append(f"constexpr int k{kind.__name__}Max = {max(kind)};\n")
+    for spec in ordered():
+        if spec.kernel:
+            fields = "".join(f"  {_cpp_type(attr)} {attr.name};\n" for attr in spec.attrs)
+            out.append(f"struct {spec.class_name}Params {{\n{fields}}};\n")
+    out.append("// Custom CPU nodes. `call` points to a KernelCall of the node's parameters; sources are dst->src[0..].")
+    out.append("namespace kernels {")
+    kernels = dict.fromkeys(spec.kernel for spec in ordered() if spec.kernel)
+    out += [f"void {kernel}(ggml_tensor* dst, int ith, int nth, void* call);" for kernel in kernels]
+    out.append("}  // namespace kernels\n\n}  // namespace executorch_ggml\n")
+    return "\n".join(out)
+
+
+def _type_mask(spec: InputSpec) -> str:
+    return f"0x{sum(1 << dtype for dtype in spec.dtypes):x}u"
+
+
+def _input_table(spec: OpSpec) -> str:
+    rows = ", ".join(
+        f'{{"{i.name}", {_type_mask(i)}, Layout::{i.layout.name.capitalize()}, {str(i.optional).lower()}}}'
+        for i in spec.inputs
+    )
+    return (
+        f'    case fb::Op::{spec.class_name}: {{\n      static constexpr InputSpec kInputs[] = {{{rows}}};\n'
+        f'      return {{"{spec.name}", kInputs, {len(spec.inputs)}}};\n    }}'
+        if rows
+        else f'    case fb::Op::{spec.class_name}:\n      return {{"{spec.name}", nullptr, 0}};'
+    )
+
+
+def _decode(attr: AttrSpec) -> str:
+    get = f"attrs->{attr.name}()"
+    if attr.kind == "dim":
+        return f'      int64_t {attr.name} = 0;\n      if (!self.dim({get}, "{attr.name}", &{attr.name})) return nullptr;'
+    if attr.kind == "dims":
+        return (
+            f"      std::array<int64_t, 4> {attr.name}{{}};\n"
+            f'      if (!self.dims({get}, "{attr.name}", &{attr.name})) return nullptr;'
+        )
+    if attr.kind == "ints":
+        return f'      Ints {attr.name};\n      if (!self.ints({get}, "{attr.name}", &{attr.name})) return nullptr;'
+    if attr.enum is not None:
+        return (
+            f"      {attr.kind} {attr.name}{{}};\n"
+            f'      if (!self.choice({get}, k{attr.kind}Max, "{attr.name}", &{attr.name})) return nullptr;'
+        )
+    return f"      const auto {attr.name} = {get};"
+
+
+def _call(spec: OpSpec) -> str:
+    arguments = ", ".join(["ctx", *(i.name for i in spec.inputs), *(a.name for a in spec.attrs)])
+    if spec.call == "make_view":
+        return "self.view(a, start, step, ne)"
+    return spec.call or f"ggml_{spec.name}({arguments})"
+
+
+def _custom(spec: OpSpec) -> str:
+    params = ", ".join(attr.name for attr in spec.attrs)
+    inputs = ", ".join(i.name for i in spec.inputs)
+    return f"self.custom(kernels::{spec.kernel}, {spec.class_name}Params{{{params}}}, {{{inputs}}})"
+
+
+def _dispatch(spec: OpSpec) -> str:
+    lines = [f"    case fb::Op::{spec.class_name}: {{"]
+    if spec.attrs:
+        lines.append(f"      const auto* attrs = node.op_as_{spec.class_name}();")
+    lines += [_decode(attr) for attr in spec.attrs]
+    lines += [f"      ggml_tensor* {i.name} = in[{n}];" for n, i in enumerate(spec.inputs)]
+    lines += [f'      if (!self.check({check}, "{check}")) return nullptr;' for check in spec.checks]
+    if spec.call == "custom":
+        lines.append(f"      return {_custom(spec)};")
+    elif spec.kernel:
+        lines.append(f"      if (self.uses_kernels()) return {_custom(spec)};")
+        lines.append("      if (!self.all_f32(in)) return nullptr;")
+        lines.append(f"      return {_call(spec)};")
+    else:
+        lines.append(f"      return {_call(spec)};")
+    lines.append("    }")
+    return "\n".join(lines)
+
+
+def build_source() -> str:
+    """The body of node_builder.cpp: what each op takes, and the decoder and dispatcher."""
+    parts = [f"// {NOTICE}\n", "static OpInputs op_inputs(fb::Op op) {\n  switch (op) {"]
+    parts += [_input_table(spec) for spec in ordered()]
+    parts.append("    default:\n      return {nullptr, nullptr, 0};\n  }\n}\n")
+    parts.append("static ggml_tensor* dispatch(NodeBuilder& self, const fb::Node& node, ggml_tensor* const* in) {")
+    parts.append("  ggml_context* ctx = self.context();\n  switch (node.op_type()) {")
+    parts += [_dispatch(spec) for spec in ordered()]
+    parts.append("    default:\n      return nullptr;\n  }\n}\n")
+    return "\n".join(parts)
+
+
+# ------------------------------------------------------------------------------------------------------------ docs
+
+
+def _types_text(spec: InputSpec) -> str:
+    types = "any" if len(spec.dtypes) == len(DType) else "/".join(t.name.lower() for t in sorted(spec.dtypes))
+    return f"`{spec.name}{'?' if spec.optional else ''}` {types}"
+
+
+def _first_sentence(doc: str) -> str:
+    return re.split(r"\n\n", doc)[0].replace("\n", " ")
+
+
+def docs_table() -> str:
+    """The IR's op table in Markdown."""
+    rows = ["| # | op | inputs | attributes | what | runs as |", "| --- | --- | --- | --- | --- | --- |"]
+    for spec in ordered():
+        inputs = ", ".join(_types_text(i) for i in spec.inputs) or "none"
+        attrs = ", ".join(f"`{a.name}`" for a in spec.attrs) or "none"
+        runs = "custom CPU kernel" if spec.call == "custom" else "ggml; own kernel on CPU" if spec.kernel else "ggml"
+        rows.append(f"| {spec.number} | `{spec.name}` | {inputs} | {attrs} | {_first_sentence(spec.doc)} | {runs} |")
+    head = f"<!-- {NOTICE} -->\n\n# The IR's ops\n\n{len(OPS)} ops. Shapes are in ggml order; `?` marks an optional input.\n"
+    return head + "\n" + "\n".join(rows) + "\n"
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file only where it changes, so that the build does not redo what did not change."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
+def stale(files: Iterable[tuple[Path, str]]) -> list[Path]:
+    """The tracked files that differ from what the table says."""
+    return [path for path, text in files if not path.exists() or path.read_text() != text]
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description="Generate code and docs from the op table.")
+    parser.add_argument("--schema-out", type=Path, help="write the FlatBuffers schema here")
+    parser.add_argument("--cpp-out", type=Path, help="write ops_generated.h and build_generated.inc into this folder")
+    parser.add_argument("--docs-out", type=Path, help="write the Markdown op table here")
+    parser.add_argument("--check", action="store_true", help="fail if a tracked generated file is out of date")
+    args = parser.parse_args()
+    load_table()
+    if args.schema_out:
+        write(args.schema_out, schema())
+    if args.docs_out:
+        write(args.docs_out, docs_table())
+    if args.cpp_out:
+        write(args.cpp_out / "ops_generated.h", ops_header())
+        write(args.cpp_out / "build_generated.inc", build_source())
+    old = stale([(SCHEMA, schema()), (DOCS, docs_table())]) if args.check else []
+    for path in old:
+        print(f"{path.relative_to(ROOT)} is out of date: run {Path(__file__).relative_to(ROOT)}", file=sys.stderr)
+    return 1 if old else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

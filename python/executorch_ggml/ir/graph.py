@@ -1,0 +1,133 @@
+"""The IR in memory: plain dataclasses, written by the builder, read by everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+import torch
+
+from .dims import is_one, product, same
+from .dtypes import DType
+from .op import Dim, Dims, OpSpec
+
+IR_VERSION = 1
+
+
+class IRError(ValueError):
+    """The IR does not allow this; the message names the op or value, what it got and what it expected."""
+
+
+@dataclass(eq=False)
+class Value:
+    """A tensor: element type, dims in ggml order, strides in elements."""
+
+    dtype: DType
+    ne: Dims
+    strides: Dims
+    producer: Node | None = None
+
+    def __repr__(self) -> str:
+        return f"{self.dtype.name.lower()}[{', '.join(str(n) for n in self.ne)}]"
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements are dense and in order, whatever the symbols' values."""
+        expected: Dim = 1
+        for n, stride in zip(self.ne, self.strides, strict=True):
+            if is_one(n):
+                continue
+            if not same(stride, expected):
+                return False
+            expected = product([expected, n])
+        return True
+
+    @property
+    def has_dense_rows(self) -> bool:
+        """Whether neighbours along ``ne[0]`` are adjacent in memory."""
+        return is_one(self.strides[0])
+
+    @property
+    def count(self) -> Dim:
+        """Number of elements."""
+        return product(self.ne)
+
+
+def dense_strides(ne: Dims) -> Dims:
+    """Strides of a dense tensor."""
+    return 1, ne[0], product(ne[:2]), product(ne[:3])
+
+
+@dataclass(eq=False)
+class Node:
+    """One call of a builder."""
+
+    spec: OpSpec
+    inputs: tuple[Value | None, ...]
+    attrs: dict[str, Any]
+    output: Value
+    name: str
+
+    @property
+    def op(self) -> str:
+        """The op's name."""
+        return self.spec.name
+
+
+@dataclass(eq=False)
+class Port:
+    """A tensor at the boundary. ``shape`` is the caller's (outermost first); an i64 port of shape None is a scalar."""
+
+    name: str
+    value: Value
+    shape: tuple[Dim, ...]
+
+
+@dataclass(eq=False)
+class Constant:
+    """Data outside the graph. ``data`` gives it in ``ne`` order, when it is asked for and not before."""
+
+    key: str
+    value: Value
+    data: Callable[[], torch.Tensor] | None = None
+
+
+@dataclass(eq=False)
+class State:
+    """A tensor that outlives a run; ``init`` is the constant with its first contents, or None for zeros."""
+
+    key: str
+    value: Value
+    init: Constant | None = None
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """Where a symbol is read: ``shape[dim]`` of an input is ``scale * symbol + offset``; dim -1: a scalar input's value."""
+
+    symbol: sympy.Symbol
+    input: int
+    dim: int
+    scale: int = 1
+    offset: int = 0
+    min: int = 0
+    max: int = 2**31 - 1
+
+
+@dataclass
+class Graph:
+    """A program for the native runtime."""
+
+    symbols: list[Symbol] = field(default_factory=list)
+    inputs: list[Port] = field(default_factory=list)
+    outputs: list[Port] = field(default_factory=list)
+    constants: list[Constant] = field(default_factory=list)
+    states: list[State] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+
+    def values(self) -> list[Value]:
+        """Every value once, leaves first."""
+        leaves = [entry.value for group in (self.inputs, self.constants, self.states) for entry in group]
+        return leaves + [node.output for node in self.nodes]

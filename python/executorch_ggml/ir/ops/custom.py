@@ -1,0 +1,213 @@
+"""What ggml has no builder for, or not for every type: comparisons, selection, casts, reductions, integers.
+
+Each row names its CPU kernel. All take any strides and broadcast both ways.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from .._lazy import torch
+from ..op import Dim, Dims, Operand, op
+from ..dtypes import DType
+from .movement import shape_of
+
+
+class UnaryKind(enum.IntEnum):
+    """Function of the ``unary`` node."""
+
+    RSQRT = 0
+    RECIPROCAL = 1
+    ERF = 2
+    LOG1P = 3
+    ROUND = 4  # half to even
+    LOGICAL_NOT = 5
+    ISNAN = 6
+    ISINF = 7
+    NEG = 8
+    ABS = 9
+    BITWISE_NOT = 10
+    TAN = 11
+    ATAN = 12
+    SIGN = 13
+
+
+class BinaryKind(enum.IntEnum):
+    """Function of the ``binary`` node; the comparisons and logical ones give bool."""
+
+    MAXIMUM = 0
+    MINIMUM = 1
+    POW = 2
+    FLOOR_DIVIDE = 3
+    REMAINDER = 4  # sign of the divisor
+    FMOD = 5  # sign of the dividend
+    BITWISE_AND = 6
+    BITWISE_OR = 7
+    BITWISE_XOR = 8
+    EQ = 9
+    NE = 10
+    LT = 11
+    LE = 12
+    GT = 13
+    GE = 14
+    LOGICAL_AND = 15
+    LOGICAL_OR = 16
+    LOGICAL_XOR = 17
+    ADD = 18
+    SUB = 19
+    MUL = 20
+    DIV = 21
+    ATAN2 = 22
+
+
+class ReduceKind(enum.IntEnum):
+    """Function of the ``reduce`` node."""
+
+    SUM = 0
+    MEAN = 1
+    MAX = 2
+    MIN = 3
+    PROD = 4
+    ANY = 5
+    ALL = 6
+    ARGMAX = 7  # one axis; the first of equals; i64
+    ARGMIN = 8
+
+
+UNARY_BOOL = frozenset({UnaryKind.LOGICAL_NOT, UnaryKind.ISNAN, UnaryKind.ISINF})
+BINARY_BOOL = frozenset(BinaryKind(n) for n in range(BinaryKind.EQ, BinaryKind.LOGICAL_XOR + 1))
+REDUCE_BOOL = frozenset({ReduceKind.ANY, ReduceKind.ALL})
+REDUCE_INDEX = frozenset({ReduceKind.ARGMAX, ReduceKind.ARGMIN})
+
+
+def broadcast_ne(*shapes: Dims) -> Dims:
+    """The common shape of ``shapes``: per dim, the one size that is not 1."""
+    ne = []
+    for sizes in zip(*shapes, strict=True):
+        wide = [n for n in sizes if not (isinstance(n, int) and n == 1)]
+        ne.append(wide[0] if wide else 1)
+    return ne[0], ne[1], ne[2], ne[3]
+
+
+def _unary(a: Operand, *, kind: UnaryKind) -> tuple[DType, Dims]:
+    return DType.BOOL if kind in UNARY_BOOL else a.dtype, a.ne
+
+
+def _binary(a: Operand, b: Operand, *, kind: BinaryKind) -> tuple[DType, Dims]:
+    return DType.BOOL if kind in BINARY_BOOL else a.dtype, broadcast_ne(a.ne, b.ne)
+
+
+def _selected(condition: Operand, a: Operand, b: Operand) -> tuple[DType, Dims]:
+    return a.dtype, broadcast_ne(condition.ne, a.ne, b.ne)
+
+
+def _reduced(a: Operand, *, kind: ReduceKind, axes: tuple[int, ...]) -> tuple[DType, Dims]:
+    dtype = DType.BOOL if kind in REDUCE_BOOL else DType.I64 if kind in REDUCE_INDEX else a.dtype
+    ne = [1 if i in axes else n for i, n in enumerate(a.ne)]
+    return dtype, (ne[0], ne[1], ne[2], ne[3])
+
+
+@op(
+    100,
+    inputs={"a": "f32|i32|i64|bool"},
+    result=_unary,
+    checks=("unary_takes(kind, a)",),
+    call="custom",
+    kernel="unary",
+)
+def unary(a: torch.Tensor, *, kind: UnaryKind) -> torch.Tensor:
+    """An elementwise function that ggml lacks (custom)."""
+    name = {UnaryKind.ROUND: "round", UnaryKind.NEG: "negative"}.get(UnaryKind(kind), UnaryKind(kind).name.lower())
+    y: torch.Tensor = getattr(torch, name)(a)
+    return y
+
+
+@op(
+    101,
+    inputs={"a": "f32|i32|i64|bool", "b": "f32|i32|i64|bool"},
+    result=_binary,
+    checks=("same_type(a, b)", "broadcast_together(a, b)", "binary_takes(kind, a)"),
+    call="custom",
+    kernel="binary",
+)
+def binary(a: torch.Tensor, b: torch.Tensor, *, kind: BinaryKind) -> torch.Tensor:
+    """An elementwise function of two tensors of one type, broadcast both ways (custom)."""
+    y: torch.Tensor = getattr(torch, BinaryKind(kind).name.lower())(a, b)
+    return y
+
+
+@op(
+    102,
+    inputs={"condition": "bool", "a": "any", "b": "any"},
+    result=_selected,
+    checks=("same_type(a, b)", "broadcast_together(condition, a, b)"),
+    call="custom",
+    kernel="select",
+)
+def select(condition: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """``a`` where the condition holds, else ``b``, broadcast all ways (custom)."""
+    return torch.where(condition, a, b)
+
+
+@op(
+    103,
+    inputs={"a": "any"},
+    result=lambda a, dtype: (DType(dtype), a.ne),
+    call="custom",
+    kernel="convert",
+)
+def convert(a: torch.Tensor, *, dtype: DType) -> torch.Tensor:
+    """``a`` as another type, as ``Tensor.to`` does (custom)."""
+    return a.to(DType(dtype).torch)
+
+
+@op(
+    104,
+    inputs={"a": "f32|i32|i64|bool"},
+    result=_reduced,
+    checks=("reduces(kind, a, axes)",),
+    call="custom",
+    kernel="reduce",
+)
+def reduce(a: torch.Tensor, *, kind: ReduceKind, axes: tuple[int, ...]) -> torch.Tensor:
+    """Reduce the ggml dims ``axes`` to size 1 (custom). NaN wins in MAX and MIN."""
+    dims = tuple(3 - axis for axis in axes)
+    if kind in REDUCE_INDEX:
+        index: torch.Tensor = getattr(torch, ReduceKind(kind).name.lower())(a, dims[0], keepdim=True)
+        return index
+    if kind == ReduceKind.PROD:
+        for dim in dims:
+            a = a.prod(dim, keepdim=True, dtype=a.dtype)
+        return a
+    name = {ReduceKind.MAX: "amax", ReduceKind.MIN: "amin"}.get(ReduceKind(kind), ReduceKind(kind).name.lower())
+    extra: dict[str, Any] = {"dtype": a.dtype} if kind == ReduceKind.SUM else {}
+    y: torch.Tensor = getattr(torch, name)(a, dims, keepdim=True, **extra)
+    return y
+
+
+@op(
+    105,
+    inputs={},
+    result=lambda ne, start, step, dtype: (DType(dtype), ne),
+    checks=("number_type(dtype)",),
+    call="custom",
+    kernel="iota",
+)
+def iota(*, ne: Dims, start: Dim, step: int, dtype: DType) -> torch.Tensor:
+    """``start + step * i`` along ``ne[0]`` (custom; ``ggml_arange`` counts in f32 only)."""
+    n = int(ne[0])
+    return (int(start) + int(step) * torch.arange(n)).to(DType(dtype).torch).expand(shape_of(ne)).clone()
+
+
+@op(
+    106,
+    inputs={},
+    result=lambda ne, value, integer, dtype: (DType(dtype), ne),
+    call="custom",
+    kernel="fill",
+)
+def fill(*, ne: Dims, value: float, integer: Dim, dtype: DType) -> torch.Tensor:
+    """One value everywhere: ``value`` in float types, ``integer`` in the others (custom)."""
+    number = value if DType(dtype).torch.is_floating_point else int(integer)
+    return torch.full(shape_of(ne), number, dtype=DType(dtype).torch)

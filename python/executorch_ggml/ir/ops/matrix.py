@@ -1,0 +1,56 @@
+"""Matrix products and attention."""
+
+from __future__ import annotations
+
+from .._lazy import torch
+from ..op import Dim, Operand, op
+from ..dtypes import DType
+
+
+def _product(a: Operand, b: Operand) -> tuple[DType, tuple[Dim, Dim, Dim, Dim]]:
+    return DType.F32, (a.ne[1], b.ne[1], b.ne[2], b.ne[3])
+
+
+@op(
+    70,
+    inputs={"a": "f32|f16|bf16 rows", "b": "f32 rows"},
+    result=_product,
+    checks=("multiplies(a, b)",),
+)
+def mul_mat(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """``b @ a.T`` per matrix, ``a`` repeated over ``b``'s batch dims in blocks (``ggml_mul_mat``)."""
+    a = a.float()
+    for dim in (0, 1):
+        a = a.repeat_interleave(b.shape[dim] // a.shape[dim], dim)
+    return b @ a.mT
+
+
+def _attended(q: Operand, k: Operand, v: Operand, mask: Operand | None, **_: float) -> tuple[DType, tuple[Dim, ...]]:
+    return DType.F32, (v.ne[0], q.ne[2], q.ne[1], q.ne[3])
+
+
+@op(
+    71,
+    inputs={"q": "f32 rows", "k": "f32|f16 rows", "v": "f32|f16 rows", "mask": "f16? cont"},
+    result=_attended,
+    checks=("attends(q, k, v, mask)",),
+    call="ggml_flash_attn_ext(ctx, q, k, v, mask, scale, 0.0f, logit_softcap)",
+)
+def flash_attn_ext(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    mask: torch.Tensor | None,
+    *,
+    scale: float,
+    logit_softcap: float,
+) -> torch.Tensor:
+    """``softmax(q k^T * scale + mask) v`` with heads moved inside the positions (``ggml_flash_attn_ext``)."""
+    groups = q.shape[1] // k.shape[1]
+    k, v = (t.float().repeat_interleave(groups, 1) for t in (k, v))
+    scores = q @ k.mT * scale
+    if logit_softcap:
+        scores = logit_softcap * torch.tanh(scores / logit_softcap)
+    if mask is not None:
+        scores = scores + mask[..., : q.shape[-2], :].float()
+    return (torch.softmax(scores, -1) @ v).transpose(1, 2)

@@ -1,0 +1,66 @@
+"""Row normalizations and softmax: all work along ``ne[0]``."""
+
+from __future__ import annotations
+
+from .._lazy import torch
+from ..op import Dim, Operand, op, same_as
+from ..dtypes import DType
+
+
+def _row_scalar(a: Operand) -> tuple[DType, tuple[Dim, Dim, Dim, Dim]]:
+    return a.dtype, (1, a.ne[1], a.ne[2], a.ne[3])
+
+
+@op(60, inputs={"a": "f32 rows"}, result=same_as(0), checks=("not_negative(eps)",))
+def norm(a: torch.Tensor, *, eps: float) -> torch.Tensor:
+    """Each row minus its mean over its standard deviation (``ggml_norm``)."""
+    return torch.nn.functional.layer_norm(a, a.shape[-1:], eps=eps)
+
+
+@op(61, inputs={"a": "f32 rows"}, result=same_as(0), checks=("not_negative(eps)",))
+def rms_norm(a: torch.Tensor, *, eps: float) -> torch.Tensor:
+    """Each row over its root mean square (``ggml_rms_norm``)."""
+    return a * torch.rsqrt(a.square().mean(-1, keepdim=True) + eps)
+
+
+@op(
+    62,
+    inputs={"a": "f32 cont", "mask": "f32? cont"},
+    result=same_as(0),
+    checks=("masks_rows(a, mask)",),
+    call="ggml_soft_max_ext(ctx, a, mask, scale, max_bias)",
+)
+def soft_max_ext(a: torch.Tensor, mask: torch.Tensor | None, *, scale: float, max_bias: float) -> torch.Tensor:
+    """Row softmax of ``a * scale + mask`` (``ggml_soft_max_ext``; ``max_bias`` is ALiBi's and must be 0)."""
+    if max_bias != 0.0:
+        raise ValueError(f"soft_max_ext: max_bias must be 0, got {max_bias}")
+    scores = a * scale
+    if mask is not None:
+        scores = scores + mask[..., : a.shape[-2], :]
+    return torch.softmax(scores, -1)
+
+
+@op(63, inputs={"a": "f32 cont"}, result=same_as(0), checks=("small(n_past)",),
+    call="ggml_diag_mask_inf(ctx, a, narrow(n_past))")
+def diag_mask_inf(a: torch.Tensor, *, n_past: Dim) -> torch.Tensor:
+    """-inf above the diagonal shifted right by ``n_past`` (``ggml_diag_mask_inf``)."""
+    above = torch.ones(a.shape[-2:], dtype=torch.bool).triu(1 + int(n_past))
+    return a.masked_fill(above, float("-inf"))
+
+
+@op(64, inputs={"a": "f32 rows"}, result=_row_scalar)
+def sum_rows(a: torch.Tensor) -> torch.Tensor:
+    """Sum of each row (``ggml_sum_rows``)."""
+    return a.sum(-1, keepdim=True)
+
+
+@op(65, inputs={"a": "f32 rows"}, result=_row_scalar)
+def mean(a: torch.Tensor) -> torch.Tensor:
+    """Mean of each row (``ggml_mean``)."""
+    return a.mean(-1, keepdim=True)
+
+
+@op(66, inputs={"a": "f32 cont"}, result=same_as(0))
+def cumsum(a: torch.Tensor) -> torch.Tensor:
+    """Running sum along each row (``ggml_cumsum``)."""
+    return a.cumsum(-1)

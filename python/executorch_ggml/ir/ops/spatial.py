@@ -1,0 +1,242 @@
+"""Ops over images. Custom nodes keep channels innermost (``ne = C, W, H, N``): that is what vectorizes."""
+
+from __future__ import annotations
+
+import enum
+
+from .._lazy import F, torch
+from ..op import Dims, op, shaped
+from .movement import shape_of
+
+OC_BLOCK = 16  # output channels of a block of packed weights: one 512-bit or two 256-bit vectors
+
+
+class Activation(enum.IntEnum):
+    """What a convolution applies to its result."""
+
+    NONE = 0
+    CLAMP = 1  # to [act_min, act_max]: relu, relu6, hardtanh
+    SILU = 2
+    HARDSWISH = 3
+    GELU_ERF = 4
+
+
+class PoolKind(enum.IntEnum):
+    """Pooling function."""
+
+    MAX = 0
+    AVG = 1  # padding not counted
+    AVG_PAD = 2  # padding counted
+
+
+class ScaleMode(enum.IntEnum):
+    """``ggml_scale_mode``, with align_corners as ggml's flag 256."""
+
+    NEAREST = 0
+    BILINEAR = 1
+    BILINEAR_ALIGN_CORNERS = 2
+
+
+def pack_conv_weight(weight: torch.Tensor, groups: int) -> torch.Tensor:
+    """Pack ``(OC, IC / groups, KH, KW)`` as ``conv_2d`` reads it, as a flat tensor.
+
+    Order: group, block of 16 output channels (the last one padded with zeros), KH, KW, input channel, the 16 output
+    channels. One row of ``IC / groups`` zeros follows: what the kernel reads in place of padding.
+    """
+    oc, ic, kh, kw = weight.shape
+    blocks = -(-(oc // groups) // OC_BLOCK)
+    padded = weight.new_zeros(groups, blocks * OC_BLOCK, ic, kh, kw)
+    padded[:, : oc // groups] = weight.view(groups, oc // groups, ic, kh, kw)
+    packed = padded.view(groups, blocks, OC_BLOCK, ic, kh, kw).permute(0, 1, 4, 5, 3, 2)
+    return torch.cat([packed.reshape(-1), weight.new_zeros(ic)])
+
+
+def unpack_conv_weight(packed: torch.Tensor, oc: int, ic: int, kh: int, kw: int, groups: int) -> torch.Tensor:
+    """The inverse of :func:`pack_conv_weight`; ``ic`` is per group."""
+    blocks = -(-(oc // groups) // OC_BLOCK)
+    body = packed.reshape(-1)[: groups * blocks * kh * kw * ic * OC_BLOCK]
+    full = body.view(groups, blocks, kh, kw, ic, OC_BLOCK).permute(0, 1, 5, 4, 2, 3)
+    return full.reshape(groups, blocks * OC_BLOCK, ic, kh, kw)[:, : oc // groups].reshape(oc, ic, kh, kw)
+
+
+def _activate(x: torch.Tensor, activation: Activation, low: float, high: float) -> torch.Tensor:
+    apply = {
+        Activation.NONE: lambda: x,
+        Activation.CLAMP: lambda: torch.clamp(x, low, high),
+        Activation.SILU: lambda: F.silu(x),
+        Activation.HARDSWISH: lambda: F.hardswish(x),
+        Activation.GELU_ERF: lambda: F.gelu(x),
+    }
+    return apply[Activation(activation)]()
+
+
+def _window(size: int, out: int, kernel: int, stride: int, pad: int, dilation: int) -> int:
+    """How much padding the far side needs so that ``out`` windows fit (negative: so much is cut)."""
+    return (out - 1) * stride + (kernel - 1) * dilation + 1 - size - pad
+
+
+def _spread(x: torch.Tensor, up_h: int, up_w: int) -> torch.Tensor:
+    """Put ``up - 1`` zeros between the pixels of an NCHW tensor: a transposed convolution's input."""
+    n, c, h, w = x.shape
+    wide = x.new_zeros(n, c, (h - 1) * up_h + 1, (w - 1) * up_w + 1)
+    wide[:, :, ::up_h, ::up_w] = x
+    return wide
+
+
+@op(
+    80,
+    inputs={"x": "f32 cont", "weight": "f32 cont", "bias": "f32? cont"},
+    result=shaped(),
+    checks=(
+        "convolves(x, weight, bias, ne, kernel_w, kernel_h, groups)",
+        "window(kernel_w, stride_w, pad_w, dilation_w, up_w)",
+        "window(kernel_h, stride_h, pad_h, dilation_h, up_h)",
+    ),
+    call="custom",
+    kernel="conv_2d",
+)
+def conv_2d(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    *,
+    ne: Dims,
+    kernel_w: int,
+    kernel_h: int,
+    stride_w: int,
+    stride_h: int,
+    pad_w: int,
+    pad_h: int,
+    dilation_w: int,
+    dilation_h: int,
+    up_w: int,
+    up_h: int,
+    groups: int,
+    activation: Activation,
+    act_min: float,
+    act_max: float,
+) -> torch.Tensor:
+    """Convolution, channels innermost, with packed weights, bias and activation (custom).
+
+    ``pad`` is the near side's; the far side's follows from ``ne``. ``up > 1`` reads the input as if ``up - 1`` zeros
+    stood between its pixels: a transposed convolution.
+    """
+    n, oh, ow, oc = shape_of(ne)
+    kernel = unpack_conv_weight(weight, oc, x.shape[-1] // groups, kernel_h, kernel_w, groups)
+    image = _spread(x.permute(0, 3, 1, 2), up_h, up_w)
+    far_h = _window(image.shape[2], oh, kernel_h, stride_h, pad_h, dilation_h)
+    far_w = _window(image.shape[3], ow, kernel_w, stride_w, pad_w, dilation_w)
+    image = F.pad(image, (pad_w, far_w, pad_h, far_h))
+    flat = None if bias is None else bias.reshape(-1)
+    y = F.conv2d(image, kernel, flat, (stride_h, stride_w), 0, (dilation_h, dilation_w), groups)
+    return _activate(y, activation, act_min, act_max).permute(0, 2, 3, 1)
+
+
+@op(
+    81,
+    inputs={"x": "f32 cont", "weight": "f32 cont", "bias": "f32? cont"},
+    result=shaped(),
+    checks=(
+        "convolves_depthwise(x, weight, bias, ne, kernel_w, kernel_h)",
+        "window(kernel_w, stride_w, pad_w, dilation_w)",
+        "window(kernel_h, stride_h, pad_h, dilation_h)",
+    ),
+    call="custom",
+    kernel="conv_2d_dw",
+)
+def conv_2d_dw(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    *,
+    ne: Dims,
+    kernel_w: int,
+    kernel_h: int,
+    stride_w: int,
+    stride_h: int,
+    pad_w: int,
+    pad_h: int,
+    dilation_w: int,
+    dilation_h: int,
+    activation: Activation,
+    act_min: float,
+    act_max: float,
+) -> torch.Tensor:
+    """Depthwise convolution, channels innermost (custom). ``weight`` is ``ne = C, KW, KH``."""
+    n, oh, ow, c = shape_of(ne)
+    image = x.permute(0, 3, 1, 2)
+    far_h = _window(image.shape[2], oh, kernel_h, stride_h, pad_h, dilation_h)
+    far_w = _window(image.shape[3], ow, kernel_w, stride_w, pad_w, dilation_w)
+    image = F.pad(image, (pad_w, far_w, pad_h, far_h))
+    kernel = weight.reshape(kernel_h, kernel_w, c).permute(2, 0, 1).unsqueeze(1)
+    flat = None if bias is None else bias.reshape(-1)
+    y = F.conv2d(image, kernel, flat, (stride_h, stride_w), 0, (dilation_h, dilation_w), c)
+    return _activate(y, activation, act_min, act_max).permute(0, 2, 3, 1)
+
+
+@op(
+    82,
+    inputs={"x": "f32 cont"},
+    result=shaped(),
+    checks=(
+        "pools(x, ne)",
+        "window(kernel_w, stride_w, pad_w, dilation_w)",
+        "window(kernel_h, stride_h, pad_h, dilation_h)",
+    ),
+    call="custom",
+    kernel="pool_2d",
+)
+def pool_2d(
+    x: torch.Tensor,
+    *,
+    ne: Dims,
+    kind: PoolKind,
+    kernel_w: int,
+    kernel_h: int,
+    stride_w: int,
+    stride_h: int,
+    pad_w: int,
+    pad_h: int,
+    dilation_w: int,
+    dilation_h: int,
+    divisor: int,
+) -> torch.Tensor:
+    """Pooling, channels innermost (custom).
+
+    The average is over the window's pixels inside the image, with ``AVG_PAD`` also those inside its padding (``pad`` on
+    both sides), or over ``divisor`` where that is not 0. NaN wins in MAX.
+    """
+    n, oh, ow, c = shape_of(ne)
+    image = x.permute(0, 3, 1, 2)
+    height, width = image.shape[2:]
+    taps = []
+    counts = []
+    for ky in range(kernel_h):
+        for kx in range(kernel_w):
+            rows = torch.arange(oh) * stride_h - pad_h + ky * dilation_h
+            cols = torch.arange(ow) * stride_w - pad_w + kx * dilation_w
+            inside = ((rows >= 0) & (rows < height))[:, None] & ((cols >= 0) & (cols < width))[None]
+            tap = image[:, :, rows.clamp(0, height - 1)][:, :, :, cols.clamp(0, width - 1)]
+            taps.append(tap.masked_fill(~inside, float("-inf") if kind == PoolKind.MAX else 0.0))
+            padded = ((rows < height + pad_h)[:, None] & (cols < width + pad_w)[None]) if kind == PoolKind.AVG_PAD else inside
+            counts.append(padded)
+    stacked = torch.stack(taps)
+    if kind == PoolKind.MAX:
+        return stacked.amax(0).permute(0, 2, 3, 1)
+    count = torch.stack(counts).sum(0) if divisor == 0 else torch.tensor(divisor)
+    return (stacked.sum(0) / count).permute(0, 2, 3, 1)
+
+
+@op(
+    83,
+    inputs={"a": "f32 cont"},
+    result=shaped(),
+    checks=("interpolates(a, ne)",),
+    call="ggml_interpolate(ctx, a, ne[0], ne[1], ne[2], ne[3], scale_mode(mode))",
+)
+def interpolate(a: torch.Tensor, *, ne: Dims, mode: ScaleMode) -> torch.Tensor:
+    """Resize the two inner dims to ``ne`` (``ggml_interpolate``)."""
+    size = shape_of(ne)[2:]
+    if mode == ScaleMode.NEAREST:
+        return F.interpolate(a, size, mode="nearest")
+    return F.interpolate(a, size, mode="bilinear", align_corners=mode == ScaleMode.BILINEAR_ALIGN_CORNERS)

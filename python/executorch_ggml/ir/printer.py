@@ -1,0 +1,37 @@
+"""Prints a graph the way people read one: a line per leaf, a line per node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .graph import Graph, Node, Value
+
+
+def to_text(graph: Graph) -> str:
+    """The graph as text. Shapes are in ggml order, innermost first."""
+    names: dict[Value, str] = {}
+    lines = [f"symbol {s.symbol}: input {s.input} dim {s.dim}, {s.min} to {s.max}" for s in graph.symbols]
+    for port in graph.inputs:
+        names[port.value] = f"%{port.name}"
+        lines.append(f"input %{port.name}: {port.value}")
+    for constant in graph.constants:
+        names[constant.value] = f"@{constant.key}"
+        lines.append(f"constant @{constant.key}: {constant.value}")
+    for state in graph.states:
+        names[state.value] = f"${state.key}"
+        lines.append(f"state ${state.key}: {state.value}")
+    for number, node in enumerate(graph.nodes):
+        names[node.output] = f"%{number}"
+        lines.append(f"%{number} = {_call(node, names)}: {node.output}  # {node.name}")
+    lines += [f"output {port.name}: {names[port.value]} as {list(port.shape)}" for port in graph.outputs]
+    return "\n".join(lines)
+
+
+def _call(node: Node, names: dict[Value, str]) -> str:
+    inputs = ["none" if value is None else names[value] for value in node.inputs]
+    attrs = [f"{name}={_text(value)}" for name, value in node.attrs.items()]
+    return f"{node.op}({', '.join([*inputs, *attrs])})"
+
+
+def _text(value: Any) -> str:
+    return value.name if hasattr(value, "name") and hasattr(value, "value") else str(value)

@@ -1,0 +1,244 @@
+"""Graphs to and from bytes: a FlatBuffer of ``schema/ggml_ir.fbs`` behind a 16-byte header.
+
+Header: ``EGGM``, CRC-32 of the FlatBuffer (u32), its size in bytes (u64), little-endian.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Any
+
+import flatbuffers
+import sympy
+
+from ._generated import ggml_ir_generated as fb
+from .dims import BINARY_EXPRS, expr_kind
+from .dtypes import DType
+from .graph import IR_VERSION, Constant, Graph, IRError, Node, Port, State, Symbol, Value, dense_strides
+from .op import Dim, Dims, OpSpec
+from .ops import OPS
+from .builder import _strides
+from .verify import verify
+
+MAGIC = b"EGGM"
+_HEADER = struct.Struct("<4sIQ")
+_BINARY = {name: classes[0] for name, classes in BINARY_EXPRS.items()}
+
+
+def serialize(graph: Graph) -> bytes:
+    """The graph as bytes, after verifying it."""
+    verify(graph)
+    packed = _Writer(graph).write()
+    builder = flatbuffers.Builder(1 << 16)
+    builder.Finish(packed.Pack(builder), b"GGIR")
+    body = bytes(builder.Output())
+    return _HEADER.pack(MAGIC, zlib.crc32(body), len(body)) + body
+
+
+def deserialize(data: bytes) -> Graph:
+    """The graph that :func:`serialize` wrote; its constants carry no data. For trusted programs: inspection, tests."""
+    body = payload(data)
+    packed = fb.GraphT.InitFromPackedBuf(body, 0)
+    if packed.version != IR_VERSION:
+        raise IRError(f"IR version {packed.version}: this build reads version {IR_VERSION}; export the model again")
+    return _Reader(packed).read()
+
+
+def payload(data: bytes) -> bytes:
+    """The FlatBuffer inside, its checksum verified."""
+    if len(data) < _HEADER.size:
+        raise IRError(f"IR of {len(data)} bytes: shorter than its header of {_HEADER.size}")
+    magic, checksum, size = _HEADER.unpack_from(data)
+    if magic != MAGIC:
+        raise IRError(f"IR starts with {magic!r}, expected {MAGIC!r}: not an executorch-ggml program")
+    body = data[_HEADER.size : _HEADER.size + size]
+    if len(body) != size or zlib.crc32(body) != checksum:
+        raise IRError("IR is truncated or damaged: its checksum does not match; export the model again")
+    return body
+
+
+def _camel(name: str) -> str:
+    """The generated Python's spelling of a field."""
+    head, *rest = name.split("_")
+    return head + "".join(part.capitalize() for part in rest)
+
+
+class _Writer:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.values = {value: index for index, value in enumerate(graph.values())}
+        self.symbols = {entry.symbol: index for index, entry in enumerate(graph.symbols)}
+        self.exprs: list[Any] = []
+        self.known: dict[Any, int] = {}
+
+    def write(self) -> Any:
+        graph = self.graph
+        packed = fb.GraphT()
+        packed.version = IR_VERSION
+        packed.symbols = [self._symbol(entry) for entry in graph.symbols]
+        packed.values = [self._value(value) for value in self.values]
+        packed.inputs = [self._port(port) for port in graph.inputs]
+        packed.outputs = [self._port(port) for port in graph.outputs]
+        packed.constants = [self._constant(entry) for entry in graph.constants]
+        packed.states = [self._state(entry) for entry in graph.states]
+        packed.nodes = [self._node(node) for node in graph.nodes]
+        packed.exprs = self.exprs
+        return packed
+
+    def sdim(self, size: Dim) -> int:
+        """A dim as the wire has it: a size, or minus one minus the number of an expression."""
+        if isinstance(size, int) and size >= 0:
+            return size
+        key = size
+        if key not in self.known:
+            self.known[key] = self._expr(sympy.sympify(size))
+        return -1 - self.known[key]
+
+    def _expr(self, expr: sympy.Expr) -> int:
+        if expr.is_Integer:
+            return self._append("Const", int(expr), 0)
+        if expr.is_Symbol:
+            return self._append("Symbol", self.symbols[expr], 0)
+        kind, args = expr_kind(expr), list(expr.args)
+        if expr.is_Pow:
+            kind, args = "Mul", [expr.base] * int(expr.exp)
+        if kind is None:
+            raise IRError(f"the IR has no way to say {expr}")
+        left = self.sdim(_int(args[0]))
+        for argument in args[1:]:
+            right = self.sdim(_int(argument))
+            left = -1 - self._append(kind, left, right)
+        return -1 - left
+
+    def _append(self, kind: str, a: int, b: int) -> int:
+        entry = fb.ExprT()
+        entry.op, entry.a, entry.b = getattr(fb.ExprOp, kind), a, b
+        self.exprs.append(entry)
+        return len(self.exprs) - 1
+
+    def _ne(self, sizes: Dims) -> Any:
+        packed = fb.NeT()
+        packed.n0, packed.n1, packed.n2, packed.n3 = (self.sdim(size) for size in sizes)
+        return packed
+
+    def _value(self, value: Value) -> Any:
+        packed = fb.ValueT()
+        packed.dtype, packed.ne = int(value.dtype), self._ne(value.ne)
+        return packed
+
+    def _port(self, port: Port) -> Any:
+        packed = fb.PortT()
+        packed.name, packed.value = port.name, self.values[port.value]
+        packed.shape = [self.sdim(size) for size in port.shape]
+        return packed
+
+    def _symbol(self, entry: Symbol) -> Any:
+        packed = fb.SymbolT()
+        packed.name, packed.input, packed.dim = str(entry.symbol), entry.input, entry.dim
+        packed.scale, packed.offset, packed.min, packed.max = entry.scale, entry.offset, entry.min, entry.max
+        return packed
+
+    def _constant(self, entry: Constant) -> Any:
+        packed = fb.ConstantT()
+        packed.key, packed.value = entry.key, self.values[entry.value]
+        return packed
+
+    def _state(self, entry: State) -> Any:
+        packed = fb.StateT()
+        packed.key, packed.value = entry.key, self.values[entry.value]
+        packed.init = entry.init.key if entry.init else ""
+        return packed
+
+    def _node(self, node: Node) -> Any:
+        packed = fb.NodeT()
+        packed.name, packed.output = node.name, self.values[node.output]
+        packed.inputs = [-1 if value is None else self.values[value] for value in node.inputs]
+        packed.opType = node.spec.number
+        packed.op = getattr(fb, f"{node.spec.class_name}T")()
+        for attr in node.spec.attrs:
+            setattr(packed.op, _camel(attr.name), self._attr(attr.kind, node.attrs[attr.name]))
+        return packed
+
+    def _attr(self, kind: str, value: Any) -> Any:
+        if kind == "dims":
+            return self._ne(value)
+        if kind == "dim":
+            return self.sdim(value)
+        return [int(n) for n in value] if kind == "ints" else value
+
+
+def _int(expr: Any) -> Dim:
+    return int(expr) if expr.is_Integer else expr
+
+
+class _Reader:
+    def __init__(self, packed: Any) -> None:
+        self.packed = packed
+        self.symbols = [sympy.Symbol(_text(s.name), integer=True) for s in packed.symbols or []]
+        self.exprs: list[Dim] = []
+        for entry in packed.exprs or []:
+            self.exprs.append(self._expr(entry))
+        self.values = [self._value(value) for value in packed.values or []]
+
+    def read(self) -> Graph:
+        packed = self.packed
+        graph = Graph()
+        for symbol, s in zip(self.symbols, packed.symbols or [], strict=True):
+            graph.symbols.append(Symbol(symbol, s.input, s.dim, s.scale, s.offset, s.min, s.max))
+        graph.inputs = [self._port(port) for port in packed.inputs or []]
+        graph.outputs = [self._port(port) for port in packed.outputs or []]
+        graph.constants = [Constant(_text(c.key), self.values[c.value]) for c in packed.constants or []]
+        for s in packed.states or []:
+            init = Constant(_text(s.init), self.values[s.value]) if s.init else None
+            graph.states.append(State(_text(s.key), self.values[s.value], init))
+        graph.nodes = [self._node(node) for node in packed.nodes or []]
+        return graph
+
+    def dim(self, wire: int) -> Dim:
+        return wire if wire >= 0 else self.exprs[-1 - wire]
+
+    def _expr(self, entry: Any) -> Dim:
+        name = next(name for name, number in vars(fb.ExprOp).items() if number == entry.op)
+        if name == "Const":
+            return int(entry.a)
+        if name == "Symbol":
+            return self.symbols[entry.a]
+        expr = _BINARY[name](self.dim(entry.a), self.dim(entry.b))
+        return int(expr) if expr.is_Integer else expr
+
+    def _ne(self, ne: Any) -> Dims:
+        return self.dim(ne.n0), self.dim(ne.n1), self.dim(ne.n2), self.dim(ne.n3)
+
+    def _value(self, value: Any) -> Value:
+        ne = self._ne(value.ne)
+        return Value(DType(value.dtype), ne, dense_strides(ne))
+
+    def _port(self, port: Any) -> Port:
+        shape = [] if port.shape is None else port.shape
+        return Port(_text(port.name), self.values[port.value], tuple(self.dim(int(n)) for n in shape))
+
+    def _node(self, node: Any) -> Node:
+        spec = OPS.by_number(node.opType)
+        if spec is None:
+            raise IRError(f"node {_text(node.name)}: unknown op #{node.opType}; update executorch-ggml")
+        inputs = tuple(None if index < 0 else self.values[index] for index in ([] if node.inputs is None else node.inputs))
+        attrs = {attr.name: self._attr(spec, attr.name, attr.kind, attr.enum, node.op) for attr in spec.attrs}
+        made = Node(spec, inputs, attrs, self.values[node.output], _text(node.name))
+        made.output.producer = made
+        made.output.strides = _strides(spec.name, inputs, attrs, made.output.ne)
+        return made
+
+    def _attr(self, spec: OpSpec, name: str, kind: str, enum: Any, packed: Any) -> Any:
+        value = getattr(packed, _camel(name))
+        if kind == "dims":
+            return self._ne(value)
+        if kind == "dim":
+            return self.dim(value)
+        if kind == "ints":
+            return tuple(int(n) for n in value)
+        return value if enum is None else enum(value)
+
+
+def _text(raw: bytes | str | None) -> str:
+    return raw.decode() if isinstance(raw, bytes) else (raw or "")

@@ -1,0 +1,44 @@
+"""The executable specification of a graph: run after every pass in tests, and before a program is written."""
+
+from __future__ import annotations
+
+from .builder import _strides, _verify_call
+from .dims import free_symbols, same_dims, unsupported_part
+from .graph import Graph, IRError, Node, Value
+from .op import Operand
+
+
+def verify(graph: Graph) -> None:
+    """Raise :class:`IRError` naming the first node or value that is not as the op table says."""
+    known: set[Value] = {e.value for group in (graph.inputs, graph.constants, graph.states) for e in group}
+    symbols = {entry.symbol for entry in graph.symbols}
+    for node in graph.nodes:
+        _verify_node(node, known)
+        known.add(node.output)
+    for port in graph.outputs:
+        if port.value not in known:
+            raise IRError(f"output {port.name}: its value is computed by no node")
+        if not port.value.is_contiguous:
+            raise IRError(f"output {port.name}: {port.value} is not dense")
+    for value in graph.values():
+        unbound = free_symbols(value.ne) - symbols
+        if unbound:
+            raise IRError(f"{value}: symbols {sorted(map(str, unbound))} are read off no input")
+        for size in value.ne:
+            if (part := unsupported_part(size)) is not None:
+                raise IRError(f"{value}: the IR has no way to say {part}")
+
+
+def _verify_node(node: Node, known: set[Value]) -> None:
+    if len(node.inputs) != len(node.spec.inputs):
+        raise IRError(f"{node.op} ({node.name}): {len(node.inputs)} inputs, expected {len(node.spec.inputs)}")
+    for value in node.inputs:
+        if value is not None and value not in known:
+            raise IRError(f"{node.op} ({node.name}): an input is used before it is made")
+    _verify_call(node.op, node.inputs, node.attrs)
+    operands = [None if value is None else Operand(value.dtype, value.ne) for value in node.inputs]
+    dtype, ne = node.spec.result(*operands, **node.attrs)
+    if dtype != node.output.dtype or not same_dims(ne, node.output.ne):
+        raise IRError(f"{node.op} ({node.name}): declared {node.output}, but the op gives {dtype.name.lower()}{list(ne)}")
+    if not same_dims(_strides(node.op, node.inputs, node.attrs, ne), node.output.strides):
+        raise IRError(f"{node.op} ({node.name}): strides {node.output.strides} are not those of the op")

@@ -1,0 +1,33 @@
+"""Lowerings from ATen to the IR: one module a family, imported here so that the registry is complete."""
+
+from . import (
+    attention,
+    convolution,
+    creation,
+    elementwise,
+    indexing,
+    matmul,
+    normalization,
+    pooling,
+    reduction,
+    shape,
+)
+from .graph import Lowering
+from .registry import LOWERINGS, Refused, lowers
+
+__all__ = [
+    "LOWERINGS",
+    "Lowering",
+    "Refused",
+    "attention",
+    "convolution",
+    "creation",
+    "elementwise",
+    "indexing",
+    "lowers",
+    "matmul",
+    "normalization",
+    "pooling",
+    "reduction",
+    "shape",
+]

@@ -1,0 +1,129 @@
+"""What a lowering works with: the builder, the node at hand, and tensors that know their torch shapes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from operator import getitem
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from ..ir.builder import Builder
+from ..ir.dims import as_dim, ne_of, same_dims
+from ..ir.dtypes import DType
+from ..ir.graph import IRError, Value
+from ..ir.op import Dim
+
+Data = Callable[[], torch.Tensor]
+
+FLOATS = frozenset({DType.F32, DType.F16, DType.BF16})
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A value with the shape that torch sees (outermost first); ``data`` gives a constant's contents when asked."""
+
+    value: Value
+    shape: tuple[Dim, ...]
+    data: Data | None = None
+    key: str = ""
+
+    @property
+    def dtype(self) -> DType:
+        """Element type."""
+        return self.value.dtype
+
+    @property
+    def rank(self) -> int:
+        """Number of torch dims."""
+        return len(self.shape)
+
+    def axis(self, dim: int) -> int:
+        """The ggml dim of a torch dim (negative ones counted from the end)."""
+        if self.rank > 4:
+            raise IRError(f"a tensor of {self.rank} dims: at most 4 are supported here")
+        return self.rank - 1 - dim % max(self.rank, 1)
+
+
+@dataclass
+class Context:
+    """One node being lowered."""
+
+    builder: Builder
+    node: Node
+    fusions: frozenset[str]
+    records: dict[Value, Any] = field(default_factory=dict)  # what fusions know of values they may rebuild
+
+    # ------------------------------------------------------------------------------------------ the trace's word
+
+    @property
+    def meta(self) -> Any:
+        """The traced result: a fake tensor, or a tuple of them."""
+        return self.node.meta["val"]
+
+    def shape(self, index: int | None = None) -> tuple[Dim, ...]:
+        """The traced result's shape."""
+        return tuple(as_dim(size) for size in self._fake(index).shape)
+
+    def dtype(self, index: int | None = None) -> DType:
+        """The traced result's element type."""
+        dtype = DType.from_torch(self._fake(index).dtype)
+        if dtype is None:
+            raise IRError(f"the IR has no element type {self._fake(index).dtype}")
+        return dtype
+
+    def _fake(self, index: int | None) -> torch.Tensor:
+        fake = self.meta if index is None else self.meta[index]
+        assert isinstance(fake, torch.Tensor)
+        return fake
+
+    def out(self, value: Value, index: int | None = None) -> Tensor:
+        """A value as the node's result, reshaped to the traced shape."""
+        shape = self.shape(index)
+        if not same_dims(value.ne, ne_of(shape)):
+            value = self.builder.reshape(value, ne_of(shape))
+        return Tensor(value, shape)
+
+    @property
+    def single_use(self) -> bool:
+        """Whether the node's first argument is read by this node alone: then it may be rebuilt into it."""
+        producer = self.node.args[0]
+        while isinstance(producer, Node) and producer.target is getitem:
+            if len(producer.users) > 1:
+                return False
+            producer = producer.args[0]
+        return isinstance(producer, Node) and len([u for u in producer.users if u.users or u.op == "output"]) <= 1
+
+    # ------------------------------------------------------------------------------------------------- constants
+
+    def derived(self, key: str, source: Sequence[Tensor], shape: Sequence[int], data: Callable[..., torch.Tensor]) -> Tensor:
+        """A constant computed ahead of time from constants: ``data`` maps their contents to the new one's."""
+        sources = [tensor.data for tensor in source]
+        assert all(item is not None for item in sources)
+
+        def contents() -> torch.Tensor:
+            return data(*(item() for item in sources if item is not None)).contiguous()
+
+        ne = ne_of(shape)
+        name = f"{'+'.join(tensor.key for tensor in source)}.{key}"
+        if len(name) > 160:
+            name = f"{source[0].key}.{key}.{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+        return Tensor(self.builder.constant(name, source[0].dtype, ne, contents), tuple(shape), contents, name)
+
+    # ------------------------------------------------------------------------------------------------- operands
+
+    def tensor(self, operand: Any, dtype: DType) -> Tensor:
+        """A tensor or a Python number as a tensor of one type."""
+        if isinstance(operand, Tensor):
+            return Tensor(self.builder.convert(operand.value, dtype), operand.shape, operand.data if operand.dtype == dtype else None, operand.key)
+        return Tensor(self.builder.scalar(operand, dtype), ())
+
+    def f32(self, tensor: Tensor) -> Tensor:
+        """A tensor as f32; 64-bit floats are refused, since computing in 32 bits would lose what they hold."""
+        if tensor.dtype == DType.F64:
+            raise IRError("float64 is left to ExecuTorch: ggml computes in float32")
+        return self.tensor(tensor, DType.F32)
+

@@ -1,0 +1,206 @@
+"""Convolutions, channels innermost; batch norm and the activation after it folded in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from ..ir.dtypes import DType
+from ..ir.op import Dim
+from ..ir.ops.spatial import Activation, pack_conv_weight
+from .context import FLOATS, Context, Tensor
+from .registry import Refused, lowers
+
+aten = torch.ops.aten
+
+# ne of an image in torch's order is (W, H, C, N); of one with channels innermost (C, W, H, N).
+TO_CHANNELS_INNER = (1, 2, 0, 3)
+FROM_CHANNELS_INNER = (2, 0, 1, 3)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A number for each of the two spatial dims."""
+
+    h: int
+    w: int
+
+    @staticmethod
+    def of(numbers: Sequence[int], default: int) -> Pair:
+        """From ATen's list: empty, one for all, or one a dim (a 1-D convolution is one of height 1)."""
+        items = list(numbers) or [default]
+        return Pair(items[0], items[1]) if len(items) == 2 else Pair(default, items[0])
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution that may still be rebuilt with a batch norm or an activation in it."""
+
+    image: Tensor
+    weight: Tensor  # (OC, IC / groups, KH, KW), as torch.conv2d has it
+    bias: Tensor | None
+    stride: Pair
+    padding: Pair
+    dilation: Pair
+    up: Pair
+    groups: int
+    shape: tuple[Dim, ...]
+    activation: Activation = Activation.NONE
+    low: float = 0.0
+    high: float = 0.0
+
+
+def image_of(cx: Context, x: Tensor) -> Tensor:
+    """A 1-D signal as an image of height 1."""
+    if x.rank == 4:
+        return x
+    n, c, w = x.shape
+    return Tensor(cx.builder.reshape(x.value, (w, 1, c, n)), (n, c, 1, w))
+
+
+def channels_inner(cx: Context, x: Tensor) -> Tensor:
+    """The image with channels innermost; free where it came from another such op."""
+    n, c, h, w = x.shape
+    return Tensor(cx.builder.permute(x.value, TO_CHANNELS_INNER), (n, h, w, c))
+
+
+@lowers(aten.convolution.default)
+def convolution(
+    cx: Context,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Tensor | Refused:
+    """1-D and 2-D convolution, plain or transposed, with constant weights."""
+    del output_padding  # the traced shape has it
+    if x.rank not in (3, 4):
+        return Refused(f"a convolution of {x.rank}-D input: only 1-D and 2-D ones are supported")
+    if weight.data is None or (bias is not None and bias.data is None):
+        return Refused("weights that are not constant")
+    if x.dtype != DType.F32 or weight.dtype != DType.F32:
+        return Refused(f"a convolution in {x.dtype.name.lower()}: only float32 is supported")
+    shape = cx.shape()
+    if len(shape) == 3:
+        shape = (shape[0], shape[1], 1, shape[2])
+    kernel = _weight_image(cx, weight)
+    steps, pads, gaps = Pair.of(stride, 1), Pair.of(padding, 0), Pair.of(dilation, 1)
+    up = Pair(1, 1)
+    if transposed:
+        kernel = _flipped(cx, kernel, groups)
+        kh, kw = (int(n) for n in kernel.shape[2:])
+        pads = Pair(gaps.h * (kh - 1) - pads.h, gaps.w * (kw - 1) - pads.w)
+        steps, up = Pair(1, 1), steps
+    call = Convolution(image_of(cx, x), kernel, bias, steps, pads, gaps, up, groups, shape)
+    return emit_convolution(cx, call)
+
+
+def _weight_image(cx: Context, weight: Tensor) -> Tensor:
+    if weight.rank == 4:
+        return weight
+    a, b, k = (int(n) for n in weight.shape)
+    return cx.derived("image", [weight], (a, b, 1, k), lambda w: w.unsqueeze(2))
+
+
+def _flipped(cx: Context, weight: Tensor, groups: int) -> Tensor:
+    """A transposed convolution's weight (IC, OC / groups, KH, KW) as that of the plain one over the spread image."""
+    ic, oc, kh, kw = (int(n) for n in weight.shape)
+
+    def flip(w: torch.Tensor) -> torch.Tensor:
+        grouped = w.view(groups, ic // groups, oc, kh, kw).transpose(1, 2)
+        return grouped.reshape(groups * oc, ic // groups, kh, kw).flip(2, 3)
+
+    return cx.derived("flipped", [weight], (groups * oc, ic // groups, kh, kw), flip)
+
+
+def emit_convolution(cx: Context, call: Convolution) -> Tensor:
+    """Append the convolution, and remember it so that what follows can be folded in."""
+    oc, ic, kh, kw = (int(n) for n in call.weight.shape)
+    n, _, oh, ow = call.shape
+    image = channels_inner(cx, call.image)
+    attrs = {
+        "ne": (oc, ow, oh, n),
+        "kernel_w": kw,
+        "kernel_h": kh,
+        "stride_w": call.stride.w,
+        "stride_h": call.stride.h,
+        "pad_w": call.padding.w,
+        "pad_h": call.padding.h,
+        "dilation_w": call.dilation.w,
+        "dilation_h": call.dilation.h,
+        "activation": call.activation,
+        "act_min": call.low,
+        "act_max": call.high,
+    }
+    bias = None if call.bias is None else call.bias.value
+    depthwise = call.groups == oc and ic == 1 and call.groups == image.shape[-1] and call.up == Pair(1, 1)
+    if depthwise:
+        packed = cx.derived("depthwise", [call.weight], (kh, kw, oc), lambda w: w.reshape(oc, kh, kw).permute(1, 2, 0))
+        made = cx.builder.emit("conv_2d_dw", image.value, packed.value, bias, **attrs)
+    else:
+        packed = packed_weight(cx, call.weight, call.groups)
+        attrs |= {"up_w": call.up.w, "up_h": call.up.h, "groups": call.groups}
+        made = cx.builder.emit("conv_2d", image.value, packed.value, bias, **attrs)
+    result = cx.out(cx.builder.permute(made, FROM_CHANNELS_INNER), 0 if isinstance(cx.meta, (tuple, list)) else None)
+    cx.records[result.value] = call
+    return result
+
+
+def packed_weight(cx: Context, weight: Tensor, groups: int) -> Tensor:
+    """The weight as the conv_2d kernel reads it (see ``pack_conv_weight``)."""
+    oc, ic, kh, kw = (int(n) for n in weight.shape)
+    blocks = groups * -(-(oc // groups) // 16)
+    size = blocks * 16 * kh * kw * ic + ic
+    return cx.derived("packed", [weight], (size,), lambda w: pack_conv_weight(w, groups))
+
+
+def with_batch_norm(
+    cx: Context, x: Tensor, gamma: Tensor | None, beta: Tensor | None, mean: Tensor, variance: Tensor, eps: float
+) -> Tensor | None:
+    """The convolution that made ``x`` with an inference batch norm folded into its weights, or None.
+
+    Given: ``batch_norm(conv(x, w, b))``. Result: ``conv(x, w * s, (b - mean) * s + beta)``, ``s = gamma / sqrt(var + eps)``.
+    """
+    call = cx.records.get(x.value)
+    statistics = [t for t in (mean, variance, gamma, beta) if t is not None]
+    foldable = isinstance(call, Convolution) and call.activation == Activation.NONE and cx.single_use
+    if "batch_norm" not in cx.fusions or not foldable or any(t.data is None for t in statistics):
+        return None
+    assert isinstance(call, Convolution)
+    has_gamma, has_beta, has_bias = gamma is not None, beta is not None, call.bias is not None
+
+    def scale(variance: torch.Tensor, rest: Sequence[torch.Tensor]) -> torch.Tensor:
+        inverse = torch.rsqrt(variance.double() + eps)
+        return inverse * rest[0].double() if has_gamma else inverse
+
+    def new_weight(w: torch.Tensor, _: torch.Tensor, variance: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
+        return (w.double() * scale(variance, rest).view(-1, 1, 1, 1)).float()
+
+    def new_bias(mean: torch.Tensor, variance: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
+        shift = (rest[-1].double() if has_bias else 0.0) - mean.double()
+        offset = rest[has_gamma].double() if has_beta else 0.0
+        return (shift * scale(variance, rest) + offset).float()
+
+    shape = [int(n) for n in call.weight.shape]
+    weight = cx.derived("folded", [call.weight, *statistics], shape, new_weight)
+    biased = [*statistics, call.bias] if call.bias is not None else statistics
+    bias = cx.derived("folded_bias", biased, (shape[0],), new_bias)
+    return emit_convolution(cx, replace(call, weight=weight, bias=bias))
+
+
+def with_activation(cx: Context, x: Tensor, kind: str, low: float = 0.0, high: float = 0.0) -> Tensor | None:
+    """The convolution that made ``x`` with an activation applied inside it, or None where there is none to rebuild."""
+    call = cx.records.get(x.value)
+    if not isinstance(call, Convolution) or "activation" not in cx.fusions or x.dtype not in FLOATS:
+        return None
+    if call.activation != Activation.NONE or not cx.single_use or math.isnan(low) or math.isnan(high):
+        return None
+    return emit_convolution(cx, replace(call, activation=Activation[kind.upper()], low=low, high=high))

@@ -1,0 +1,422 @@
+"""Elementwise ATen ops: arithmetic, comparisons, logic, activations, selection and casts."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import executorch.exir.passes.dim_order_ops_registry  # noqa: F401 - declares the dim_order_ops
+import torch
+
+
+from ..ir.checks import broadcasts_to
+from ..ir.dims import same_dims
+from ..ir.dtypes import DType
+from ..ir.graph import IRError, Value
+from ..ir.ops.custom import BinaryKind, UnaryKind
+from .context import FLOATS, Context, Tensor
+from .convolution import with_activation
+from .layout import aligned, common_layout, unbroadcast
+from .registry import Refused, lowers
+
+aten = torch.ops.aten
+dim_order_ops = torch.ops.dim_order_ops
+
+# ggml builders with the broadcasting rule "b over a", by what they compute.
+_GGML_BINARY = {BinaryKind.ADD: "add", BinaryKind.SUB: "sub", BinaryKind.MUL: "mul", BinaryKind.DIV: "div"}
+_COMMUTATIVE = frozenset({BinaryKind.ADD, BinaryKind.MUL})
+
+
+def combine(cx: Context, kind: BinaryKind, a: Tensor, b: Tensor) -> Value:
+    """A function of two tensors of one type, broadcast both ways; ggml's own builder where its rule fits."""
+    values = aligned(cx.builder, [a, b], cx.shape())
+    axes, (x, y) = common_layout(cx.builder, [unbroadcast(value) for value in values])
+    name = _GGML_BINARY.get(kind)
+    if name is not None and x.dtype in (DType.F32, DType.I32, DType.I64) and (kind != BinaryKind.DIV or x.dtype == DType.F32):
+        if broadcasts_to(y, x) and _covers(x, y):
+            return cx.builder.permute(cx.builder.emit(name, x, y), axes)
+        if kind in _COMMUTATIVE and broadcasts_to(x, y) and _covers(y, x):
+            return cx.builder.permute(cx.builder.emit(name, y, x), axes)
+    return cx.builder.permute(cx.builder.emit("binary", x, y, kind=kind), axes)
+
+
+def _covers(a: Value, b: Value) -> bool:
+    """Whether every dim of ``b`` is provably ``a``'s or 1, whatever the symbols' values."""
+    return all(same_dims([n], [m]) or (isinstance(n, int) and n == 1) for m, n in zip(a.ne, b.ne, strict=True))
+
+
+def _full(cx: Context, value: Value) -> Tensor:
+    """The result, repeated where unbroadcast operands alone did not span the traced shape."""
+    shape = cx.shape()
+    if len(shape) <= 4 and not same_dims(value.ne, cx_ne(shape)):
+        value = cx.builder.broadcast(value, cx_ne(shape))
+    return cx.out(value)
+
+
+def cx_ne(shape: tuple[Any, ...]) -> tuple[Any, ...]:
+    """ggml dims of a torch shape of at most four dims."""
+    return tuple([*reversed(shape), 1, 1, 1, 1][:4])
+
+
+def arithmetic(cx: Context, kind: BinaryKind, a: Any, b: Any) -> Tensor:
+    """Compute in the result's type (half types in f32, as torch's CPU kernels do), and give that type back."""
+    result = cx.dtype()
+    compute = DType.F32 if result in FLOATS else result
+    if result == DType.F64:
+        raise IRError("float64 is left to ExecuTorch: ggml computes in float32")
+    x, y = cx.tensor(a, compute), cx.tensor(b, compute)
+    value = combine(cx, kind, x, y)
+    return Tensor(cx.builder.convert(_full(cx, value).value, result), cx.shape())
+
+
+def _promoted(a: Any, b: Any) -> DType:
+    """The type that torch compares two operands in."""
+
+    def stand_in(operand: Any) -> Any:
+        if isinstance(operand, Tensor):
+            return torch.empty((1,) * min(operand.rank, 1), dtype=operand.dtype.torch)
+        return operand if isinstance(operand, (int, float, bool)) else 0
+
+    dtype = DType.from_torch(torch.result_type(stand_in(a), stand_in(b)))
+    if dtype is None or dtype == DType.F64:
+        raise IRError("comparing in float64 is left to ExecuTorch")
+    return DType.F32 if dtype in FLOATS else dtype
+
+
+def compare(cx: Context, kind: BinaryKind, a: Any, b: Any) -> Tensor:
+    """A comparison or logical function: operands promoted as torch does, result bool."""
+    dtype = _promoted(a, b)
+    if dtype in (DType.I8, DType.U8, DType.I16):
+        dtype = DType.I32
+    return _full(cx, combine(cx, kind, cx.tensor(a, dtype), cx.tensor(b, dtype)))
+
+
+def _register_binary() -> None:
+    arithmetics = {
+        BinaryKind.MUL: (aten.mul.Tensor, aten.mul.Scalar),
+        BinaryKind.MAXIMUM: (aten.maximum.default,),
+        BinaryKind.MINIMUM: (aten.minimum.default,),
+        BinaryKind.ATAN2: (aten.atan2.default,),
+        BinaryKind.REMAINDER: (aten.remainder.Tensor, aten.remainder.Scalar),
+        BinaryKind.FMOD: (aten.fmod.Tensor, aten.fmod.Scalar),
+        BinaryKind.BITWISE_AND: (aten.bitwise_and.Tensor, aten.bitwise_and.Scalar),
+        BinaryKind.BITWISE_OR: (aten.bitwise_or.Tensor, aten.bitwise_or.Scalar),
+        BinaryKind.BITWISE_XOR: (aten.bitwise_xor.Tensor, aten.bitwise_xor.Scalar),
+    }
+    comparisons = {
+        BinaryKind.EQ: (aten.eq.Tensor, aten.eq.Scalar),
+        BinaryKind.NE: (aten.ne.Tensor, aten.ne.Scalar),
+        BinaryKind.LT: (aten.lt.Tensor, aten.lt.Scalar),
+        BinaryKind.LE: (aten.le.Tensor, aten.le.Scalar),
+        BinaryKind.GT: (aten.gt.Tensor, aten.gt.Scalar),
+        BinaryKind.GE: (aten.ge.Tensor, aten.ge.Scalar),
+        BinaryKind.LOGICAL_AND: (aten.logical_and.default,),
+        BinaryKind.LOGICAL_OR: (aten.logical_or.default,),
+        BinaryKind.LOGICAL_XOR: (aten.logical_xor.default,),
+    }
+    for table, function in ((arithmetics, arithmetic), (comparisons, compare)):
+        for kind, overloads in table.items():
+
+            def lower(cx: Context, a: Any, b: Any, kind: BinaryKind = kind, function: Any = function) -> Tensor:
+                made: Tensor = function(cx, kind, a, b)
+                return made
+
+            lowers(*overloads)(lower)
+
+
+_register_binary()
+
+
+def _scaled(cx: Context, b: Any, alpha: Any) -> Any:
+    """``alpha * b``, in the result's type."""
+    if alpha == 1:
+        return b
+    if isinstance(b, Tensor):
+        compute = DType.F32 if cx.dtype() in FLOATS else cx.dtype()
+        factor = cx.builder.scalar(alpha, compute)
+        return Tensor(cx.builder.emit("mul", cx.builder.convert(b.value, compute), factor), b.shape)
+    return b * alpha
+
+
+@lowers(aten.add.Tensor, aten.add.Scalar)
+def add(cx: Context, a: Tensor, b: Any, alpha: Any = 1) -> Tensor:
+    """``a + alpha * b``."""
+    if cx.dtype() == DType.BOOL:
+        return arithmetic(cx, BinaryKind.BITWISE_OR, a, b)
+    number = _number(b)
+    if number is not None and cx.dtype() in FLOATS:
+        return _affine(cx, a, 1.0, number * alpha)
+    return arithmetic(cx, BinaryKind.ADD, a, _scaled(cx, b, alpha))
+
+
+@lowers(aten.sub.Tensor, aten.sub.Scalar)
+def sub(cx: Context, a: Tensor, b: Any, alpha: Any = 1) -> Tensor:
+    """``a - alpha * b``."""
+    number = _number(b)
+    if number is not None and cx.dtype() in FLOATS:
+        return _affine(cx, a, 1.0, -number * alpha)
+    return arithmetic(cx, BinaryKind.SUB, a, _scaled(cx, b, alpha))
+
+
+@lowers(aten.rsub.Scalar)
+def rsub(cx: Context, a: Tensor, b: Any, alpha: Any = 1) -> Tensor:
+    """``b - alpha * a``."""
+    if cx.dtype() in FLOATS:
+        return _affine(cx, a, -float(alpha), float(b))
+    return arithmetic(cx, BinaryKind.SUB, b, _scaled(cx, a, alpha))
+
+
+def _number(operand: Any) -> float | None:
+    return float(operand) if isinstance(operand, (int, float)) and not isinstance(operand, bool) else None
+
+
+def _affine(cx: Context, a: Tensor, s: float, b: float) -> Tensor:
+    """``a * s + b`` in one node."""
+    return _unary(cx, a, "scale_bias", s=s, b=b)
+
+
+@lowers(aten.div.Tensor, aten.div.Scalar)
+def div(cx: Context, a: Any, b: Any) -> Tensor:
+    """True division."""
+    return arithmetic(cx, BinaryKind.DIV, a, b)
+
+
+@lowers(aten.div.Tensor_mode, aten.div.Scalar_mode)
+def div_mode(cx: Context, a: Any, b: Any, rounding_mode: str | None = None) -> Tensor | Refused:
+    """Division rounded towards zero or down."""
+    if rounding_mode is None:
+        return arithmetic(cx, BinaryKind.DIV, a, b)
+    if rounding_mode == "floor":
+        return arithmetic(cx, BinaryKind.FLOOR_DIVIDE, a, b)
+    if cx.dtype() in FLOATS:
+        quotient = arithmetic(cx, BinaryKind.DIV, a, b)
+        return _unary(cx, quotient, "trunc")
+    return Refused("integer division rounded towards zero")
+
+
+@lowers(aten.floor_divide.default)
+def floor_divide(cx: Context, a: Any, b: Any) -> Tensor:
+    """Division rounded down."""
+    return arithmetic(cx, BinaryKind.FLOOR_DIVIDE, a, b)
+
+
+@lowers(aten.pow.Tensor_Tensor, aten.pow.Scalar)
+def power(cx: Context, a: Any, b: Any) -> Tensor:
+    """``a ** b``."""
+    return arithmetic(cx, BinaryKind.POW, a, b)
+
+
+@lowers(aten.pow.Tensor_Scalar)
+def pow_scalar(cx: Context, a: Tensor, exponent: float) -> Tensor:
+    """``a ** exponent``; the common exponents have nodes of their own."""
+    if cx.dtype() in FLOATS and a.dtype in FLOATS:
+        if exponent == 2:
+            return _unary(cx, a, "sqr")
+        if exponent == 0.5:
+            return _unary(cx, a, "sqrt")
+        if exponent == -0.5:
+            return _custom(cx, a, UnaryKind.RSQRT)
+        if exponent == -1:
+            return _custom(cx, a, UnaryKind.RECIPROCAL)
+    return arithmetic(cx, BinaryKind.POW, a, exponent)
+
+
+# --------------------------------------------------------------------------------------------------------- one operand
+
+
+def _unary(cx: Context, a: Tensor, op: str, **attrs: Any) -> Tensor:
+    """A ggml float function, in a's own layout; integers are promoted, half types computed in f32."""
+    x = cx.f32(a).value
+    axes, (dense,) = common_layout(cx.builder, [x])
+    made = cx.builder.permute(cx.builder.emit(op, dense, **attrs), axes)
+    return Tensor(cx.builder.convert(made, cx.dtype()), cx.shape())
+
+
+def _custom(cx: Context, a: Tensor, kind: UnaryKind) -> Tensor:
+    """A function of the custom unary node, in a's own layout."""
+    keeps = kind in (UnaryKind.NEG, UnaryKind.ABS, UnaryKind.SIGN, UnaryKind.LOGICAL_NOT, UnaryKind.BITWISE_NOT)
+    x = a.value if keeps and a.dtype not in (DType.F16, DType.BF16, DType.F64) else cx.f32(a).value
+    axes, (dense,) = common_layout(cx.builder, [x])
+    made = cx.builder.permute(cx.builder.emit("unary", dense, kind=kind), axes)
+    return Tensor(cx.builder.convert(made, cx.dtype()), cx.shape())
+
+
+_GGML_UNARY = {
+    "sqrt": (aten.sqrt.default,),
+    "log": (aten.log.default,),
+    "sin": (aten.sin.default,),
+    "cos": (aten.cos.default,),
+    "tanh": (aten.tanh.default,),
+    "sigmoid": (aten.sigmoid.default,),
+    "exp": (aten.exp.default,),
+    "expm1": (aten.expm1.default,),
+    "floor": (aten.floor.default,),
+    "ceil": (aten.ceil.default,),
+    "trunc": (aten.trunc.default,),
+    "hardsigmoid": (aten.hardsigmoid.default,),
+}
+_CUSTOM_UNARY = {
+    UnaryKind.RSQRT: (aten.rsqrt.default,),
+    UnaryKind.RECIPROCAL: (aten.reciprocal.default,),
+    UnaryKind.ERF: (aten.erf.default,),
+    UnaryKind.LOG1P: (aten.log1p.default,),
+    UnaryKind.ROUND: (aten.round.default,),
+    UnaryKind.LOGICAL_NOT: (aten.logical_not.default,),
+    UnaryKind.ISNAN: (aten.isnan.default,),
+    UnaryKind.ISINF: (aten.isinf.default,),
+    UnaryKind.BITWISE_NOT: (aten.bitwise_not.default,),
+    UnaryKind.TAN: (aten.tan.default,),
+    UnaryKind.ATAN: (aten.atan.default,),
+}
+# Functions that ggml has for floats and the custom node for integers.
+_BOTH_UNARY = {
+    "neg": (UnaryKind.NEG, aten.neg.default),
+    "abs": (UnaryKind.ABS, aten.abs.default),
+    "sgn": (UnaryKind.SIGN, aten.sign.default),
+}
+_ROUNDING = frozenset({"floor", "ceil", "trunc"})
+
+
+def _register_unary() -> None:
+    for op, overloads in _GGML_UNARY.items():
+
+        def lower(cx: Context, a: Tensor, op: str = op) -> Tensor:
+            return a if op in _ROUNDING and a.dtype not in FLOATS else _unary(cx, a, op)
+
+        preserve = op == "hardsigmoid"
+        lowers(*overloads, preserve=preserve)(lower)
+    for kind, targets in _CUSTOM_UNARY.items():
+
+        def lower_custom(cx: Context, a: Tensor, kind: UnaryKind = kind) -> Tensor:
+            if kind == UnaryKind.ROUND and a.dtype not in FLOATS:
+                return a
+            return _custom(cx, a, kind)
+
+        lowers(*targets)(lower_custom)
+    for op, (kind, overload) in _BOTH_UNARY.items():
+
+        def lower_both(cx: Context, a: Tensor, op: str = op, kind: UnaryKind = kind) -> Tensor:
+            return _unary(cx, a, op) if a.dtype in FLOATS else _custom(cx, a, kind)
+
+        lowers(overload)(lower_both)
+
+
+_register_unary()
+
+
+@lowers(aten.relu.default)
+def relu(cx: Context, a: Tensor) -> Tensor:
+    """``max(a, 0)``."""
+    if a.dtype not in FLOATS:
+        return arithmetic(cx, BinaryKind.MAXIMUM, a, 0)
+    return with_activation(cx, a, "clamp", 0.0, math.inf) or _unary(cx, a, "relu")
+
+
+@lowers(aten.silu.default, preserve=True)
+def silu(cx: Context, a: Tensor) -> Tensor:
+    """``a * sigmoid(a)``."""
+    return with_activation(cx, a, "silu") or _unary(cx, a, "silu")
+
+
+@lowers(aten.hardswish.default, preserve=True)
+def hardswish(cx: Context, a: Tensor) -> Tensor:
+    """``a * relu6(a + 3) / 6``."""
+    return with_activation(cx, a, "hardswish") or _unary(cx, a, "hardswish")
+
+
+@lowers(aten.gelu.default)
+def gelu(cx: Context, a: Tensor, approximate: str = "none") -> Tensor:
+    """GELU, exact or by tanh."""
+    if approximate == "tanh":
+        return _unary(cx, a, "gelu")
+    return with_activation(cx, a, "gelu_erf") or _unary(cx, a, "gelu_erf")
+
+
+@lowers(aten.leaky_relu.default)
+def leaky_relu(cx: Context, a: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """``a`` where positive, else ``negative_slope * a``."""
+    return _unary(cx, a, "leaky_relu", negative_slope=float(negative_slope))
+
+
+@lowers(aten.elu.default)
+def elu(cx: Context, a: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Tensor | Refused:
+    """ELU with its default parameters: ggml has no others."""
+    if (alpha, scale, input_scale) != (1.0, 1.0, 1.0):
+        return Refused(f"elu with alpha={alpha}, scale={scale}, input_scale={input_scale}: ggml has 1 for all")
+    return _unary(cx, a, "elu")
+
+
+@lowers(aten.softplus.default, preserve=True)
+def softplus(cx: Context, a: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor | Refused:
+    """``log(1 + exp(a))`` with its default parameters: ggml has no others."""
+    if (beta, threshold) != (1, 20):
+        return Refused(f"softplus with beta={beta}, threshold={threshold}: ggml has 1 and 20")
+    return _unary(cx, a, "softplus")
+
+
+@lowers(aten.hardtanh.default)
+def hardtanh(cx: Context, a: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """``a`` limited to [min_val, max_val]."""
+    return clamp(cx, a, min_val, max_val)
+
+
+@lowers(aten.clamp.default)
+def clamp(cx: Context, a: Tensor, min: float | None = None, max: float | None = None) -> Tensor:
+    """``a`` limited to [min, max]."""
+    if cx.dtype() in FLOATS:
+        low = -math.inf if min is None else float(min)
+        high = math.inf if max is None else float(max)
+        return with_activation(cx, a, "clamp", low, high) or _unary(cx, a, "clamp", min=low, max=high)
+    for kind, bound in ((BinaryKind.MAXIMUM, min), (BinaryKind.MINIMUM, max)):
+        if bound is not None:
+            a = arithmetic(cx, kind, a, bound)
+    return a
+
+
+# ------------------------------------------------------------------------------------------------ selection and casts
+
+
+@lowers(aten.where.self)
+def where(cx: Context, condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """``a`` where the condition holds, else ``b``."""
+    dtype = cx.dtype()
+    operands = [cx.tensor(condition, DType.BOOL), cx.tensor(a, dtype), cx.tensor(b, dtype)]
+    values = [unbroadcast(value) for value in aligned(cx.builder, operands, cx.shape())]
+    axes, (c, x, y) = common_layout(cx.builder, values)
+    return _full(cx, cx.builder.permute(cx.builder.emit("select", c, x, y), axes))
+
+
+@lowers(aten.masked_fill.Scalar)
+def masked_fill(cx: Context, a: Tensor, mask: Tensor, value: float) -> Tensor:
+    """``value`` where the mask holds, else ``a``."""
+    return where(cx, mask, Tensor(cx.builder.scalar(value, cx.dtype()), ()), a)
+
+
+@lowers(aten.alias_copy.default, aten.detach_copy.default, aten.lift_fresh_copy.default, aten.alias.default, aten.detach.default)
+def identity(cx: Context, a: Tensor) -> Tensor:
+    """The tensor itself: values are never written in place."""
+    return Tensor(a.value, a.shape, a.data, a.key)
+
+
+@lowers(aten.clone.default, dim_order_ops._clone_dim_order.default)
+def clone(cx: Context, a: Tensor, **kwargs: Any) -> Tensor | Refused:
+    """A copy; in torch's default memory format only."""
+    return _dense_copy(cx, a, kwargs)
+
+
+@lowers(aten._to_copy.default, dim_order_ops._to_dim_order_copy.default)
+def to_copy(cx: Context, a: Tensor, **kwargs: Any) -> Tensor | Refused:
+    """A cast."""
+    return _dense_copy(cx, a, kwargs)
+
+
+def _dense_copy(cx: Context, a: Tensor, kwargs: dict[str, Any]) -> Tensor | Refused:
+    order = kwargs.get("dim_order")
+    if order is not None and list(order) != list(range(a.rank)):
+        return Refused(f"dim order {list(order)}: delegates take and give contiguous tensors")
+    if kwargs.get("memory_format") not in (None, torch.contiguous_format, torch.preserve_format):
+        return Refused(f"memory format {kwargs['memory_format']}: delegates take and give contiguous tensors")
+    same = a.dtype == cx.dtype()
+    return Tensor(cx.builder.convert(a.value, cx.dtype()), a.shape, a.data if same else None, a.key)
+
+

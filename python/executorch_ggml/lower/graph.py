@@ -1,0 +1,265 @@
+"""Lowers the nodes of an exported (or Edge) program, one by one or as a whole graph."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import sympy
+import torch
+from executorch.exir.dialects.edge._ops import EdgeOpOverload
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx import Node
+from torch.utils._sympy.numbers import int_oo
+
+from ..ir.builder import Builder
+from ..ir.dims import as_dim, free_symbols, ne_of, same_dims, unsupported_part
+from ..ir.dtypes import DType
+from ..ir.graph import Graph, IRError
+from ..ir.op import Dim
+from .context import Context, Tensor
+from .registry import LOWERINGS, Refused
+
+MAX_SIZE = 2**31 - 1
+ALL_FUSIONS = frozenset({"batch_norm", "activation", "rms_norm"})
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def overload_of(node: Node) -> Any:
+    """The ATen overload that a node calls: Edge ops wrap it."""
+    return node.target._op if isinstance(node.target, EdgeOpOverload) else node.target
+
+
+def is_size_node(node: Node) -> bool:
+    """Whether a node computes a size: those have no data and are carried as expressions."""
+    return node.op == "call_function" and isinstance(node.meta.get("val"), (torch.SymInt, int)) and not isinstance(
+        node.meta.get("val"), bool
+    )
+
+
+class Lowering:
+    """Lowers one program. ``fusions`` are those switched on (all by default)."""
+
+    def __init__(self, program: ExportedProgram, fusions: frozenset[str] = ALL_FUSIONS) -> None:
+        self.program = program
+        self.fusions = fusions
+        self._constants = constant_sources(program)
+
+    # ---------------------------------------------------------------------------------------- one node, as a check
+
+    def refusal(self, node: Node) -> str | None:
+        """Why a node cannot run in ggml, or None: its real lowering is run on stand-ins for its inputs."""
+        if is_size_node(node):
+            return self._size_refusal(node)
+        if node.target is operator.getitem:
+            return self.refusal(node.args[0]) if isinstance(node.args[0], Node) else "its source is no node"
+        builder = Builder()
+        env: dict[Node, Any] = {}
+        try:
+            for source in node.all_input_nodes:
+                env[source] = self._stand_in(builder, source)
+            result = self.lower_node(builder, node, env)
+        except IRError as error:
+            return str(error)
+        return result.reason if isinstance(result, Refused) else None
+
+    def _size_refusal(self, node: Node) -> str | None:
+        part = unsupported_part(as_dim(node.meta["val"]))
+        return None if part is None else f"the IR has no way to say {part}"
+
+    def _stand_in(self, builder: Builder, node: Node) -> Any:
+        fake = node.meta.get("val")
+        if isinstance(fake, (torch.SymInt, int)):
+            return as_dim(fake)
+        if isinstance(fake, (tuple, list)):
+            return tuple(self._placeholder(builder, f"{node.name}.{i}", item) for i, item in enumerate(fake))
+        if node.name in self._constants:
+            return self._constant(builder, node)
+        return self._placeholder(builder, node.name, fake)
+
+    def _placeholder(self, builder: Builder, name: str, fake: Any) -> Tensor:
+        dtype, shape = _typed(name, fake)
+        return Tensor(builder.input(name, dtype, shape, ne_of(shape)), shape)
+
+    def _constant(self, builder: Builder, node: Node) -> Tensor:
+        key, data = self._constants[node.name]
+        dtype, shape = _typed(node.name, node.meta["val"])
+        return Tensor(builder.constant(key, dtype, ne_of(shape), data), shape, data, key)
+
+    # ----------------------------------------------------------------------------------------------- a whole graph
+
+    def graph(self) -> Graph:
+        """The whole program as one IR graph; raises :class:`IRError` naming the first node that cannot be lowered."""
+        builder = Builder()
+        env: dict[Node, Any] = {}
+        records: dict[Any, Any] = {}
+        signature = self.program.graph_signature
+        states = mutated_buffers(self.program)
+        for node in self.program.graph.nodes:
+            if node.op == "placeholder":
+                if node.name in states:
+                    env[node] = self._state(builder, node)
+                elif node.name in self._constants:
+                    env[node] = self._constant(builder, node)
+                else:
+                    env[node] = self._input(builder, node)
+            elif node.op == "call_function":
+                env[node] = self._lowered(builder, node, env, records)
+            elif node.op == "output":
+                self._outputs(builder, node, env, signature)
+        bind_symbols(builder, self.program)
+        return builder.finish()
+
+    def _input(self, builder: Builder, node: Node) -> Any:
+        fake = node.meta["val"]
+        if isinstance(fake, (torch.SymInt, int)):
+            value = builder.input(node.name, DType.I64, (), (1, 1, 1, 1))
+            builder.graph.inputs[-1].value = value
+            return as_dim(fake)
+        return self._placeholder(builder, node.name, fake)
+
+    def _state(self, builder: Builder, node: Node) -> Tensor:
+        key, data = self._constants[node.name]
+        dtype, shape = _typed(node.name, node.meta["val"])
+        return Tensor(builder.state(key, dtype, ne_of(shape), data), shape)
+
+    def _lowered(self, builder: Builder, node: Node, env: Mapping[Node, Any], records: dict[Any, Any]) -> Any:
+        if is_size_node(node):
+            return as_dim(node.meta["val"])
+        if node.target is operator.getitem:
+            return env[node.args[0]][node.args[1]]
+        result = self.lower_node(builder, node, env, records)
+        if isinstance(result, Refused):
+            raise IRError(f"{node.name} ({overload_of(node)}): {result.reason}")
+        return result
+
+    def _outputs(self, builder: Builder, node: Node, env: Mapping[Node, Any], signature: Any) -> None:
+        returned = node.args[0]
+        assert isinstance(returned, (tuple, list))
+        for source, spec in zip(returned, signature.output_specs, strict=True):
+            if spec.kind == OutputKind.BUFFER_MUTATION:
+                target = next(n for n, name in signature.inputs_to_buffers.items() if name == spec.target)
+                state = env[next(n for n in self.program.graph.nodes if n.name == target)]
+                builder.emit("write_state", env[source].value, state.value)
+                continue
+            tensor = env[source]
+            if not isinstance(tensor, Tensor):
+                tensor = Tensor(builder.scalar(tensor, DType.I64), ())
+            builder.output(source.name, tensor.value, tensor.shape)
+
+    # ------------------------------------------------------------------------------------------------- one lowering
+
+    def lower_node(
+        self, builder: Builder, node: Node, env: Mapping[Node, Any], records: dict[Any, Any] | None = None
+    ) -> Any:
+        """A node's Tensor (or tuple of them), or :class:`Refused`; checked against the trace."""
+        function = LOWERINGS.get(overload_of(node))
+        if function is None:
+            return Refused("no lowering for this overload")
+        builder.origin = node.name
+        context = Context(builder, node, self.fusions, {} if records is None else records)
+        args = torch.fx.map_arg(node.args, lambda n: env[n])
+        kwargs = torch.fx.map_arg(node.kwargs, lambda n: env[n])
+        result = function(context, *args, **kwargs)
+        if not isinstance(result, Refused):
+            check_against_trace(node, result)
+        return result
+
+
+def check_against_trace(node: Node, result: Any) -> None:
+    """Raise :class:`IRError`, with the model's source line, where a lowering's result is not what was traced."""
+    fakes = node.meta["val"]
+    pairs = [(fakes, result)] if isinstance(fakes, torch.Tensor) else list(zip(fakes, result, strict=False))
+    for fake, made in pairs:
+        if made is None or not isinstance(fake, torch.Tensor):
+            continue
+        dtype, shape = _typed(node.name, fake)
+        if made.dtype != dtype or not same_dims(made.shape, shape) or not same_dims(made.value.ne, ne_of(shape)):
+            where = (node.meta.get("stack_trace") or "").strip().splitlines()
+            raise IRError(
+                f"{overload_of(node)} lowered to {made.value} shape {list(made.shape)}, traced {fake.dtype} {list(shape)}"
+                + (f" at {where[-1].strip()}" if where else "")
+            )
+
+
+def _typed(name: str, fake: Any) -> tuple[DType, tuple[Dim, ...]]:
+    if not isinstance(fake, torch.Tensor):
+        raise IRError(f"{name} is {type(fake).__name__}, not a tensor")
+    dtype = DType.from_torch(fake.dtype)
+    if dtype is None:
+        raise IRError(f"{name}: the IR has no element type {fake.dtype}")
+    shape = tuple(as_dim(size) for size in fake.shape)
+    for size in shape:
+        if (part := unsupported_part(size)) is not None:
+            raise IRError(f"{name}: the IR has no way to say {part}")
+    return dtype, shape
+
+
+def mutated_buffers(program: ExportedProgram) -> set[str]:
+    """Names of the placeholders of buffers that the program writes."""
+    signature = program.graph_signature
+    written = {spec.target for spec in signature.output_specs if spec.kind == OutputKind.BUFFER_MUTATION}
+    return {name for name, buffer in signature.inputs_to_buffers.items() if buffer in written}
+
+
+def constant_sources(program: ExportedProgram) -> dict[str, tuple[str, Callable[[], torch.Tensor]]]:
+    """Each constant placeholder's name, with the key and the data of its parameter, buffer or lifted tensor."""
+    sources: dict[str, tuple[str, Callable[[], torch.Tensor]]] = {}
+    for spec in program.graph_signature.input_specs:
+        name, target = getattr(spec.arg, "name", None), spec.target
+        if name is None or target is None or spec.kind in (InputKind.USER_INPUT, InputKind.CUSTOM_OBJ):
+            continue
+        sources[name] = (target, _reader(program, target))
+    return sources
+
+
+def _reader(program: ExportedProgram, target: str) -> Callable[[], torch.Tensor]:
+    def read() -> torch.Tensor:
+        tensor = program.state_dict.get(target)
+        if tensor is None:
+            tensor = program.constants[target]
+        assert isinstance(tensor, torch.Tensor)
+        return tensor.detach()
+
+    return read
+
+
+# -------------------------------------------------------------------------------------------------------- symbols
+
+
+def bind_symbols(builder: Builder, program: ExportedProgram) -> None:
+    """Say of every symbol where the runtime reads it: an input dim that is ``scale * symbol + offset``, or a scalar."""
+    bound: set[sympy.Symbol] = set()
+    scalars = {n.name: n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"}
+    candidates: list[tuple[int, int, Dim]] = []
+    for index, port in enumerate(builder.graph.inputs):
+        fake = scalars.get(port.name)
+        if isinstance(fake, torch.SymInt):
+            candidates.append((index, -1, as_dim(fake)))
+        candidates += [(index, dim, size) for dim, size in enumerate(port.shape)]
+    for index, dim, size in sorted(candidates, key=lambda c: 0 if getattr(c[2], "is_Symbol", False) else 1):
+        unbound = free_symbols([size]) - bound
+        if len(unbound) != 1 or len(free_symbols([size])) != 1:
+            continue
+        symbol = unbound.pop()
+        scale, offset = sympy.Wild("scale", exclude=[symbol]), sympy.Wild("offset", exclude=[symbol])
+        match = size.match(scale * symbol + offset)
+        if match and match[scale].is_Integer and match[scale] > 0 and match[offset].is_Integer:
+            low, high = _bounds(program, symbol)
+            how = {"scale": int(match[scale]), "offset": int(match[offset]), "min": low, "max": high}
+            builder.symbol(symbol, index, dim, **how)
+            bound.add(symbol)
+
+
+def _bounds(program: ExportedProgram, symbol: sympy.Symbol) -> tuple[int, int]:
+    constraint: Any = program.range_constraints.get(symbol)
+    if constraint is None:
+        return 0, MAX_SIZE
+    low = 0 if constraint.lower in (-int_oo, -sympy.oo) else max(0, int(constraint.lower))
+    # Export assumes sizes of 2 and more unless told otherwise; 0 and 1 run just as well here.
+    low = 0 if low <= 2 else low
+    high = MAX_SIZE if constraint.upper in (int_oo, sympy.oo) else min(int(constraint.upper), MAX_SIZE)
+    return low, high
+

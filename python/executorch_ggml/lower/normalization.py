@@ -1,0 +1,189 @@
+"""Normalizations: batch, layer, group and RMS norms, and softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from ..ir.dims import as_dim, product
+from ..ir.dtypes import DType
+from ..ir.graph import Value
+from ..ir.ops.custom import BinaryKind, ReduceKind
+from .context import FLOATS, Context, Tensor
+from .convolution import with_batch_norm
+from .layout import common_layout
+from .registry import Refused, lowers
+
+aten = torch.ops.aten
+
+
+def _scaled(cx: Context, value: Value, weight: Value | None, bias: Value | None) -> Value:
+    """``value * weight + bias``, whichever there are."""
+    if weight is not None:
+        value = cx.builder.emit("mul", value, weight)
+    return value if bias is None else cx.builder.emit("add", value, bias)
+
+
+def _unused(cx: Context, *indices: int) -> bool:
+    """Whether nothing reads these results of a node."""
+    return not any(user.args[1] in indices for user in cx.node.users if len(user.args) > 1)
+
+
+@lowers(aten._native_batch_norm_legit_no_training.default)
+def batch_norm(
+    cx: Context,
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor,
+    variance: Tensor,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor | None, ...] | Refused:
+    """Inference batch norm: folded into the convolution before it, else a scale and a shift per channel."""
+    del momentum
+    if not _unused(cx, 1, 2):
+        return Refused("the saved statistics of a batch norm are read")
+    folded = with_batch_norm(cx, x, weight, bias, mean, variance, eps)
+    if folded is not None:
+        return folded, None, None
+    statistics = [t for t in (variance, mean, weight, bias) if t is not None]
+    if any(t.data is None for t in statistics) or x.dtype != DType.F32:
+        return Refused("a batch norm whose statistics are not constant, or not in float32")
+    channels = int(as_dim(mean.shape[0]))
+
+    def scale(variance: torch.Tensor, mean: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
+        del mean
+        return (torch.rsqrt(variance.double() + eps) * (rest[0].double() if weight else 1.0)).float()
+
+    def shift(variance: torch.Tensor, mean: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
+        factor = torch.rsqrt(variance.double() + eps) * (rest[0].double() if weight else 1.0)
+        return ((rest[-1].double() if bias else 0.0) - mean.double() * factor).float()
+
+    per_channel = (channels, *([1] * (x.rank - 2)))
+    scales = cx.derived("scale", statistics, per_channel, lambda *s: scale(*s).view(per_channel))
+    shifts = cx.derived("shift", statistics, per_channel, lambda *s: shift(*s).view(per_channel))
+    axes, (dense, s, t) = common_layout(cx.builder, [x.value, scales.value, shifts.value])
+    return cx.out(cx.builder.permute(_scaled(cx, dense, s, t), axes), 0), None, None
+
+
+def _rows(cx: Context, x: Tensor, normalized: Sequence[int]) -> Value:
+    """The tensor with the normalized dims as ``ne[0]`` and all others as ``ne[1]``."""
+    inner = product(as_dim(n) for n in normalized)
+    outer = product(x.shape[: x.rank - len(normalized)])
+    return cx.builder.reshape(cx.f32(x).value, (inner, outer))
+
+
+def _normalize(
+    cx: Context, x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, op: str, eps: float
+) -> Value:
+    rows = cx.builder.emit(op, _rows(cx, x, shape), eps=float(eps))
+    flat = [None if t is None else cx.builder.reshape(cx.f32(t).value, (product(t.shape),)) for t in (weight, bias)]
+    return _scaled(cx, rows, flat[0], flat[1])
+
+
+@lowers(aten.layer_norm.default, preserve=True)
+def layer_norm(
+    cx: Context,
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Tensor | Refused:
+    """Layer norm over the last dims."""
+    del cudnn_enable
+    if x.dtype != DType.F32:
+        return Refused(f"a layer norm in {x.dtype.name.lower()}: only float32 is supported")
+    return cx.out(_normalize(cx, x, normalized_shape, weight, bias, "norm", eps))
+
+
+@lowers(aten.native_layer_norm.default)
+def native_layer_norm(
+    cx: Context, x: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor | None, ...] | Refused:
+    """Layer norm over the last dims; its statistics are not given."""
+    if not _unused(cx, 1, 2) or x.dtype != DType.F32:
+        return Refused("the statistics of a layer norm are read, or it is not in float32")
+    return cx.out(_normalize(cx, x, normalized_shape, weight, bias, "norm", eps), 0), None, None
+
+
+@lowers(aten.rms_norm.default, preserve=True)
+def rms_norm(
+    cx: Context, x: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
+) -> Tensor | Refused:
+    """RMS norm over the last dims."""
+    if x.dtype != DType.F32:
+        return Refused(f"an RMS norm in {x.dtype.name.lower()}: only float32 is supported")
+    epsilon = torch.finfo(torch.float32).eps if eps is None else eps
+    return cx.out(_normalize(cx, x, normalized_shape, weight, None, "rms_norm", epsilon))
+
+
+def _group_norm(cx: Context, x: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float) -> Value:
+    """Each group of channels of each sample is one row of ``norm``."""
+    n, c = x.shape[0], int(x.shape[1])
+    inner = product(x.shape[2:])
+    rows = cx.builder.reshape(x.value, (product([inner, c // groups]), product([n, groups])))
+    normed = cx.builder.reshape(cx.builder.emit("norm", rows, eps=float(eps)), (inner, c, n))
+    flat = [None if t is None else cx.builder.reshape(t.value, (1, c)) for t in (weight, bias)]
+    return _scaled(cx, normed, flat[0], flat[1])
+
+
+@lowers(aten.group_norm.default, preserve=True)
+def group_norm(
+    cx: Context,
+    x: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Tensor | Refused:
+    """Group norm."""
+    del cudnn_enabled
+    if x.dtype != DType.F32:
+        return Refused(f"a group norm in {x.dtype.name.lower()}: only float32 is supported")
+    return cx.out(_group_norm(cx, x, num_groups, weight, bias, eps))
+
+
+@lowers(aten.native_group_norm.default)
+def native_group_norm(
+    cx: Context, x: Tensor, weight: Tensor | None, bias: Tensor | None, n: int, c: int, hxw: int, group: int, eps: float
+) -> tuple[Tensor | None, ...] | Refused:
+    """Group norm; its statistics are not given."""
+    del n, c, hxw
+    if not _unused(cx, 1, 2) or x.dtype != DType.F32:
+        return Refused("the statistics of a group norm are read, or it is not in float32")
+    return cx.out(_group_norm(cx, x, group, weight, bias, eps), 0), None, None
+
+
+def softmax_rows(cx: Context, x: Tensor, dim: int) -> Value:
+    """Softmax along a torch dim, computed where that dim is innermost."""
+    axes = [0, 1, 2, 3]
+    axis = x.axis(dim) if x.rank else 0
+    axes[0], axes[axis] = axes[axis], axes[0]
+    moved = cx.builder.permute(cx.f32(x).value, axes)
+    return cx.builder.permute(cx.builder.emit("soft_max_ext", moved, None, scale=1.0, max_bias=0.0), axes)
+
+
+@lowers(aten._softmax.default)
+def softmax(cx: Context, x: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    """Softmax."""
+    del half_to_float
+    return Tensor(cx.builder.convert(softmax_rows(cx, x, dim), cx.dtype()), cx.shape())
+
+
+@lowers(aten._log_softmax.default)
+def log_softmax(cx: Context, x: Tensor, dim: int, half_to_float: bool) -> Tensor | Refused:
+    """``x - max - log(sum(exp(x - max)))``: the logarithm of a softmax would lose small probabilities."""
+    del half_to_float
+    if x.dtype not in FLOATS or x.rank > 4:
+        return Refused("log_softmax of integers or of more than four dims")
+    build = cx.builder
+    value, axes = cx.f32(x).value, (x.axis(dim) if x.rank else 0,)
+    shifted = build.emit("binary", value, build.emit("reduce", value, kind=ReduceKind.MAX, axes=axes), kind=BinaryKind.SUB)
+    total = build.emit("reduce", build.emit("exp", shifted), kind=ReduceKind.SUM, axes=axes)
+    made = build.emit("binary", shifted, build.emit("log", total), kind=BinaryKind.SUB)
+    return Tensor(build.convert(made, cx.dtype()), cx.shape())

@@ -1,0 +1,41 @@
+"""The registry of lowerings: exact ATen overloads, one function each, duplicates refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch._ops import OpOverload
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A lowering's answer where the result would not be right: the reason, for ``explain``."""
+
+    reason: str
+
+
+LoweringFunction = Callable[..., Any]
+LOWERINGS: dict[OpOverload, LoweringFunction] = {}
+# Composite ops that are lowered as they are: the partitioner asks that they be not decomposed.
+PRESERVED: set[OpOverload] = set()
+
+
+def lowers(*overloads: OpOverload, preserve: bool = False, override: bool = False) -> Callable[[LoweringFunction], LoweringFunction]:
+    """Register a function as the lowering of ``overloads``.
+
+    It is called as ``function(context, *args, **kwargs)`` with the overload's own arguments, tensors being
+    :class:`~executorch_ggml.lower.context.Tensor`, and returns a Tensor, a tuple of them, or :class:`Refused`.
+    """
+
+    def register(function: LoweringFunction) -> LoweringFunction:
+        for overload in overloads:
+            if overload in LOWERINGS and not override:
+                raise ValueError(f"{overload} has a lowering already; pass override=True to replace it")
+            LOWERINGS[overload] = function
+            if preserve:
+                PRESERVED.add(overload)
+        return function
+
+    return register

@@ -1,0 +1,228 @@
+"""Shapes and views: reshapes, permutations, slices, concatenation, padding. Most cost nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..ir.dims import as_dim, maximum, minimum, ne_of, product
+from ..ir.dtypes import DType
+from ..ir.graph import Value
+from ..ir.op import Dim
+from .context import Context, Tensor
+from .layout import common_layout, fold_permutation, inverse, merged_dims
+from .registry import Refused, lowers
+
+aten = torch.ops.aten
+
+
+@lowers(
+    aten.view_copy.default,
+    aten.view.default,
+    aten.reshape.default,
+    aten._unsafe_view.default,
+    aten.unsqueeze_copy.default,
+    aten.unsqueeze.default,
+    aten.squeeze_copy.default,
+    aten.squeeze_copy.dim,
+    aten.squeeze_copy.dims,
+    aten.squeeze.default,
+    aten.squeeze.dim,
+    aten.squeeze.dims,
+    aten.flatten.using_ints,
+)
+def reshaped(cx: Context, x: Tensor, *_: Any) -> Tensor:
+    """The same elements in the traced shape."""
+    return cx.out(x.value)
+
+
+@lowers(aten.permute_copy.default, aten.permute.default)
+def permute(cx: Context, x: Tensor, dims: Sequence[int]) -> Tensor | Refused:
+    """Dims in another order."""
+    order = [dim % x.rank for dim in dims]
+    if x.rank <= 4:
+        axes = [0, 1, 2, 3]
+        for place, source in enumerate(order):
+            axes[x.rank - 1 - source] = x.rank - 1 - place
+        return Tensor(cx.builder.permute(x.value, axes), cx.shape())
+    sizes, folded = fold_permutation(x.shape, order)
+    if len(sizes) > 4:
+        return Refused(f"a permutation that needs {len(sizes)} dims after merging; ggml has 4")
+    flat = cx.builder.reshape(x.value, ne_of(sizes))
+    axes = [0, 1, 2, 3]
+    for place, source in enumerate(folded):
+        axes[len(sizes) - 1 - source] = len(sizes) - 1 - place
+    return cx.out(cx.builder.permute(flat, axes))
+
+
+@lowers(aten.transpose_copy.int, aten.transpose.int)
+def transpose(cx: Context, x: Tensor, dim0: int, dim1: int) -> Tensor | Refused:
+    """Two dims swapped."""
+    if x.rank == 0:
+        return cx.out(x.value)
+    dims = list(range(x.rank))
+    dims[dim0 % x.rank], dims[dim1 % x.rank] = dims[dim1 % x.rank], dims[dim0 % x.rank]
+    return permute(cx, x, dims)
+
+
+@lowers(aten.t_copy.default, aten.t.default)
+def t(cx: Context, x: Tensor) -> Tensor | Refused:
+    """A matrix transposed."""
+    return cx.out(x.value) if x.rank < 2 else transpose(cx, x, 0, 1)
+
+
+@lowers(aten.expand_copy.default, aten.expand.default)
+def expand(cx: Context, x: Tensor, size: Sequence[Any], *, implicit: bool = False) -> Tensor:
+    """Dims of size 1 repeated."""
+    del size, implicit
+    shape = cx.shape()
+    if len(shape) <= 4:
+        return Tensor(cx.builder.broadcast(x.value, ne_of(shape)), shape)
+    padded = [1] * (len(shape) - x.rank) + list(x.shape)
+    groups = merged_dims([padded], shape)
+    source = cx.builder.reshape(x.value, [product(padded[a:b]) for a, b in groups][::-1])
+    target = [product(shape[a:b]) for a, b in groups][::-1]
+    return cx.out(cx.builder.broadcast(source, target))
+
+
+def window(cx: Context, x: Tensor, dim: int, start: Dim, size: Dim, step: int = 1) -> Tensor:
+    """``size`` elements of one dim from ``start``, every ``step``: a view."""
+    shape = list(x.shape)
+    at = dim % x.rank
+    shape[at] = size
+    if x.rank > 4:
+        return _folded_window(cx, x, at, start, shape, step)
+    axis = x.axis(dim)
+    starts: list[Dim] = [0, 0, 0, 0]
+    steps = [1, 1, 1, 1]
+    starts[axis], steps[axis] = start, step
+    return Tensor(cx.builder.view(x.value, starts, ne_of(shape), steps), tuple(shape))
+
+
+def _folded_window(cx: Context, x: Tensor, at: int, start: Dim, shape: list[Dim], step: int) -> Tensor:
+    """The same where there are more than four dims: those before and those after are one each."""
+    before, after = product(x.shape[:at]), product(x.shape[at + 1 :])
+    flat = cx.builder.reshape(x.value, (after, x.shape[at], before))
+    view = cx.builder.view(flat, (0, start, 0), (after, shape[at], before), (1, step, 1, 1))
+    return Tensor(cx.builder.reshape(view, ne_of(shape)), tuple(shape))
+
+
+def _start(start: Any, size: Dim) -> Dim:
+    """A slice's start counted from the front and within the size, as Python has it."""
+    first = as_dim(start)
+    if isinstance(first, int):
+        if first < 0:
+            return maximum(size + first, 0)
+        return first if first == 0 else minimum(first, size)
+    return first
+
+
+@lowers(aten.slice_copy.Tensor, aten.slice.Tensor)
+def slice_(cx: Context, x: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
+    """A range of one dim."""
+    del end  # the traced shape has it
+    first = 0 if start is None else _start(start, x.shape[dim % x.rank])
+    return window(cx, x, dim, first, cx.shape()[dim % x.rank], step)
+
+
+@lowers(aten.narrow_copy.default)
+def narrow(cx: Context, x: Tensor, dim: int, start: Any, length: Any) -> Tensor:
+    """A range of one dim."""
+    return window(cx, x, dim, _start(start, x.shape[dim % x.rank]), as_dim(length))
+
+
+@lowers(aten.select_copy.int, aten.select.int)
+def select(cx: Context, x: Tensor, dim: int, index: Any) -> Tensor:
+    """One index of one dim, which goes away."""
+    at = as_dim(index)
+    size = x.shape[dim % x.rank]
+    first = size + at if isinstance(at, int) and at < 0 else at
+    return cx.out(window(cx, x, dim, first, 1).value)
+
+
+@lowers(aten.split_with_sizes_copy.default, aten.split_with_sizes.default)
+def split_with_sizes(cx: Context, x: Tensor, split_sizes: Sequence[Any], dim: int = 0) -> tuple[Tensor, ...]:
+    """Pieces of given sizes along one dim."""
+    pieces, first = [], 0
+    for size in split_sizes:
+        pieces.append(window(cx, x, dim, first, as_dim(size)))
+        first = first + as_dim(size)
+    return tuple(pieces)
+
+
+@lowers(aten.split_copy.Tensor, aten.split.Tensor)
+def split(cx: Context, x: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Pieces of one size along one dim, the last maybe smaller."""
+    del split_size
+    sizes = [cx.shape(i)[dim % x.rank] for i in range(len(cx.meta))]
+    return split_with_sizes(cx, x, sizes, dim)
+
+
+@lowers(aten.unbind_copy.int, aten.unbind.int)
+def unbind(cx: Context, x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """Every index of one dim."""
+    return tuple(cx.out(window(cx, x, dim, i, 1).value, i) for i in range(len(cx.meta)))
+
+
+@lowers(aten.cat.default)
+def cat(cx: Context, tensors: Sequence[Tensor], dim: int = 0) -> Tensor | Refused:
+    """Tensors one after the other along one dim."""
+    parts = [cx.tensor(t, cx.dtype()) for t in tensors if not (t.rank == 1 and is_zero(t.shape[0]))]
+    if not parts:
+        return cx.out(tensors[0].value)
+    rank, at = len(cx.shape()), dim % max(len(cx.shape()), 1)
+    if rank > 4:
+        before = [(product(p.shape[at + 1 :]), p.shape[at], product(p.shape[:at])) for p in parts]
+        values = [cx.builder.reshape(p.value, ne) for p, ne in zip(parts, before, strict=True)]
+        return cx.out(concatenated(cx, values, 1))
+    return cx.out(concatenated(cx, [p.value for p in parts], rank - 1 - at))
+
+
+def is_zero(size: Dim) -> bool:
+    """Whether a dim is the constant 0."""
+    return isinstance(size, int) and size == 0
+
+
+def concatenated(cx: Context, values: Sequence[Value], axis: int) -> Value:
+    """Values one after the other along a ggml dim, in their own layout where they share one; as a balanced tree."""
+
+
+    axes, parts = common_layout(cx.builder, values)
+    place = inverse(axes)[axis]
+    while len(parts) > 1:
+        pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
+        parts = [cx.builder.emit("concat", *pair, dim=place) if len(pair) == 2 else pair[0] for pair in pairs]
+    return cx.builder.permute(parts[0], axes)
+
+
+@lowers(aten.constant_pad_nd.default)
+def constant_pad(cx: Context, x: Tensor, pad: Sequence[Any], value: float = 0) -> Tensor | Refused:
+    """One value before and after dims; negative amounts cut."""
+    if x.rank > 4:
+        return Refused("padding more than four dims")
+    for place in range(len(pad) // 2):
+        dim = x.rank - 1 - place
+        x = _padded(cx, x, dim, as_dim(pad[2 * place]), as_dim(pad[2 * place + 1]), value)
+    return cx.out(x.value)
+
+
+def _padded(cx: Context, x: Tensor, dim: int, lead: Dim, trail: Dim, value: float) -> Tensor:
+    """``x`` with one dim padded."""
+    cut_lead, cut_trail = minimum(lead, 0), minimum(trail, 0)
+    if not (is_zero(cut_lead) and is_zero(cut_trail)):
+        x = window(cx, x, dim, -cut_lead, x.shape[dim] + cut_lead + cut_trail)
+    parts = [x]
+    for at, amount in ((0, maximum(lead, 0)), (len(parts) + 1, maximum(trail, 0))):
+        if not is_zero(amount):
+            shape = [amount if d == dim else size for d, size in enumerate(x.shape)]
+            parts.insert(at, Tensor(filled(cx, shape, value, x.dtype), tuple(shape)))
+    shape = list(x.shape)
+    shape[dim] = shape[dim] + maximum(lead, 0) + maximum(trail, 0)
+    return Tensor(concatenated(cx, [p.value for p in parts], x.axis(dim)), tuple(shape))
+
+
+def filled(cx: Context, shape: Sequence[Dim], value: Any, dtype: DType) -> Value:
+    """A tensor of one value."""
+    return cx.builder.fill(ne_of(shape), value, dtype)

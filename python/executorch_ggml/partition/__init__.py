@@ -1,0 +1,7 @@
+"""Ahead of time: which nodes run in ggml, and the ExecuTorch backend that writes them into a program."""
+
+from .backend import GgmlBackend
+from .explain import Explanation, explain
+from .partitioner import GgmlPartitioner
+
+__all__ = ["Explanation", "GgmlBackend", "GgmlPartitioner", "explain"]

@@ -1,0 +1,55 @@
+"""The ahead-of-time half of the delegate: a partition's program in, IR bytes and named constants out."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import final
+
+import torch
+from executorch.exir._serialize._named_data_store import NamedDataStore
+from executorch.exir.backend.backend_details import BackendDetails, CompileSpec, PreprocessResult
+from torch.export import ExportedProgram
+
+from ..ir.graph import Constant, Graph
+from ..ir.ops.movement import shape_of
+from ..ir.serialize import serialize
+from ..lower import Lowering
+
+# Constants are used in place from the mapped file: ggml asks for 32 bytes, a cache line is kinder.
+ALIGNMENT = 64
+
+
+@final
+class GgmlBackend(BackendDetails):
+    """ExecuTorch backend for ggml. ``preprocess`` is called by ``to_edge_transform_and_lower`` for each partition."""
+
+    @staticmethod
+    def preprocess(edge_program: ExportedProgram, compile_specs: list[CompileSpec]) -> PreprocessResult:
+        """Lower one partition. Its constants go to the program's named data, keyed by name and contents."""
+        del compile_specs  # they carry what explain and inspect show; nothing in them changes the graph
+        graph = Lowering(edge_program).graph()
+        store = NamedDataStore()
+        for constant in named_constants(graph):
+            _store(store, constant)
+        return PreprocessResult(
+            processed_bytes=serialize(graph), debug_handle_map={}, data_store_output=store.get_named_data_store_output()
+        )
+
+
+def named_constants(graph: Graph) -> list[Constant]:
+    """The graph's constants and first contents of states."""
+    return graph.constants + [state.init for state in graph.states if state.init is not None]
+
+
+def _store(store: NamedDataStore, constant: Constant) -> None:
+    """Write a constant's bytes, and add a digest of them to its key: other programs may use the same name."""
+    data = constant_bytes(constant)
+    constant.key = f"{constant.key}#{hashlib.sha256(data).hexdigest()[:16]}"
+    store.add_named_data(constant.key, data, ALIGNMENT)
+
+
+def constant_bytes(constant: Constant) -> bytes:
+    """A constant's contents in ggml order, dense."""
+    assert constant.data is not None, f"constant {constant.key} carries no data"
+    tensor = constant.data().reshape(shape_of(constant.value.ne)).to(constant.value.dtype.torch).contiguous()
+    return tensor.view(torch.uint8).numpy().tobytes() if tensor.dim() and tensor.numel() else b""

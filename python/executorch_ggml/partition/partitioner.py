@@ -1,0 +1,114 @@
+"""Chooses the nodes that ggml runs: those whose real lowering accepts them."""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from executorch.exir.backend.backend_details import CompileSpec
+from executorch.exir.backend.canonical_partitioners.pattern_op_partitioner import generate_partitions_from_list_of_nodes
+from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
+from executorch.exir.backend.utils import tag_constant_data, tag_mutated_buffer
+from torch._ops import OpOverload
+from torch.export import ExportedProgram
+from torch.fx import Node
+from torch.fx.passes.infra.partitioner import Partition
+from torch.fx.passes.operator_support import OperatorSupportBase
+
+from ..lower import Lowering
+from ..lower.graph import is_size_node, overload_of
+from ..lower.registry import PRESERVED
+
+REFUSED_KEY = "refused"  # compile spec: what stayed outside and why, as JSON, for `executorch-ggml inspect`
+
+
+def refusals(program: ExportedProgram) -> dict[Node, str]:
+    """Why each call that ggml does not run is refused."""
+    lowering = Lowering(program)
+    found = {}
+    for node in program.graph.nodes:
+        if node.op == "call_function" and (reason := lowering.refusal(node)) is not None:
+            found[node] = reason
+    return found
+
+
+class _Supported(OperatorSupportBase):
+    def __init__(self, refused: dict[Node, str]) -> None:
+        self.refused = refused
+
+    def is_node_supported(self, submodules: Any, node: Node) -> bool:
+        del submodules
+        return node.op == "call_function" and node not in self.refused
+
+
+class GgmlPartitioner(Partitioner):
+    """Delegates every node that ggml computes right to :class:`GgmlBackend`; the rest stays with ExecuTorch's kernels.
+
+    For ``to_edge_transform_and_lower(program, partitioner=[GgmlPartitioner()])``. After partitioning, ``refused`` has
+    each node that was left, by name, with the reason.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused: dict[str, str] = {}
+        self._preserved: tuple[ExportedProgram, list[OpOverload]] | None = None
+
+    def ops_to_not_decompose(
+        self, ep: ExportedProgram
+    ) -> tuple[list[OpOverload], Callable[[torch.fx.Node], bool] | None]:
+        """Composite ops (linear, attention, norms …) that are lowered whole, where every call of them is accepted."""
+        if self._preserved is None or self._preserved[0] is not ep:
+            self._preserved = (ep, _preserved_ops(ep))
+        return self._preserved[1], None
+
+    def partition(self, exported_program: ExportedProgram) -> PartitionResult:
+        """Tag the nodes of each partition, the constants they alone read and the buffers they alone write."""
+        refused = refusals(exported_program)
+        self.refused = {node.name: reason for node, reason in refused.items()}
+        partitions = generate_partitions_from_list_of_nodes(exported_program.graph_module, op_support=_Supported(refused))
+        spec = DelegationSpec("GgmlBackend", [_refused_spec(refused)])
+        tags = {}
+        for part in partitions:
+            _take_in_sizes(exported_program, part)
+            if not any(_computes(node) for node in part.nodes):
+                continue
+            tag = f"ggml_{part.id}"
+            tags[tag] = spec
+            for node in part.nodes:
+                node.meta["delegation_tag"] = tag
+        tag_constant_data(exported_program)
+        tag_mutated_buffer(exported_program)
+        return PartitionResult(tagged_exported_program=exported_program, partition_tags=tags)
+
+
+def _preserved_ops(program: ExportedProgram) -> list[OpOverload]:
+    """The composite ops of a program of which no call is refused: one refusal gives the whole op to decomposition."""
+    lowering = Lowering(program)
+    accepted: dict[OpOverload, bool] = {}
+    for node in program.graph.nodes:
+        target = overload_of(node)
+        if node.op == "call_function" and target in PRESERVED:
+            accepted[target] = accepted.get(target, True) and lowering.refusal(node) is None
+    return [target for target, fits in accepted.items() if fits]
+
+
+def _computes(node: Node) -> bool:
+    return not is_size_node(node) and node.target is not operator.getitem
+
+
+def _take_in_sizes(program: ExportedProgram, partition: Partition) -> None:
+    """Size computations go along with the nodes that use them, so that sizes stay symbolic inside."""
+    inside = set(partition.nodes)
+    for node in reversed(list(program.graph.nodes)):
+        if node not in inside and is_size_node(node) and node.op == "call_function" and any(u in inside for u in node.users):
+            if all(user in inside for user in node.users):
+                partition.add_node(node)
+                inside.add(node)
+
+
+def _refused_spec(refused: dict[Node, str]) -> CompileSpec:
+    rows = [{"node": node.name, "op": str(overload_of(node)), "reason": reason} for node, reason in refused.items()]
+    return CompileSpec(REFUSED_KEY, json.dumps(rows).encode())

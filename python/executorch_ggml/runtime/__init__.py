@@ -1,0 +1,7 @@
+"""Running programs from Python: the session of the native runtime, and its devices and threads."""
+
+from ._library import get_num_threads, load_delegate, set_num_threads
+from .module import Module, load
+from .session import Device, Session, devices
+
+__all__ = ["Device", "Module", "Session", "devices", "get_num_threads", "load", "load_delegate", "set_num_threads"]

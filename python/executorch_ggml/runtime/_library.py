@@ -1,0 +1,55 @@
+"""The runtime library: loading it registers GgmlBackend with ExecuTorch."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sys
+from pathlib import Path
+
+from .. import _session
+
+PACKAGE = Path(__file__).resolve().parents[1]
+_SUFFIX = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
+_PREFIX = "" if sys.platform == "win32" else "lib"
+
+
+def library_path() -> Path:
+    """Where the runtime library is."""
+    name = f"{_PREFIX}executorch_ggml_runtime{_SUFFIX}"
+    folders = (Path(_session.__file__).parent, PACKAGE)
+    for folder in (folder / sub for folder in folders for sub in ("lib", ".")):
+        if (folder / name).exists():
+            return folder / name
+    raise ImportError(f"{name} is not in {[str(folder) for folder in folders]}; build the project with `make setup`")
+
+
+@functools.lru_cache(maxsize=1)
+def load_delegate() -> ctypes.CDLL:
+    """Load the runtime library, once; ``executorch.runtime`` then finds GgmlBackend."""
+    import executorch.runtime  # noqa: F401 - brings libexecutorch.so in, which the library links
+
+    library = ctypes.CDLL(str(library_path()))
+    library.executorch_ggml_last_error.restype = ctypes.c_char_p
+    if not library.executorch_ggml_is_registered():
+        raise ImportError("ExecuTorch refused to register GgmlBackend: another copy of it is loaded already")
+    return library
+
+
+def last_error() -> str:
+    """The delegate's last error message on this thread."""
+    message: bytes = load_delegate().executorch_ggml_last_error()
+    return message.decode()
+
+
+def set_num_threads(threads: int) -> None:
+    """CPU threads of the programs loaded from now on; 0 restores the default (EXECUTORCH_GGML_NUM_THREADS, or all cores)."""
+    if threads < 0:
+        raise ValueError(f"set_num_threads: {threads}, expected 0 or more")
+    load_delegate().executorch_ggml_set_num_threads(threads)
+    _session.set_default_threads(threads)
+
+
+def get_num_threads() -> int:
+    """CPU threads of the programs loaded from now on."""
+    return _session.default_threads()

@@ -1,0 +1,62 @@
+"""IR programs run without ExecuTorch: on numpy arrays, torch tensors, or whatever speaks DLPack."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from .. import _session
+
+
+class Device(NamedTuple):
+    """One of ggml's devices. ``kind`` is cpu, gpu, igpu or accel."""
+
+    name: str
+    description: str
+    kind: str
+
+
+def devices() -> list[Device]:
+    """The devices that ggml has here; each name is good for ``Session(device=...)``."""
+    return [Device(*entry) for entry in _session.devices()]
+
+
+class Session:
+    """A program made ready: IR bytes (``executorch_ggml.ir.serialize``) and its constants by key.
+
+    Constants are used in place where they are aligned to 32 bytes, and copied once where not. Runs release the GIL;
+    runs of one session from several threads take turns. Raises RuntimeError with the reason where a program or an
+    input is not right.
+    """
+
+    def __init__(
+        self, program: bytes, constants: Mapping[str, Any] | None = None, *, device: str = "cpu", threads: int = 0
+    ) -> None:
+        self._session = _session.Session(program, dict(constants or {}), device, threads)
+
+    def run(self, *inputs: Any) -> list[Any]:
+        """The outputs as numpy arrays, for C-contiguous CPU arrays of the exported dtypes (bfloat16: by DLPack only)."""
+        return list(self._session.run(list(inputs)))
+
+    def __call__(self, *inputs: Any) -> list[Any]:
+        """The same as :meth:`run`."""
+        return self.run(*inputs)
+
+    def reset(self) -> None:
+        """Put the program's states back to their first contents."""
+        self._session.reset()
+
+    @property
+    def input_names(self) -> Sequence[str]:
+        """Names of the inputs, in order."""
+        return list(self._session.input_names)
+
+    @property
+    def output_names(self) -> Sequence[str]:
+        """Names of the outputs, in order."""
+        return list(self._session.output_names)
+
+    @property
+    def prepared_count(self) -> int:
+        """How many sets of input sizes are kept ready: at most eight."""
+        return int(self._session.prepared_count)

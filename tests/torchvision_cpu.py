@@ -1,0 +1,65 @@
+"""Makes `torchvision` importable beside a CPU-only build of PyTorch (development only).
+
+PyPI's Linux wheel of torchvision is compiled for CUDA: its `_C` library cannot be loaded here, so the operators `nms`
+and `qnms` that it would register are missing, and `import torchvision` stops when it attaches shape functions to them.
+The classification models need neither operator, so declaring the two schemas is enough. Calling one of them still
+fails, as it should: a schema without a kernel is no implementation.
+
+Where to install it: such a torchvision must not lie on the normal module path together with Pillow, because
+`transformers` imports it eagerly when both are found and then fails itself. So it gets a folder of its own,
+
+    pip install --no-deps --target .venv/torchvision torchvision==0.28.0 pillow
+
+which only this helper adds to the path. A torchvision on the normal path is used as it is.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+SIDE_FOLDER = Path(sys.prefix) / "torchvision"
+"""Where a torchvision that is kept off the normal module path is looked for."""
+
+_NMS_ARGUMENTS = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+
+
+@cache
+def declare_missing_operators() -> Any:
+    """Declare the operators that torchvision's own native library would have brought, where it has not.
+
+    Returns:
+        The library that holds the declarations: they last as long as it does, so it is cached.
+    """
+    library: Any = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
+    for name in ("nms", "qnms"):
+        if not hasattr(torch.ops.torchvision, name):
+            library.define(name + _NMS_ARGUMENTS)
+    return library
+
+
+def torchvision_models() -> ModuleType:
+    """The module `torchvision.models`, from the normal path or else from the side folder.
+
+    Raises:
+        ModuleNotFoundError: torchvision is in neither place; the message says how to install it.
+    """
+    if importlib.util.find_spec("torchvision") is None:
+        if not (SIDE_FOLDER / "torchvision").is_dir():
+            raise ModuleNotFoundError(
+                "torchvision was not found: pip install --no-deps --target "
+                f"{SIDE_FOLDER} torchvision==0.28.0 pillow (see tests/torchvision_cpu.py)",
+                name="torchvision",
+            )
+        sys.path.append(str(SIDE_FOLDER))
+    declare_missing_operators()
+    return importlib.import_module("torchvision.models")

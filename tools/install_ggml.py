@@ -1,0 +1,99 @@
+"""Install the pinned ggml (the package libggml-python) in one of three builds.
+
+    variants  compiled here, with one CPU library per generation of processor; the right one is picked at load time
+    native    compiled here for this machine's processor alone, in a quarter of the time
+    wheel     the prebuilt package: nothing to compile, slower
+
+OpenMP stays off in all of them: ggml's OpenMP builds can stick for milliseconds in a barrier. A wheel that was compiled
+is kept in `.cache`, so that a new environment does not compile it again. Nothing is done where the wanted build is
+installed already.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = "libggml-python"
+
+COMMON = {"GGML_OPENMP": "OFF", "GGML_LLAMAFILE": "ON"}
+BUILDS: dict[str, dict[str, str] | None] = {
+    "variants": {**COMMON, "GGML_NATIVE": "OFF", "GGML_CPU_ALL_VARIANTS": "ON", "GGML_BACKEND_DL": "ON"},
+    "native": {**COMMON, "GGML_NATIVE": "ON"},
+    "wheel": None,
+}
+
+
+def pinned_version() -> str:
+    """The version that constraints.txt asks for."""
+    text = (ROOT / "constraints.txt").read_text()
+    found = re.search(rf"^{PACKAGE}==(\S+)$", text, re.MULTILINE)
+    if found is None:
+        raise SystemExit(f"constraints.txt does not pin {PACKAGE}")
+    return found[1]
+
+
+def installed() -> tuple[str, str] | None:
+    """Version and build of the installed package, or None."""
+    try:
+        version = importlib.metadata.version(PACKAGE)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    spec = importlib.util.find_spec("libggml")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    configs = [p for folder in spec.submodule_search_locations for p in Path(folder).rglob("ggml-config.cmake")]
+    if not configs:
+        return None
+    settings = dict(re.findall(r'^set\((GGML_\w+) "(.*)"\)$', configs[0].read_text(), re.MULTILINE))
+    if settings.get("GGML_CPU_ALL_VARIANTS") == "ON":
+        return version, "variants"
+    return version, "native" if settings.get("GGML_NATIVE") == "ON" else "wheel"
+
+
+def pip(*arguments: str) -> None:
+    """Run this interpreter's pip."""
+    subprocess.run([sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments], check=True)
+
+
+def compiled_wheel(build: str, defines: dict[str, str], version: str) -> Path:
+    """A wheel compiled with the given CMake definitions: the kept one, or a new one."""
+    folder = ROOT / ".cache" / f"ggml-{build}-{version}-{sys.implementation.cache_tag}"
+    kept = sorted(folder.glob("*.whl"))
+    if not kept:
+        settings = [part for key, value in defines.items() for part in ("-C", f"cmake.define.{key}={value}")]
+        # pip's own cache does not tell wheels with different settings apart.
+        pip(
+            "wheel", "--no-cache-dir", "--no-deps", "--no-binary", PACKAGE, *settings,
+            "--wheel-dir", str(folder), f"{PACKAGE}=={version}",
+        )  # fmt: skip
+        kept = sorted(folder.glob("*.whl"))
+    return kept[0]
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description="Install the pinned ggml.")
+    parser.add_argument("build", choices=BUILDS, nargs="?", default="variants")
+    build: str = parser.parse_args().build
+    version = pinned_version()
+    if installed() == (version, build):
+        print(f"{PACKAGE} {version} ({build}) is installed")
+        return 0
+    defines = BUILDS[build]
+    if defines is None:
+        pip("install", "--no-deps", "--force-reinstall", "--only-binary", PACKAGE, f"{PACKAGE}=={version}")
+    else:
+        print(f"compiling {PACKAGE} {version} ({build}); this takes minutes, once", flush=True)
+        pip("install", "--no-deps", "--force-reinstall", str(compiled_wheel(build, defines, version)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
