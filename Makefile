@@ -125,6 +125,7 @@ lint: setup  ## check style, types, and that generated files are up to date
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run -Werror $(CPP_FILES)
 	$(PY) -m executorch_ggml.ir.codegen --check
+	$(PY) -m executorch_ggml.lower.docs --check
 
 .PHONY: format
 format: setup  ## put the style right where that can be done without thought
@@ -133,8 +134,9 @@ format: setup  ## put the style right where that can be done without thought
 	$(BIN)/clang-format -i $(CPP_FILES)
 
 .PHONY: generate
-generate: $(STAMPS)/packages  ## write the tracked files that follow from the op table
+generate: setup  ## write the tracked files that follow from the op table and the lowerings
 	$(PY) -P python/executorch_ggml/ir/codegen.py --schema-out schema/ggml_ir.fbs --docs-out docs/ops.md
+	$(PY) -m executorch_ggml.lower.docs
 
 .PHONY: clean
 clean:  ## remove what was built; .venv and the compiled ggml stay

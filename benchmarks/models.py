@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks import results
 from benchmarks.engines import COMPARED, ENGINES, XNNPACK, Engine
+from benchmarks.system import busy_seconds
 from benchmarks.worker import EngineError, Ready, Worker
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ MODELS = ("bert", "llama", "vit", "resnet18", "mobilenet_v2", "unet", "lstm", "g
 CONDITIONS = """\
 Batch 1, f32, {threads} threads. Transformers run on 128 tokens, image models on 224x224 pixels (the U-Net on 128x128),
 recurrent networks on 16 steps. Ours is exported with symbolic shapes, the others with those of the input. Median
-milliseconds per call; in brackets the speed as a multiple of XNNPACK's."""
+milliseconds per call; in brackets the speed as a multiple of XNNPACK's. Meanwhile other processes took {noise:.0%} of
+the processors."""
 SETTLE_SECONDS = 0.03
 """Between two turns: thread pools go on polling for a moment after their last call."""
 IDLE_SHARE = 0.1
@@ -69,23 +71,38 @@ def available_engines(names: Sequence[str]) -> list[Engine]:
     return engines
 
 
-def _turn(name: str, workers: Mapping[str, Worker], column: Column, seconds: float) -> None:
+@dataclass
+class Noise:
+    """Processor time that went to others while a worker was timed."""
+
+    elapsed: float = 0.0
+    by_others: float = 0.0
+
+    @property
+    def share(self) -> float:
+        """The part of the machine's processors that other processes took."""
+        return max(0.0, self.by_others) / (self.elapsed * (os.cpu_count() or 1)) if self.elapsed else 0.0
+
+
+def _turn(name: str, workers: Mapping[str, Worker], column: Column, seconds: float, noise: Noise) -> None:
     time.sleep(SETTLE_SECONDS)
-    others = {other: worker.cpu_seconds() for other, worker in workers.items() if other != name}
-    start = time.perf_counter()
+    before = {other: worker.cpu_seconds() for other, worker in workers.items()}
+    start, busy = time.perf_counter(), busy_seconds()
     try:
         column.rounds.append(workers[name].time(seconds, warm_up=2))
     except EngineError as error:
         column.failure = str(error)
         return
-    elapsed = time.perf_counter() - start
-    for other, before in others.items():
-        share = (workers[other].cpu_seconds() - before) / elapsed
-        if share > IDLE_SHARE and elapsed > SETTLE_SECONDS:
-            print(f"    {other} used {share:.0%} of a core in the turn of {name}", file=sys.stderr)
+    elapsed, busy = time.perf_counter() - start, busy_seconds() - busy
+    used = {other: worker.cpu_seconds() - before[other] for other, worker in workers.items()}
+    noise.elapsed += elapsed
+    noise.by_others += busy - used[name]
+    for other in used.keys() - {name}:
+        if used[other] > IDLE_SHARE * elapsed:
+            print(f"    {other} used {used[other] / elapsed:.0%} of a core in the turn of {name}", file=sys.stderr)
 
 
-def compare(workload: str, workers: Mapping[str, Worker], rounds: int, seconds: float) -> Row:
+def compare(workload: str, workers: Mapping[str, Worker], rounds: int, seconds: float, noise: Noise) -> Row:
     """Prepare a workload in every worker, then time them in turns."""
     row: Row = {name: Column() for name in workers}
     for name, worker in workers.items():
@@ -98,7 +115,7 @@ def compare(workload: str, workers: Mapping[str, Worker], rounds: int, seconds: 
     for _ in range(rounds):
         for name in order:
             if not row[name].failure:
-                _turn(name, workers, row[name], seconds)
+                _turn(name, workers, row[name], seconds, noise)
         order.append(order.pop(0))
     return row
 
@@ -120,7 +137,7 @@ def _cut_cell(column: Column) -> str:
     return f"{column.ready.delegates} + {column.ready.outside}"
 
 
-def report(table: Mapping[str, Row], engines: Sequence[Engine], threads: int) -> str:
+def report(table: Mapping[str, Row], engines: Sequence[Engine], threads: int, noise: Noise) -> str:
     """The tables, in Markdown."""
     titles = [engine.title for engine in engines]
     times = [
@@ -132,7 +149,7 @@ def report(table: Mapping[str, Row], engines: Sequence[Engine], threads: int) ->
     cuts = [[model, *(_cut_cell(row[engine.name]) for engine in cutting)] for model, row in table.items()]
     return "\n\n".join(
         [
-            CONDITIONS.format(threads=threads),
+            CONDITIONS.format(threads=threads, noise=noise.share),
             results.markdown_table(["model", *titles], times),
             "Largest difference from eager, relative to eager's largest magnitude:",
             results.markdown_table(["model", *titles], errors),
@@ -160,13 +177,14 @@ def main() -> None:
     arguments = _arguments()
     engines = available_engines(arguments.engines)
     table: dict[str, Row] = {}
+    noise = Noise()
     with ExitStack() as stack:
         workers = {engine.name: stack.enter_context(Worker(engine.name, arguments.threads)) for engine in engines}
         for model in arguments.models:
-            table[model] = compare(model, workers, arguments.rounds, arguments.seconds)
+            table[model] = compare(model, workers, arguments.rounds, arguments.seconds, noise)
             cells = [f"{e.title} {_time_cell(table[model][e.name], table[model].get(XNNPACK.name))}" for e in engines]
             print(f"{model}: {', '.join(cells)}", flush=True)
-    body = report(table, engines, arguments.threads)
+    body = report(table, engines, arguments.threads, noise)
     print(f"\n{body}")
     complete = set(arguments.models) == set(MODELS) and len(engines) == len(COMPARED)
     out = arguments.out or (results.RESULTS if complete else None)

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from benchmarks import results, workloads
 from benchmarks.engines import GGML, PORTABLE, XNNPACK, Engine
-from benchmarks.memory import peak_while, private_dirty_bytes
 from benchmarks.models import available_engines
+from benchmarks.system import peak_while, private_dirty_bytes
 from benchmarks.worker import EngineError, Worker
 
 ONE_NODE = (GGML, XNNPACK, PORTABLE)
@@ -107,8 +107,8 @@ def big_program(engines: list[Engine], threads: int, repeats: int) -> str:
         "extra MB at peak",
     ]
     return (
-        f"{workloads.BIG_LAYERS} linear layers of {workloads.BIG_WIDTH}x{workloads.BIG_WIDTH}, {threads} threads. "
-        "Extra is the memory that no file backs, once loaded and at its peak, in brackets as a share of the weights:\n\n"
+        f"{workloads.BIG_LAYERS} linear layers of {workloads.BIG_WIDTH}x{workloads.BIG_WIDTH}, {threads} threads.\n"
+        "Extra is the memory that no file backs, once loaded and at its peak (in brackets: of the weights).\n\n"
         f"{results.markdown_table(header, rows)}"
     )
 

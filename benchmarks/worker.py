@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.system import cpu_seconds
+
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from types import TracebackType
@@ -240,9 +242,5 @@ class Worker:
         return self._process.pid if self._process is not None else None
 
     def cpu_seconds(self) -> float:
-        """Processor time that the process has used so far, of all its threads (0 where the system does not tell)."""
-        try:
-            fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
-        except OSError:
-            return 0.0
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """Processor time that the process has used so far."""
+        return cpu_seconds(self.pid) if self.pid is not None else 0.0

@@ -60,9 +60,17 @@ function(executorch_ggml_add_isa_kernels target)
     target_include_directories(${objects} PRIVATE "${PROJECT_SOURCE_DIR}/native/runtime")
     target_compile_definitions(${objects} PRIVATE KERNEL_ISA=${isa})
     if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
-      target_compile_options(${objects} PRIVATE -O3)
+      # Where there are variants, generic is what processors of before 2013 run: it is kept small instead.
+      if(isa STREQUAL "generic" AND isas)
+        target_compile_options(${objects} PRIVATE -Os)
+      else()
+        target_compile_options(${objects} PRIVATE -O3)
+      endif()
     endif()
-    target_compile_options(${objects} PRIVATE ${_isa_flags_${isa}})
+    # Kernels throw nothing, so they need no tables to be unwound.
+    target_compile_options(
+      ${objects} PRIVATE ${_isa_flags_${isa}} -fno-exceptions -fno-unwind-tables -fno-asynchronous-unwind-tables
+    )
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${objects}>)
     if(NOT isa STREQUAL "generic")
       string(TOUPPER "${isa}" upper)

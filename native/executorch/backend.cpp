@@ -76,13 +76,17 @@ class NamedData : public ConstantSource {
   std::vector<et::FreeableBuffer> buffers_;
 };
 
-// Resizes ExecuTorch's output tensors, whose memory its planner has given them.
+// Resizes ExecuTorch's output tensors, whose memory its planner has given them; sizes come out as integers.
 class OutputTensors : public OutputSink {
  public:
-  explicit OutputTensors(et::Span<et::EValue*> values) : values_(values) {}
+  OutputTensors(et::Span<et::EValue*> values, std::vector<int64_t>* integers) : values_(values), integers_(*integers) {}
 
   Status place(size_t index, DType dtype, const std::vector<int64_t>& sizes, void** data) override {
-    if (!values_[index]->isTensor()) return Status::error(format("output %zu is not a tensor", index));
+    if (values_[index]->isInt() && dtype == DType::I64 && sizes.empty()) {
+      *data = &integers_[index];
+      return {};
+    }
+    if (!values_[index]->isTensor()) return Status::error(format("output %zu is neither a tensor nor an integer", index));
     Tensor& tensor = values_[index]->toTensor();
     DType given{};
     if (!to_dtype(tensor.scalar_type(), &given) || given != dtype) {
@@ -98,9 +102,16 @@ class OutputTensors : public OutputSink {
     return {};
   }
 
+  void give_integers() {
+    for (size_t i = 0; i < values_.size(); ++i) {
+      if (values_[i]->isInt()) *values_[i] = et::EValue(integers_[i]);
+    }
+  }
+
  private:
   static constexpr size_t kMaxRank = 16;
   et::Span<et::EValue*> values_;
+  std::vector<int64_t>& integers_;
 };
 
 // What init() makes and execute() uses.
@@ -110,8 +121,8 @@ struct Handle {
   std::unique_ptr<Session> session;
   std::vector<TensorView> views;
   std::vector<int64_t> sizes;
-  std::vector<int64_t> scalars;
-  et::FreeableBuffer* payload = nullptr;
+  std::vector<int64_t> scalars;   // inputs that are integers
+  std::vector<int64_t> integers;  // outputs that are
 };
 
 constexpr size_t kMaxInputRank = 16;
@@ -136,6 +147,7 @@ class GgmlBackend final : public et::BackendInterface {
     handle->views.resize(inputs);
     handle->sizes.resize(inputs * kMaxInputRank);
     handle->scalars.resize(inputs);
+    handle->integers.resize(handle->session->outputs().size());
     return handle;
   }
 
@@ -150,9 +162,11 @@ class GgmlBackend final : public et::BackendInterface {
       const Status status = read_input(handle, i, *args[i]);
       if (!status.ok()) return report(et::Error::InvalidArgument, status.message());
     }
-    OutputTensors sink(et::Span<et::EValue*>(args.data() + inputs, outputs));
+    OutputTensors sink(et::Span<et::EValue*>(args.data() + inputs, outputs), &handle->integers);
     const Status status = handle->session->run(handle->views.data(), inputs, &sink);
-    return status.ok() ? et::Error::Ok : report(et::Error::InvalidArgument, status.message());
+    if (!status.ok()) return report(et::Error::InvalidArgument, status.message());
+    sink.give_integers();
+    return et::Error::Ok;
   }
 
   void destroy(et::DelegateHandle* opaque) const override { delete static_cast<Handle*>(opaque); }

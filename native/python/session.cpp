@@ -17,9 +17,29 @@ namespace nb = nanobind;
 namespace executorch_ggml {
 namespace {
 
-using Array = nb::ndarray<nb::c_contig, nb::device::cpu>;
+using Array = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 
-[[noreturn]] void raise(const Status& status) { throw std::runtime_error(status.message()); }
+// Names in a program may hold any bytes, which a Python string may not.
+std::string readable(const std::string& text) {
+  nb::object string = nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
+  if (!string.is_valid()) throw nb::python_error();
+  return nb::cast<std::string>(string);
+}
+
+[[noreturn]] void raise(const Status& status) { throw std::runtime_error(readable(status.message())); }
+
+// An array where it lies; anything that would need a copy is refused, with the reason.
+Array to_array(nb::handle object, const std::string& what) {
+  Array array;
+  if (nb::try_cast(object, array, /*convert=*/false)) return array;
+  nb::ndarray<nb::ro> any;
+  if (!nb::try_cast(object, any, /*convert=*/false)) {
+    const std::string type = nb::cast<std::string>(nb::str(object.type()));
+    raise(Status::error(what + " is a " + type + ", expected a numpy array, a torch tensor without gradient, or another that speaks DLPack"));
+  }
+  if (any.device_type() != nb::device::cpu::value) raise(Status::error(what + " is not in the CPU's memory; move it there with .cpu()"));
+  raise(Status::error(what + " is not contiguous; call .contiguous() or numpy.ascontiguousarray on it"));
+}
 
 bool dtype_of(const nb::dlpack::dtype& type, DType* dtype) {
   using Code = nb::dlpack::dtype_code;
@@ -56,12 +76,17 @@ nb::dlpack::dtype dlpack_type(DType dtype) {
 class Arrays : public ConstantSource {
  public:
   explicit Arrays(const nb::dict& arrays) {
-    for (auto [key, value] : arrays) arrays_.emplace(nb::cast<std::string>(key), nb::cast<Array>(value));
+    for (auto [key, value] : arrays) {
+      const std::string name = nb::cast<std::string>(key);
+      arrays_.emplace(name, to_array(value, "constant " + name));
+    }
   }
 
   Status find(const std::string& key, const void** data, size_t* size) override {
     const auto found = arrays_.find(key);
-    if (found == arrays_.end()) return Status::error("constant " + key + ": not among the constants given");
+    if (found == arrays_.end()) {
+      return Status::error(format("constant %s: not among the %zu constants given; pass it under this key", key.c_str(), arrays_.size()));
+    }
     *data = found->second.data();
     *size = found->second.nbytes();
     return {};
@@ -118,18 +143,31 @@ struct Payload {
 
 class PySession {
  public:
-  PySession(const nb::bytes& program, const nb::dict& constants, const std::string& device, int threads)
+  PySession(const nb::bytes& program, const nb::dict& constants, const std::string& device, int threads,
+            size_t max_memory, int64_t max_work)
       : payload_(program), constants_(constants) {
-    const Status status = Session::load(payload_.words.data(), program.size(), &constants_, {device, threads}, &session_);
+    SessionOptions options;
+    options.device = device;
+    options.threads = threads;
+    options.limits.memory = max_memory;
+    if (max_work > 0) options.limits.work = max_work;
+    const Status status = Session::load(payload_.words.data(), program.size(), &constants_, options, &session_);
     if (!status.ok()) raise(status);
   }
 
-  nb::list run(const std::vector<Array>& inputs) {
+  nb::list run(const nb::list& inputs) {
+    std::vector<Array> arrays;
     std::vector<TensorView> views;
-    for (size_t i = 0; i < inputs.size(); ++i) {
+    for (nb::handle input : inputs) {
+      const std::string what = input_text(arrays.size());
+      arrays.push_back(to_array(input, what));
+      const Array& array = arrays.back();
       DType dtype{};
-      if (!dtype_of(inputs[i].dtype(), &dtype)) raise(Status::error(format("input %zu: its dtype is not one that ggml has", i)));
-      views.push_back({inputs[i].data(), dtype, inputs[i].shape_ptr(), static_cast<int>(inputs[i].ndim())});
+      if (!dtype_of(array.dtype(), &dtype)) {
+        raise(Status::error(what + ": its dtype is none of float32, float16, bfloat16, float64, int8, int16, int32, int64, uint8 and bool"));
+      }
+      void* data = const_cast<void*>(static_cast<const void*>(array.data()));  // inputs are read only
+      views.push_back({data, dtype, array.shape_ptr(), static_cast<int>(array.ndim())});
     }
     NewArrays sink;
     Status status;
@@ -149,8 +187,13 @@ class PySession {
  private:
   static std::vector<std::string> names(const std::vector<PortInfo>& ports) {
     std::vector<std::string> made;
-    for (const PortInfo& port : ports) made.push_back(port.name);
+    for (const PortInfo& port : ports) made.push_back(readable(port.name));
     return made;
+  }
+
+  std::string input_text(size_t index) const {
+    const auto& ports = session_->inputs();
+    return format("input %zu (%s)", index, index < ports.size() ? ports[index].name.c_str() : "one too many");
   }
 
   Payload payload_;
@@ -170,8 +213,8 @@ nb::list devices() {
 NB_MODULE(_session, m) {
   using namespace executorch_ggml;
   nb::class_<PySession>(m, "Session")
-      .def(nb::init<const nb::bytes&, const nb::dict&, const std::string&, int>(), nb::arg("program"),
-           nb::arg("constants"), nb::arg("device"), nb::arg("threads"))
+      .def(nb::init<const nb::bytes&, const nb::dict&, const std::string&, int, size_t, int64_t>(), nb::arg("program"),
+           nb::arg("constants"), nb::arg("device"), nb::arg("threads"), nb::arg("max_memory"), nb::arg("max_work"))
       .def("run", &PySession::run, nb::arg("inputs"))
       .def("reset", &PySession::reset)
       .def_prop_ro("prepared_count", &PySession::prepared_count)

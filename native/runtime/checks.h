@@ -2,16 +2,22 @@
 // Each says whether ggml (or a kernel) can take the call without aborting, with the sizes at hand.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <initializer_list>
 
 #include "ggml.h"
+#include "resource_limits.h"
 #include "ops_generated.h"
+#include "results.h"
 
 namespace executorch_ggml {
 
-using Dims = std::array<int64_t, 4>;
+// How many elements; the largest number where that is beyond 64 bits.
+inline int64_t element_count(const Dims& ne) {
+  if (ne[0] == 0 || ne[1] == 0 || ne[2] == 0 || ne[3] == 0) return 0;
+  return saturating_mul(saturating_mul(ne[0], ne[1]), saturating_mul(ne[2], ne[3]));
+}
 
 inline bool divides(int64_t a, int64_t b) { return a == 0 ? b == 0 : b % a == 0; }
 
@@ -19,9 +25,7 @@ inline bool same_type(const ggml_tensor* a, const ggml_tensor* b) { return a->ty
 
 inline bool same_dims(const ggml_tensor* a, const ggml_tensor* b) { return ggml_are_same_shape(a, b); }
 
-inline bool same_count(const ggml_tensor* a, const Dims& ne) {
-  return ggml_nelements(a) == ne[0] * ne[1] * ne[2] * ne[3];
-}
+inline bool same_count(const ggml_tensor* a, const Dims& ne) { return ggml_nelements(a) == element_count(ne); }
 
 inline bool same_dims_but(const ggml_tensor* a, const ggml_tensor* b, int64_t dim) {
   bool same = dim >= 0 && dim < 4;
@@ -54,21 +58,17 @@ inline bool broadcasts_to(const ggml_tensor* a, const ggml_tensor* b) {
   return broadcasts_to(a, Dims{b->ne[0], b->ne[1], b->ne[2], b->ne[3]});
 }
 
-inline Dims broadcast_dims(std::initializer_list<const ggml_tensor*> tensors) {
-  Dims ne = {1, 1, 1, 1};
-  for (const ggml_tensor* t : tensors) {
-    for (int i = 0; i < 4; ++i) ne[i] = t->ne[i] != 1 ? t->ne[i] : ne[i];
-  }
-  return ne;
-}
+inline Dims dims_of(const ggml_tensor* a) { return {a->ne[0], a->ne[1], a->ne[2], a->ne[3]}; }
 
 template <class... Tensors>
 bool broadcast_together(const Tensors*... tensors) {
-  const Dims ne = broadcast_dims({tensors...});
+  const Dims ne = broadcast_dims({dims_of(tensors)...});
   return (broadcasts_to(tensors, ne) && ...);
 }
 
 inline bool not_negative(float value) { return value >= 0.0f; }
+
+inline bool is_zero(float value) { return value == 0.0f; }
 
 inline bool not_negative(const Dims& values) {
   return values[0] >= 0 && values[1] >= 0 && values[2] >= 0 && values[3] >= 0;
@@ -96,7 +96,9 @@ inline bool attends(const ggml_tensor* q, const ggml_tensor* k, const ggml_tenso
   const bool batch = divides(k->ne[2], q->ne[2]) && k->ne[3] == q->ne[3] && v->ne[3] == q->ne[3];
   const bool masked = mask == nullptr || (mask->ne[0] == k->ne[1] && mask->ne[1] >= q->ne[1] &&
                                           divides(mask->ne[2], q->ne[2]) && divides(mask->ne[3], q->ne[3]));
-  return inner && batch && masked;
+  // ggml's scratch memory grows with the head's size, and it counts query rows in an int.
+  const bool sizes = q->ne[0] <= (1 << 16) && v->ne[0] <= (1 << 16) && element_count({q->ne[1], q->ne[2], q->ne[3], 1}) <= INT32_MAX;
+  return inner && batch && masked && sizes;
 }
 
 inline bool window(int64_t kernel, int64_t stride, int64_t pad, int64_t dilation, int64_t up = 1) {
@@ -107,23 +109,37 @@ inline bool window(int64_t kernel, int64_t stride, int64_t pad, int64_t dilation
   return pad > -kLimit && pad < kLimit;
 }
 
+// Places that windows touch, inside the image or out of it, are few enough to be counted in 64 bits.
+inline bool reaches(const ggml_tensor* x, const Dims& ne, int64_t kernel_w, int64_t stride_w, int64_t pad_w,
+                    int64_t dilation_w, int64_t kernel_h, int64_t stride_h, int64_t pad_h, int64_t dilation_h) {
+  constexpr int64_t kLimit = int64_t{1} << 61;
+  const int64_t across = ne[1] * stride_w + kernel_w * dilation_w + std::abs(pad_w);
+  const int64_t down = ne[2] * stride_h + kernel_h * dilation_h + std::abs(pad_h);
+  const int64_t rows = saturating_add(down, saturating_mul(x->ne[2], x->ne[3]));
+  return saturating_mul(rows, x->ne[0] * x->ne[1]) < kLimit && saturating_mul(across, x->ne[0]) < kLimit;
+}
+
+// What a convolution keeps for each of a window's taps fits in little memory.
+inline bool few_taps(int64_t kernel_w, int64_t kernel_h) {
+  return kernel_w >= 1 && kernel_h >= 1 && saturating_mul(kernel_w, kernel_h) <= (1 << 16);
+}
+
 inline bool convolves(const ggml_tensor* x, const ggml_tensor* weight, const ggml_tensor* bias, const Dims& ne,
                       int64_t kernel_w, int64_t kernel_h, int64_t groups) {
   constexpr int64_t kBlock = 16;  // output channels of a block of packed weights
   const int64_t ic = x->ne[0];
   const int64_t oc = ne[0];
   if (groups < 1 || groups > oc || ic % groups != 0 || oc % groups != 0) return false;
-  if (kernel_w < 1 || kernel_h < 1 || kernel_w > 4096 || kernel_h > 4096 || oc > (1 << 26)) return false;
+  if (!few_taps(kernel_w, kernel_h) || oc > (1 << 26)) return false;
   const int64_t blocks = groups * ((oc / groups + kBlock - 1) / kBlock);
-  int64_t packed = 0;
-  if (__builtin_mul_overflow(blocks * kBlock * kernel_w, kernel_h * (ic / groups), &packed)) return false;
-  return ggml_nelements(weight) == packed + ic / groups && (bias == nullptr || ggml_nelements(bias) == oc) &&
-         x->ne[3] == ne[3];
+  const int64_t packed = saturating_mul(blocks * kBlock * kernel_w, kernel_h * (ic / groups));
+  return ggml_nelements(weight) == saturating_add(packed, ic / groups) &&
+         (bias == nullptr || ggml_nelements(bias) == oc) && x->ne[3] == ne[3];
 }
 
 inline bool convolves_depthwise(const ggml_tensor* x, const ggml_tensor* weight, const ggml_tensor* bias,
                                 const Dims& ne, int64_t kernel_w, int64_t kernel_h) {
-  if (kernel_w < 1 || kernel_h < 1 || kernel_w > 4096 || kernel_h > 4096) return false;
+  if (!few_taps(kernel_w, kernel_h)) return false;
   return x->ne[0] == ne[0] && x->ne[3] == ne[3] && ggml_nelements(weight) == ne[0] * kernel_w * kernel_h &&
          (bias == nullptr || ggml_nelements(bias) == ne[0]);
 }
@@ -131,7 +147,11 @@ inline bool convolves_depthwise(const ggml_tensor* x, const ggml_tensor* weight,
 inline bool pools(const ggml_tensor* x, const Dims& ne) { return x->ne[0] == ne[0] && x->ne[3] == ne[3]; }
 
 inline bool interpolates(const ggml_tensor* a, const Dims& ne) {
-  return a->ne[0] > 0 && a->ne[1] > 0 && ne[0] > 0 && ne[1] > 0 && a->ne[2] == ne[2] && a->ne[3] == ne[3];
+  // ggml finds places in f32, which counts no further than this.
+  for (int64_t n : {a->ne[0], a->ne[1], ne[0], ne[1]}) {
+    if (n < 1 || n > (1 << 20)) return false;
+  }
+  return a->ne[2] == ne[2] && a->ne[3] == ne[3];
 }
 
 inline bool is_float(const ggml_tensor* a) {
@@ -156,8 +176,7 @@ inline bool unary_takes(UnaryKind kind, const ggml_tensor* a) {
 }
 
 inline bool binary_takes(BinaryKind kind, const ggml_tensor* a) {
-  const bool compares = kind >= BinaryKind::Eq && kind <= BinaryKind::LogicalXor;
-  if (compares || kind == BinaryKind::Maximum || kind == BinaryKind::Minimum) return true;
+  if (compares(kind) || kind == BinaryKind::Maximum || kind == BinaryKind::Minimum) return true;
   if (kind >= BinaryKind::BitwiseAnd && kind <= BinaryKind::BitwiseXor) return !is_float(a);
   const bool float_only = kind == BinaryKind::Div || kind == BinaryKind::Atan2;
   return a->type == GGML_TYPE_F32 || (is_wide_integer(a) && !float_only);

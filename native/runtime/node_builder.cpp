@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "devices.h"
 #include "status.h"
@@ -11,6 +12,51 @@ namespace {
 
 // ggml takes some sizes as int; the checks before have bounded them.
 int narrow(int64_t value) { return static_cast<int>(value); }
+
+// A dim of size 1 may come with any stride. ggml looks at strides even so, and aborts where the first is not that of a
+// dense tensor.
+void tidy_strides(ggml_tensor* view) {
+  if (view->ne[0] == 1) view->nb[0] = ggml_type_size(view->type);
+  for (int i = 1; i < 4; ++i) {
+    if (view->ne[i] == 1) view->nb[i] = view->nb[i - 1] * static_cast<size_t>(view->ne[i - 1]);
+  }
+}
+
+int64_t product(std::initializer_list<int64_t> factors) {
+  int64_t made = 1;
+  for (int64_t factor : factors) made = saturating_mul(made, factor);
+  return made;
+}
+
+// Multiply-adds where there are many for each element, else elements touched.
+int64_t work_of(const fb::Node& node, const ggml_tensor* const* inputs, int count, const ggml_tensor* made) {
+  const int64_t elements = ggml_nelements(made);
+  switch (node.op_type()) {
+    case fb::Op::Reshape:
+    case fb::Op::Permute:
+    case fb::Op::View:
+      return 0;
+    case fb::Op::MulMat:
+      return product({elements, inputs[0]->ne[0]});
+    case fb::Op::FlashAttnExt:
+      return product({inputs[0]->ne[1] * inputs[0]->ne[2] * inputs[0]->ne[3], inputs[1]->ne[1],
+                      inputs[0]->ne[0] + inputs[2]->ne[0]});
+    case fb::Op::Conv2d:
+      return product({elements / std::max<int64_t>(1, made->ne[0]), ggml_nelements(inputs[1])});
+    case fb::Op::Conv2dDw:
+      return product({elements, node.op_as_Conv2dDw()->kernel_w(), node.op_as_Conv2dDw()->kernel_h()});
+    case fb::Op::Pool2d:
+      return product({elements, std::min(inputs[0]->ne[1], node.op_as_Pool2d()->kernel_w()),
+                      std::min(inputs[0]->ne[2], node.op_as_Pool2d()->kernel_h())});
+    default:
+      break;
+  }
+  int64_t touched = elements;
+  for (int i = 0; i < count; ++i) {
+    if (inputs[i] != nullptr) touched = std::max(touched, ggml_nelements(inputs[i]));
+  }
+  return touched;
+}
 
 uint32_t scale_mode(ScaleMode mode) {
   switch (mode) {
@@ -25,9 +71,12 @@ uint32_t scale_mode(ScaleMode mode) {
 
 }  // namespace
 
+// Checks that need more than the tensors are the builder's own.
 #define gathers_rows(a, rows) self.gathers_rows(a, rows)
+#define is_state(state) self.is_state(state)
 #include "build_generated.inc"
 #undef gathers_rows
+#undef is_state
 
 ggml_type storage_type(DType dtype) {
   switch (dtype) {
@@ -50,11 +99,21 @@ ggml_type storage_type(DType dtype) {
   }
 }
 
+const char* dtype_name(DType dtype) {
+  static const char* const kNames[] = {"float32", "float16", "bfloat16", "int8",  "int16",
+                                       "int32",   "int64",   "bool",     "uint8", "float64"};
+  const auto index = static_cast<size_t>(dtype);
+  return index < std::size(kNames) ? kNames[index] : "an unknown element type";
+}
+
+std::string describe(const Dims& ne) {
+  return format("[%lld, %lld, %lld, %lld]", static_cast<long long>(ne[0]), static_cast<long long>(ne[1]),
+                static_cast<long long>(ne[2]), static_cast<long long>(ne[3]));
+}
+
 std::string describe(const ggml_tensor* tensor) {
   if (tensor == nullptr) return "nothing";
-  return format("%s[%lld, %lld, %lld, %lld]", ggml_type_name(tensor->type), static_cast<long long>(tensor->ne[0]),
-                static_cast<long long>(tensor->ne[1]), static_cast<long long>(tensor->ne[2]),
-                static_cast<long long>(tensor->ne[3]));
+  return ggml_type_name(tensor->type) + describe(dims_of(tensor));
 }
 
 bool NodeBuilder::fail(std::string message) {
@@ -104,18 +163,52 @@ bool NodeBuilder::ints(const flatbuffers::Vector<int64_t>* from, const char* att
 }
 
 bool NodeBuilder::gathers_rows(const ggml_tensor* a, const ggml_tensor* rows) const {
-  const ggml_tensor* source = rows;
-  while (source->op == GGML_OP_RESHAPE || source->op == GGML_OP_CONT || source->op == GGML_OP_VIEW) source = source->src[0];
+  const auto found = index_sizes_.find(rows);
+  const bool checked = found != index_sizes_.end() && found->second <= a->ne[1];
+  const bool line = rows->ne[1] == 1 && rows->ne[2] == 1 && rows->ne[3] == 1;
+  return checked && line && a->ne[2] == 1 && a->ne[3] == 1;
+}
+
+// Row numbers stay checked through what only moves them.
+void NodeBuilder::remember_index(const fb::Node& node, const ggml_tensor* source, const ggml_tensor* made) {
+  int64_t size = 0;
+  if (node.op_type() == fb::Op::ToIndex) {
+    if (dim(node.op_as_ToIndex()->size(), "size", &size)) index_sizes_[made] = size;
+    return;
+  }
+  if (node.op_type() != fb::Op::Reshape && node.op_type() != fb::Op::Cont && node.op_type() != fb::Op::View) return;
   const auto found = index_sizes_.find(source);
-  return found != index_sizes_.end() && found->second <= a->ne[1] && a->ne[2] == 1 && a->ne[3] == 1 && rows->ne[3] == 1;
+  if (found == index_sizes_.end()) return;
+  size = found->second;
+  index_sizes_[made] = size;
+}
+
+ggml_tensor* NodeBuilder::permute(ggml_tensor* a, const Ints& axes) {
+  ggml_tensor* made = ggml_permute(ctx_, a, narrow(axes[0]), narrow(axes[1]), narrow(axes[2]), narrow(axes[3]));
+  for (int i = 0; i < 4; ++i) made->nb[axes[i]] = a->nb[i];  // ggml keeps them in an int, too short from 2 GiB on
+  tidy_strides(made);
+  return made;
 }
 
 ggml_tensor* NodeBuilder::view(ggml_tensor* a, const Dims& start, const Ints& step, const Dims& ne) {
-  const size_t offset = start[0] * a->nb[0] + start[1] * a->nb[1] + start[2] * a->nb[2] + start[3] * a->nb[3];
-  ggml_tensor* made = ggml_view_4d(ctx_, a, ne[0], ne[1], ne[2], ne[3], a->nb[1] * step[1], a->nb[2] * step[2],
-                                   a->nb[3] * step[3], offset);
-  made->nb[0] = a->nb[0] * step[0];
+  size_t offset = 0;
+  for (int i = 0; i < 4; ++i) offset += static_cast<size_t>(start[i]) * a->nb[i];
+  ggml_tensor* made = ggml_view_4d(ctx_, a, ne[0], ne[1], ne[2], ne[3], 0, 0, 0, offset);
+  for (int i = 0; i < 4; ++i) made->nb[i] = a->nb[i] * static_cast<size_t>(step[i]);
+  tidy_strides(made);
   return made;
+}
+
+Operand NodeBuilder::operand(int input) const {
+  const int value = node_->inputs()->Get(static_cast<flatbuffers::uoffset_t>(input));
+  return {dtype_of(value), dims_of(values_[value])};
+}
+
+bool NodeBuilder::gives(const Operand& result) {
+  const DType declared = dtype_of(node_->output());
+  if (result.dtype == declared && result.ne == ne_) return true;
+  return fail(format("gives %s%s, but %s%s was declared", dtype_name(result.dtype), describe(result.ne).c_str(),
+                     dtype_name(declared), describe(ne_).c_str()));
 }
 
 ggml_tensor* NodeBuilder::custom_node(Kernel kernel, KernelCallBase* call, std::initializer_list<ggml_tensor*> inputs) {
@@ -142,16 +235,24 @@ ggml_tensor* NodeBuilder::filled(float value) {
   return custom(kernels::fill, params, {});
 }
 
-Status NodeBuilder::declared(const fb::Value& value, Dims* ne) const {
-  EXECUTORCH_GGML_TRY(shapes_.sizes(value.ne(), ne));
+Status check_value(const fb::Value& value, const Dims& ne, size_t memory_limit) {
   if (value.dtype() > fb::DType::F64) {
-    return Status::error(format("a value has element type %d, unknown here", static_cast<int>(value.dtype())));
+    return Status::error(format("element type #%d is unknown to this runtime; update executorch-ggml", static_cast<int>(value.dtype())));
   }
+  // Strides must fit even where another dim is 0.
   int64_t bytes = static_cast<int64_t>(ggml_type_size(storage_type(static_cast<DType>(value.dtype()))));
-  for (int64_t n : *ne) {
-    if (__builtin_mul_overflow(bytes, n == 0 ? 1 : n, &bytes)) return Status::error("a value's size overflows 64 bits");
+  for (int64_t n : ne) bytes = saturating_mul(bytes, std::max<int64_t>(1, n));
+  if (bytes == INT64_MAX || (element_count(ne) != 0 && static_cast<size_t>(bytes) > memory_limit)) {
+    return Status::error(format("%s%s needs %lld bytes, more than the %zu that a program may use",
+                                dtype_name(static_cast<DType>(value.dtype())), describe(ne).c_str(),
+                                static_cast<long long>(bytes), memory_limit));
   }
   return {};
+}
+
+Status NodeBuilder::declared(const fb::Value& value, Dims* ne) const {
+  EXECUTORCH_GGML_TRY(shapes_.sizes(value.ne(), ne));
+  return check_value(value, *ne, memory_limit_);
 }
 
 Status NodeBuilder::leaf(const fb::Value& value, ggml_tensor** tensor) {
@@ -161,14 +262,27 @@ Status NodeBuilder::leaf(const fb::Value& value, ggml_tensor** tensor) {
   return {};
 }
 
+// "float32 or float16" of a bit per type.
+static std::string dtype_names(uint32_t dtypes) {
+  std::string names;
+  for (int i = 0; i <= kDTypeMax; ++i) {
+    if ((dtypes >> i & 1u) != 0) names += (names.empty() ? "" : " or ") + std::string(dtype_name(static_cast<DType>(i)));
+  }
+  return names;
+}
+
 Status NodeBuilder::check_input(const fb::Node& node, const InputSpec& spec, int index, ggml_tensor* tensor) const {
   const auto dtype = static_cast<uint32_t>(graph_.values()->Get(index)->dtype());
   if ((spec.dtypes >> dtype & 1u) == 0) {
-    return error(node, format("input %s is %s (element type %u), which the op does not take", spec.name, describe(tensor).c_str(), dtype));
+    return error(node, format("input %s is %s, expected %s", spec.name, dtype_name(static_cast<DType>(dtype)),
+                              dtype_names(spec.dtypes).c_str()));
   }
   const bool rows = tensor->nb[0] == ggml_type_size(tensor->type);
   const bool fits = spec.layout == Layout::Any || ggml_is_contiguous(tensor) || (spec.layout == Layout::Rows && rows);
-  return fits ? Status() : error(node, format("input %s is %s with strides that the op does not take", spec.name, describe(tensor).c_str()));
+  if (fits) return {};
+  return error(node, format("input %s is %s with strides of %zu, %zu, %zu and %zu bytes, expected %s", spec.name,
+                            describe(tensor).c_str(), tensor->nb[0], tensor->nb[1], tensor->nb[2], tensor->nb[3],
+                            spec.layout == Layout::Cont ? "a dense tensor" : "dense rows"));
 }
 
 Status NodeBuilder::gather_inputs(const fb::Node& node, const OpInputs& spec, ggml_tensor** inputs) {
@@ -181,7 +295,8 @@ Status NodeBuilder::gather_inputs(const fb::Node& node, const OpInputs& spec, gg
       continue;
     }
     if (index < 0 || static_cast<size_t>(index) >= values_.size() || values_[index] == nullptr) {
-      return error(node, format("input %s is value %d, which nothing has made yet", spec.inputs[i].name, index));
+      return error(node, format("input %s is value %d, expected one that a leaf or an earlier node has made",
+                                spec.inputs[i].name, index));
     }
     inputs[i] = values_[index];
     EXECUTORCH_GGML_TRY(check_input(node, spec.inputs[i], index, inputs[i]));
@@ -190,12 +305,10 @@ Status NodeBuilder::gather_inputs(const fb::Node& node, const OpInputs& spec, gg
 }
 
 Status NodeBuilder::check_output(const fb::Node& node, const ggml_tensor* tensor) const {
-  const bool same = tensor->type == storage_type(dtype_of(node.output())) && tensor->ne[0] == ne_[0] &&
-                    tensor->ne[1] == ne_[1] && tensor->ne[2] == ne_[2] && tensor->ne[3] == ne_[3];
-  if (same) return {};
-  return error(node, format("gives %s, but [%lld, %lld, %lld, %lld] was declared", describe(tensor).c_str(),
-                            static_cast<long long>(ne_[0]), static_cast<long long>(ne_[1]),
-                            static_cast<long long>(ne_[2]), static_cast<long long>(ne_[3])));
+  const ggml_type type = storage_type(dtype_of(node.output()));
+  if (tensor->type == type && dims_of(tensor) == ne_) return {};
+  return error(node, format("gives %s, but %s%s was declared", describe(tensor).c_str(), ggml_type_name(type),
+                            describe(ne_).c_str()));
 }
 
 // A value without elements is computed by nobody.
@@ -208,7 +321,7 @@ Status NodeBuilder::empty_output(const fb::Node& node, ggml_tensor** tensor) {
 
 // ggml's own kernels are not made for empty inputs; what has elements all the same is a sum over none of them.
 bool NodeBuilder::sums_nothing(const fb::Node& node, const OpInputs& spec, ggml_tensor* const* inputs) const {
-  if (node.op_type() == fb::Op::Reduce || node.op_type() == fb::Op::Concat) return false;
+  if (node.op_type() == fb::Op::Reduce || node.op_type() == fb::Op::Concat || node.op_type() == fb::Op::WriteState) return false;
   return std::any_of(inputs, inputs + spec.count, [](const ggml_tensor* input) { return input && ggml_nelements(input) == 0; });
 }
 
@@ -218,28 +331,34 @@ Status NodeBuilder::build(const fb::Node& node) {
     return error(node, format("op #%d is unknown to this runtime; update executorch-ggml", static_cast<int>(node.op_type())));
   }
   if (node.output() < 0 || static_cast<size_t>(node.output()) >= values_.size() || values_[node.output()] != nullptr) {
-    return error(node, format("its output, value %d, does not exist or is made already", node.output()));
+    return error(node, format("its output is value %d, expected one of the %zu values that nothing has made yet",
+                              node.output(), values_.size()));
   }
   ggml_tensor* inputs[8] = {};
   EXECUTORCH_GGML_TRY(gather_inputs(node, spec, inputs));
-  ggml_tensor* made = nullptr;
   node_ = &node;
   const Status status = declared(*graph_.values()->Get(node.output()), &ne_);
   if (!status.ok()) return error(node, "its output: " + status.message());
-  if (ne_[0] * ne_[1] * ne_[2] * ne_[3] == 0) {
-    EXECUTORCH_GGML_TRY(empty_output(node, &made));
-  } else {
-    error_.clear();
-    made = sums_nothing(node, spec, inputs) ? filled(node.op_type() == fb::Op::Mean ? NAN : 0.0f) : dispatch(*this, node, inputs);
-    if (made == nullptr) return error(node, error_.empty() ? "ggml refused the call" : error_);
-    EXECUTORCH_GGML_TRY(check_output(node, made));
-    if (node.op_type() == fb::Op::ToIndex) {
-      int64_t size = 0;
-      if (dim(node.op_as_ToIndex()->size(), "size", &size)) remember_index(made, size);
-    }
-  }
+  ggml_tensor* made = nullptr;
+  EXECUTORCH_GGML_TRY(make(node, spec, inputs, &made));
   if (node.name()) ggml_set_name(made, node.name()->c_str());
   values_[node.output()] = made;
+  return {};
+}
+
+Status NodeBuilder::make(const fb::Node& node, const OpInputs& spec, ggml_tensor* const* inputs, ggml_tensor** made) {
+  const bool empty = element_count(ne_) == 0;
+  if (empty && node.op_type() != fb::Op::WriteState) return empty_output(node, made);
+  error_.clear();
+  if (sums_nothing(node, spec, inputs)) {
+    *made = filled(node.op_type() == fb::Op::Mean ? NAN : 0.0f);
+    return {};
+  }
+  *made = dispatch(*this, node, inputs);
+  if (*made == nullptr) return error(node, error_.empty() ? "this runtime has no way to run it" : error_);
+  EXECUTORCH_GGML_TRY(check_output(node, *made));
+  remember_index(node, inputs[0], *made);
+  work_ = saturating_add(work_, work_of(node, inputs, spec.count, *made));
   return {};
 }
 

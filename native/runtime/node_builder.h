@@ -1,11 +1,10 @@
 // Turns the nodes of an IR graph into ggml tensors, one builder call a node, for one set of sizes.
 #pragma once
 
-#include <deque>
-#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "checks.h"
@@ -35,8 +34,13 @@ struct OpInputs {
 // The ggml type that stores an IR type.
 ggml_type storage_type(DType dtype);
 
-// A tensor's type and dims, for messages.
+// For messages: an element type as torch calls it, dims, and a tensor's type and dims.
+const char* dtype_name(DType dtype);
+std::string describe(const Dims& ne);
 std::string describe(const ggml_tensor* tensor);
+
+// Whether a value's element type is known, and its memory within the limit.
+Status check_value(const fb::Value& value, const Dims& ne, size_t memory_limit);
 
 // The parameters of the custom nodes, which must live as long as the graph.
 class KernelCalls {
@@ -56,9 +60,15 @@ class KernelCalls {
 class NodeBuilder {
  public:
   // `values` has the leaves' tensors already and gets the nodes'.
-  NodeBuilder(ggml_context* ctx, const fb::Graph& graph, const Shapes& shapes, bool use_kernels, RunStatus* status,
-              KernelCalls* calls, std::vector<ggml_tensor*>* values)
-      : ctx_(ctx), graph_(graph), shapes_(shapes), use_kernels_(use_kernels), status_(status), calls_(calls),
+  NodeBuilder(ggml_context* ctx, const fb::Graph& graph, const Shapes& shapes, bool use_kernels, size_t memory_limit,
+              RunStatus* status, KernelCalls* calls, std::vector<ggml_tensor*>* values)
+      : ctx_(ctx),
+        graph_(graph),
+        shapes_(shapes),
+        use_kernels_(use_kernels),
+        memory_limit_(memory_limit),
+        status_(status),
+        calls_(calls),
         values_(*values) {}
 
   // Build one node; its tensor goes to values[node.output()].
@@ -69,6 +79,12 @@ class NodeBuilder {
 
   // A dense tensor without data, for leaves.
   Status leaf(const fb::Value& value, ggml_tensor** tensor);
+
+  // Only these may be written to.
+  void remember_state(const ggml_tensor* tensor) { states_.insert(tensor); }
+
+  // Multiply-adds, or elements touched, of the nodes so far.
+  int64_t work() const { return work_; }
 
   // What generated code uses. False and null mean that error_ has the message.
   ggml_context* context() const { return ctx_; }
@@ -87,14 +103,17 @@ class NodeBuilder {
   bool choice(FbEnum from, int max, const char* attr, Enum* value) {
     return choice(static_cast<Enum>(from), max, attr, value);
   }
+  ggml_tensor* permute(ggml_tensor* a, const Ints& axes);
   ggml_tensor* view(ggml_tensor* a, const Dims& start, const Ints& step, const Dims& ne);
+  Operand operand(int input) const;
+  bool gives(const Operand& result);
   template <class Params>
   ggml_tensor* custom(Kernel kernel, const Params& params, std::initializer_list<ggml_tensor*> inputs) {
     return custom_node(kernel, calls_->add(params), inputs);
   }
   // get_rows takes only what to_index has checked against the table's height: ggml aborts on any other row.
   bool gathers_rows(const ggml_tensor* a, const ggml_tensor* rows) const;
-  void remember_index(const ggml_tensor* rows, int64_t size) { index_sizes_[rows] = size; }
+  bool is_state(const ggml_tensor* tensor) const { return states_.count(tensor) != 0; }
 
  private:
   bool fail(std::string message);
@@ -104,6 +123,8 @@ class NodeBuilder {
   Status check_output(const fb::Node& node, const ggml_tensor* tensor) const;
   bool sums_nothing(const fb::Node& node, const OpInputs& spec, ggml_tensor* const* inputs) const;
   Status empty_output(const fb::Node& node, ggml_tensor** tensor);
+  Status make(const fb::Node& node, const OpInputs& spec, ggml_tensor* const* inputs, ggml_tensor** made);
+  void remember_index(const fb::Node& node, const ggml_tensor* source, const ggml_tensor* made);
   ggml_tensor* custom_node(Kernel kernel, KernelCallBase* call, std::initializer_list<ggml_tensor*> inputs);
   ggml_tensor* filled(float value);
   DType dtype_of(int value) const { return static_cast<DType>(graph_.values()->Get(value)->dtype()); }
@@ -112,10 +133,13 @@ class NodeBuilder {
   const fb::Graph& graph_;
   const Shapes& shapes_;
   bool use_kernels_;
+  size_t memory_limit_;
   RunStatus* status_;
   KernelCalls* calls_;
   std::vector<ggml_tensor*>& values_;
-  std::unordered_map<const ggml_tensor*, int64_t> index_sizes_;
+  std::unordered_map<const ggml_tensor*, int64_t> index_sizes_;  // of what to_index gave, and reshapes of it
+  std::unordered_set<const ggml_tensor*> states_;
+  int64_t work_ = 0;
   const fb::Node* node_ = nullptr;  // the one being built
   Dims ne_{};                       // its output's dims
   std::string error_;

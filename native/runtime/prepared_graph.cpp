@@ -1,11 +1,11 @@
 #include "prepared_graph.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
+#include <new>
+#include <unordered_map>
 
-#include "ggml-alloc.h"
+#include "memory_plan.h"
 #include "status.h"
 
 namespace executorch_ggml {
@@ -25,31 +25,8 @@ const char* text(const flatbuffers::String* string) { return string ? string->c_
 
 bool writes_state(const fb::Node& node) { return node.op_type() == fb::Op::WriteState; }
 
-// Multiply-adds, or elements touched: only its order of magnitude matters.
-int64_t work_of(const ggml_tensor* node) {
-  const int64_t elements = ggml_nelements(node);
-  if (node->op == GGML_OP_MUL_MAT) return elements * node->src[0]->ne[0];
-  if (node->op == GGML_OP_CUSTOM && node->src[1] != nullptr && node->src[1]->ne[1] == 1) {
-    return std::max(elements, ggml_nelements(node->src[1]));  // packed weights are one long row
-  }
-  return node->op == GGML_OP_VIEW || node->op == GGML_OP_RESHAPE || node->op == GGML_OP_PERMUTE ? 0 : elements;
-}
-
-size_t physical_memory() { return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE)); }
-
-// Bytes that a graph's intermediate values need: all of them if that is little, else with their memory reused.
-size_t working_memory(ggml_cgraph* graph, ggml_backend_buffer_type_t type) {
-  size_t total = 0;
-  for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
-    const size_t bytes = ggml_nbytes(ggml_graph_node(graph, i));
-    if (__builtin_add_overflow(total, bytes, &total)) return SIZE_MAX;
-  }
-  if (total <= physical_memory() / 2) return total;
-  ggml_gallocr_t allocator = ggml_gallocr_new(type);
-  ggml_gallocr_reserve_n_size(allocator, graph, nullptr, nullptr, &total);
-  ggml_gallocr_free(allocator);
-  return total;
-}
+// How many nodes may wait to be put into ggml's graph: it goes back along them by recursion.
+constexpr int kMaxDepth = 256;
 
 std::string sizes_text(const int64_t* sizes, int rank) {
   std::string made = "[";
@@ -57,18 +34,21 @@ std::string sizes_text(const int64_t* sizes, int rank) {
   return made + "]";
 }
 
-const char* const kDTypeNames[] = {"float32", "float16", "bfloat16", "int8", "int16", "int32", "int64", "bool", "uint8", "float64"};
-
 Status check_port(const fb::Graph& graph, size_t index, const TensorView& given) {
   const fb::Port& port = *graph.inputs()->Get(index);
-  const auto wanted = static_cast<int>(graph.values()->Get(port.value())->dtype());
-  if (static_cast<int>(given.dtype) != wanted) {
-    return Status::error(format("input %zu (%s): dtype %s, expected %s; convert it with .to(torch.%s)", index, text(port.name()),
-                                kDTypeNames[static_cast<int>(given.dtype)], kDTypeNames[wanted], kDTypeNames[wanted]));
+  const auto wanted = static_cast<DType>(graph.values()->Get(port.value())->dtype());
+  if (given.dtype != wanted) {
+    return Status::error(format("input %zu (%s): dtype %s, expected %s; convert it with .to(torch.%s)", index,
+                                text(port.name()), dtype_name(given.dtype), dtype_name(wanted), dtype_name(wanted)));
   }
   if (given.rank != static_cast<int>(size_of(port.shape()))) {
     return Status::error(format("input %zu (%s): shape %s has %d dims, expected %zu", index, text(port.name()),
                                 sizes_text(given.sizes, given.rank).c_str(), given.rank, size_of(port.shape())));
+  }
+  const size_t item = ggml_type_size(storage_type(wanted));
+  if (reinterpret_cast<uintptr_t>(given.data) % item != 0) {
+    return Status::error(format("input %zu (%s): its data begins at an address that is not a multiple of %s's %zu bytes; copy it",
+                                index, text(port.name()), dtype_name(wanted), item));
   }
   return {};
 }
@@ -108,7 +88,33 @@ std::vector<int64_t> symbol_sources(const fb::Graph& graph, const std::vector<in
   return sources;
 }
 
+// A port's sizes, and that its value has as many elements.
+Status port_sizes(const Shapes& shapes, const fb::Port& port, const ggml_tensor* value, std::vector<int64_t>* sizes) {
+  for (size_t d = 0; d < size_of(port.shape()); ++d) {
+    int64_t size = 0;
+    EXECUTORCH_GGML_TRY(shapes.size(port.shape()->Get(static_cast<flatbuffers::uoffset_t>(d)), &size));
+    sizes->push_back(size);
+  }
+  int64_t elements = 1;
+  for (int64_t size : *sizes) elements = saturating_mul(elements, size);
+  if (elements == ggml_nelements(value)) return {};
+  return Status::error(format("shape %s, but the graph has %s", sizes_text(sizes->data(), static_cast<int>(sizes->size())).c_str(),
+                              describe(value).c_str()));
+}
+
 }  // namespace
+
+Arena::~Arena() {
+  if (ctx_) ggml_free(ctx_);
+}
+
+Status Arena::open(size_t bytes) {
+  const size_t units = bytes / sizeof(std::max_align_t) + 1;
+  memory_.reset(new (std::nothrow) std::max_align_t[units]);
+  if (memory_ == nullptr) return Status::error(format("no memory for a graph's descriptors of %zu bytes", bytes));
+  ctx_ = ggml_init({units * sizeof(std::max_align_t), memory_.get(), /*no_alloc=*/true});
+  return ctx_ ? Status() : Status::error("ggml cannot make a context");
+}
 
 Status input_key(const fb::Graph& graph, const TensorView* inputs, size_t given, std::vector<int64_t>* key) {
   if (given != size_of(graph.inputs())) {
@@ -127,53 +133,64 @@ Status input_key(const fb::Graph& graph, const TensorView* inputs, size_t given,
 }
 
 void PreparedGraph::Boundary::place(void* data) const {
+  if (data == nullptr) data = host_placeholder();  // where there are no elements
   if (tensor->data == data) return;
   tensor->data = data;
   for (ggml_tensor* view : views) view->data = static_cast<char*>(data) + view->view_offs;
 }
 
 Status PreparedGraph::make(const fb::Graph& graph, std::vector<int64_t> key, const Leaves& leaves,
-                           ggml_backend_t device, std::shared_ptr<Cpu> cpu, std::unique_ptr<PreparedGraph>* made) {
-  std::unique_ptr<PreparedGraph> prepared(new PreparedGraph(graph));
+                           ggml_backend_t device, std::shared_ptr<Cpu> cpu, const Limits& limits,
+                           std::unique_ptr<PreparedGraph>* made) {
+  std::unique_ptr<PreparedGraph> prepared(new PreparedGraph(graph, limits));
   prepared->key_ = std::move(key);
   prepared->device_ = device;
   prepared->cpu_ = std::move(cpu);
   EXECUTORCH_GGML_TRY(prepared->shapes_.bind(graph, symbol_sources(graph, prepared->key_)));
   EXECUTORCH_GGML_TRY(check_sizes(graph, prepared->shapes_, prepared->key_));
   EXECUTORCH_GGML_TRY(prepared->build(leaves));
-  EXECUTORCH_GGML_TRY(prepared->schedule());
+  EXECUTORCH_GGML_TRY(device == nullptr ? prepared->plan_on_cpu() : prepared->schedule());
   *made = std::move(prepared);
   return {};
 }
 
 PreparedGraph::~PreparedGraph() {
+  if (plan_) ggml_backend_graph_plan_free(cpu_backend_, plan_);
   if (sched_) ggml_backend_sched_free(sched_);
-  if (ctx_) ggml_free(ctx_);
+  if (buffer_) ggml_backend_buffer_free(buffer_);
+}
+
+Status PreparedGraph::open_arena(const Leaves& leaves) {
+  // ggml aborts where its arena or its graph overflows: a node makes three tensors at most, an output one.
+  const size_t tensors = 3 * count(graph_.nodes()) + size_of(graph_.inputs()) + size_of(graph_.outputs()) + 1;
+  const size_t in_graph = tensors + leaves.constants.size() + leaves.states.size();
+  if (in_graph > INT32_MAX / 2) return Status::error(format("a graph of %zu tensors, more than ggml can count", in_graph));
+  EXECUTORCH_GGML_TRY(arena_.open(ggml_tensor_overhead() * tensors + ggml_graph_overhead_custom(in_graph, false)));
+  cgraph_ = ggml_new_graph_custom(arena_.context(), in_graph, false);
+  return {};
 }
 
 Status PreparedGraph::build(const Leaves& leaves) {
-  const size_t nodes = count(graph_.nodes());
-  // ggml aborts where its arena overflows: a node makes three tensors at most, an output one.
-  const size_t tensors = 3 * nodes + size_of(graph_.inputs()) + size_of(graph_.outputs()) + 1;
-  const size_t arena = ggml_tensor_overhead() * tensors + ggml_graph_overhead_custom(tensors, false);
-  ctx_ = ggml_init({arena, nullptr, /*no_alloc=*/true});
-  if (ctx_ == nullptr) return Status::error("ggml cannot allocate a graph");
-  cgraph_ = ggml_new_graph_custom(ctx_, tensors, false);
-
+  EXECUTORCH_GGML_TRY(open_arena(leaves));
   std::vector<ggml_tensor*> values(size_of(graph_.values()), nullptr);
-  NodeBuilder builder(ctx_, graph_, shapes_, device_ == nullptr, &status_, &calls_, &values);
+  NodeBuilder builder(arena_.context(), graph_, shapes_, device_ == nullptr, limits_.memory_limit(), &status_, &calls_, &values);
   for (size_t i = 0; i < leaves.constants.size(); ++i) values[graph_.constants()->Get(i)->value()] = leaves.constants[i];
-  for (size_t i = 0; i < leaves.states.size(); ++i) values[graph_.states()->Get(i)->value()] = leaves.states[i];
+  for (size_t i = 0; i < leaves.states.size(); ++i) {
+    values[graph_.states()->Get(i)->value()] = leaves.states[i];
+    builder.remember_state(leaves.states[i]);
+  }
   EXECUTORCH_GGML_TRY(make_inputs(&builder, &values));
   EXECUTORCH_GGML_TRY(make_nodes(&builder, values));
   EXECUTORCH_GGML_TRY(make_outputs(values));
   // States are written when everything that reads them has run.
-  for (size_t i = 0; i < nodes; ++i) {
+  for (size_t i = 0; i < count(graph_.nodes()); ++i) {
     const fb::Node& node = *graph_.nodes()->Get(i);
     if (writes_state(node)) ggml_build_forward_expand(cgraph_, values[node.output()]);
   }
-  collect_views();
-  return {};
+  work_ = builder.work();
+  if (work_ <= limits_.work) return {};
+  return Status::error(format("this input's sizes need %lld multiplications, more than the %lld that a run may take",
+                              static_cast<long long>(work_), static_cast<long long>(limits_.work)));
 }
 
 Status PreparedGraph::make_inputs(NodeBuilder* builder, std::vector<ggml_tensor*>* values) {
@@ -181,7 +198,10 @@ Status PreparedGraph::make_inputs(NodeBuilder* builder, std::vector<ggml_tensor*
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const fb::Port& port = *graph_.inputs()->Get(i);
     ggml_tensor* tensor = nullptr;
-    EXECUTORCH_GGML_TRY(builder->leaf(*graph_.values()->Get(port.value()), &tensor));
+    std::vector<int64_t> sizes;
+    Status status = builder->leaf(*graph_.values()->Get(port.value()), &tensor);
+    if (status.ok()) status = port_sizes(shapes_, port, tensor, &sizes);
+    if (!status.ok()) return Status::error(format("input %zu (%s): %s", i, text(port.name()), status.message().c_str()));
     ggml_set_input(tensor);
     put_on_host(tensor, &inputs_[i]);
     (*values)[port.value()] = tensor;
@@ -190,15 +210,32 @@ Status PreparedGraph::make_inputs(NodeBuilder* builder, std::vector<ggml_tensor*
 }
 
 Status PreparedGraph::make_nodes(NodeBuilder* builder, const std::vector<ggml_tensor*>& values) {
+  std::vector<int> depth(values.size(), 0);
   for (size_t i = 0; i < count(graph_.nodes()); ++i) {
     const fb::Node& node = *graph_.nodes()->Get(i);
     EXECUTORCH_GGML_TRY(builder->build(node));
-    if (!writes_state(node)) continue;
-    // What is written must be ready before the first write, or a later write could read an earlier one's result.
-    ggml_tensor* source = values[node.output()]->src[0];
-    if (source->view_src != nullptr || source->op == GGML_OP_NONE) source = values[node.output()]->src[0] = ggml_cont(ctx_, source);
-    ggml_build_forward_expand(cgraph_, source);
+    ggml_tensor* made = values[node.output()];
+    int& deep = depth[node.output()];
+    for (size_t k = 0; k < size_of(node.inputs()); ++k) {
+      const int input = node.inputs()->Get(k);
+      if (input >= 0) deep = std::max(deep, depth[input] + 1);
+    }
+    if (deep > kMaxDepth) {
+      ggml_build_forward_expand(cgraph_, made);
+      deep = 0;
+    }
+    if (writes_state(node)) EXECUTORCH_GGML_TRY(make_state_write(made));
   }
+  return {};
+}
+
+// What is written must be ready before the first write, or a later write could read an earlier one's result.
+Status PreparedGraph::make_state_write(ggml_tensor* write) {
+  ggml_tensor* source = write->src[0];
+  if (source->view_src != nullptr || source->op == GGML_OP_NONE) {
+    source = write->src[0] = ggml_cont(arena_.context(), source);
+  }
+  ggml_build_forward_expand(cgraph_, source);
   return {};
 }
 
@@ -216,26 +253,21 @@ Status PreparedGraph::make_outputs(const std::vector<ggml_tensor*>& values) {
   output_sizes_.resize(outputs_.size());
   for (size_t i = 0; i < outputs_.size(); ++i) {
     const fb::Port& port = *graph_.outputs()->Get(i);
-    ggml_tensor* value = values[port.value()];
-    if (value == nullptr) return Status::error(format("output %zu: nothing makes its value", i));
-    int64_t elements = 1;
-    for (size_t d = 0; d < size_of(port.shape()); ++d) {
-      int64_t size = 0;
-      EXECUTORCH_GGML_TRY(shapes_.size(port.shape()->Get(d), &size));
-      output_sizes_[i].push_back(size);
-      if (__builtin_mul_overflow(elements, size, &elements)) elements = -1;
-    }
-    if (elements != ggml_nelements(value)) {
-      return Status::error(format("output %zu: %s does not fit its shape of %lld elements", i, describe(value).c_str(),
-                                  static_cast<long long>(elements)));
-    }
-    ggml_tensor* tensor = output_tensor(value);
-    if (tensor == nullptr) tensor = ggml_cont(ctx_, value);
-    ggml_set_output(tensor);
-    put_on_host(tensor, &outputs_[i]);
-    ggml_build_forward_expand(cgraph_, value);
-    ggml_build_forward_expand(cgraph_, tensor);
+    const Status status = make_output(i, values[port.value()]);
+    if (!status.ok()) return Status::error(format("output %zu (%s): %s", i, text(port.name()), status.message().c_str()));
   }
+  return {};
+}
+
+Status PreparedGraph::make_output(size_t index, ggml_tensor* value) {
+  if (value == nullptr) return Status::error("its value is made by no node");
+  EXECUTORCH_GGML_TRY(port_sizes(shapes_, *graph_.outputs()->Get(index), value, &output_sizes_[index]));
+  ggml_tensor* tensor = output_tensor(value);
+  if (tensor == nullptr) tensor = ggml_cont(arena_.context(), value);
+  ggml_set_output(tensor);
+  put_on_host(tensor, &outputs_[index]);
+  ggml_build_forward_expand(cgraph_, value);
+  ggml_build_forward_expand(cgraph_, tensor);
   return {};
 }
 
@@ -247,43 +279,53 @@ void PreparedGraph::put_on_host(ggml_tensor* tensor, Boundary* boundary) {
   tensor->data = host_placeholder();
 }
 
-void PreparedGraph::collect_views() {
-  if (device_ != nullptr) return;
-  for (ggml_tensor* t = ggml_get_first_tensor(ctx_); t != nullptr; t = ggml_get_next_tensor(ctx_, t)) {
-    if (t->view_src == nullptr) continue;
-    for (std::vector<Boundary>* group : {&inputs_, &outputs_}) {
-      for (Boundary& boundary : *group) {
-        if (t->view_src != boundary.tensor) continue;
-        boundary.views.push_back(t);
-        t->buffer = host_buffer();
-        t->data = static_cast<char*>(host_placeholder()) + t->view_offs;
-      }
-    }
+// Views lie where what they show lies; those of the boundary's tensors move with them from run to run.
+void PreparedGraph::place_views() {
+  std::unordered_map<const ggml_tensor*, Boundary*> boundaries;
+  for (std::vector<Boundary>* group : {&inputs_, &outputs_}) {
+    for (Boundary& boundary : *group) boundaries.emplace(boundary.tensor, &boundary);
+  }
+  for (ggml_tensor* t = ggml_get_first_tensor(arena_.context()); t; t = ggml_get_next_tensor(arena_.context(), t)) {
+    if (t->view_src == nullptr || t->view_src->data == nullptr) continue;
+    t->buffer = t->view_src->buffer;
+    t->data = static_cast<char*>(t->view_src->data) + t->view_offs;
+    const auto found = boundaries.find(t->view_src);
+    if (found != boundaries.end()) found->second->views.push_back(t);
   }
 }
 
-bool PreparedGraph::worth_threads() const {
-  int64_t work = 0;
-  for (int i = 0; i < ggml_graph_n_nodes(cgraph_); ++i) work += work_of(ggml_graph_node(cgraph_, i));
-  return work >= kParallelWork;
+Status PreparedGraph::check_memory(size_t bytes) const {
+  if (bytes <= limits_.memory_limit()) return {};
+  return Status::error(format("this input's sizes need %zu bytes of working memory, more than the %zu that a program may use",
+                              bytes, limits_.memory_limit()));
+}
+
+Status PreparedGraph::plan_on_cpu() {
+  cpu_backend_ = work_ >= kParallelWork ? cpu_->parallel() : cpu_->serial();
+  const MemoryPlan memory(cgraph_);
+  size_t needed = memory.size();
+  for (const Boundary& output : outputs_) needed += ggml_nbytes(output.tensor);
+  EXECUTORCH_GGML_TRY(check_memory(needed));
+  if (memory.size() > 0) {
+    buffer_ = ggml_backend_alloc_buffer(cpu_backend_, memory.size());
+    if (buffer_ == nullptr) return Status::error(format("no memory for intermediate values of %zu bytes", memory.size()));
+    memory.apply(buffer_);
+  }
+  working_memory_ = memory.size();
+  place_views();
+  plan_ = ggml_backend_graph_plan_create(cpu_backend_, cgraph_);
+  return plan_ ? Status() : Status::error("ggml cannot make a plan for its threads");
 }
 
 Status PreparedGraph::schedule() {
-  std::vector<ggml_backend_t> backends;
-  if (device_) backends.push_back(device_);
-  backends.push_back(worth_threads() ? cpu_->parallel() : cpu_->serial());
-  const int n = static_cast<int>(backends.size());
-  const size_t graph_size = static_cast<size_t>(ggml_graph_size(cgraph_));
-  sched_ = ggml_backend_sched_new(backends.data(), nullptr, n, graph_size, /*parallel=*/false, /*op_offload=*/false);
+  ggml_backend_t backends[] = {device_, work_ >= kParallelWork ? cpu_->parallel() : cpu_->serial()};
+  const auto graph_size = static_cast<size_t>(ggml_graph_size(cgraph_));
+  working_memory_ = MemoryPlan(cgraph_).size();
+  EXECUTORCH_GGML_TRY(check_memory(working_memory_));
+  sched_ = ggml_backend_sched_new(backends, nullptr, 2, graph_size, /*parallel=*/false, /*op_offload=*/false);
   if (sched_ == nullptr) return Status::error("ggml cannot make a scheduler");
-  const size_t needed = working_memory(cgraph_, ggml_backend_get_default_buffer_type(backends.front()));
-  if (needed > physical_memory()) {
-    return Status::error(format("this input's sizes need %zu bytes of working memory, more than the machine has", needed));
-  }
-  if (!ggml_backend_sched_alloc_graph(sched_, cgraph_)) {
-    return Status::error(format("ggml cannot allocate %zu bytes of working memory", needed));
-  }
-  return {};
+  if (ggml_backend_sched_alloc_graph(sched_, cgraph_)) return {};
+  return Status::error(format("no memory on the device for intermediate values of %zu bytes", working_memory_));
 }
 
 Status PreparedGraph::run(void* const* inputs, void* const* outputs) {
@@ -298,7 +340,8 @@ Status PreparedGraph::run(void* const* inputs, void* const* outputs) {
   if (device_ == nullptr) {
     for (size_t i = 0; i < outputs_.size(); ++i) outputs_[i].place(outputs[i]);
   }
-  const ggml_status result = ggml_backend_sched_graph_compute(sched_, cgraph_);
+  const ggml_status result = plan_ != nullptr ? ggml_backend_graph_plan_compute(cpu_backend_, plan_)
+                                              : ggml_backend_sched_graph_compute(sched_, cgraph_);
   if (result != GGML_STATUS_SUCCESS) return Status::error(format("ggml: %s", ggml_status_to_string(result)));
   if (!status_.ok()) return Status::error(status_.message());
   for (size_t i = 0; device_ != nullptr && i < outputs_.size(); ++i) {

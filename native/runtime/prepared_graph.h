@@ -1,10 +1,12 @@
 // One program made ready for one set of input sizes: built, scheduled and allocated once, then run many times.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <vector>
 
 #include "devices.h"
+#include "resource_limits.h"
 #include "node_builder.h"
 
 namespace executorch_ggml {
@@ -23,17 +25,36 @@ struct Leaves {
   std::vector<ggml_tensor*> states;
 };
 
+// A ggml context for descriptors, in memory of ours: ggml aborts where it gets none.
+class Arena {
+ public:
+  Arena() = default;
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  Status open(size_t bytes);
+  ggml_context* context() const { return ctx_; }
+
+ private:
+  std::unique_ptr<std::max_align_t[]> memory_;
+  ggml_context* ctx_ = nullptr;
+};
+
 class PreparedGraph {
  public:
   // `key` is what input_key gave for the inputs.
   static Status make(const fb::Graph& graph, std::vector<int64_t> key, const Leaves& leaves, ggml_backend_t device,
-                     std::shared_ptr<Cpu> cpu, std::unique_ptr<PreparedGraph>* made);
+                     std::shared_ptr<Cpu> cpu, const Limits& limits, std::unique_ptr<PreparedGraph>* made);
   ~PreparedGraph();
   PreparedGraph(const PreparedGraph&) = delete;
   PreparedGraph& operator=(const PreparedGraph&) = delete;
 
   const std::vector<int64_t>& key() const { return key_; }
   const std::vector<int64_t>& output_sizes(size_t index) const { return output_sizes_[index]; }
+
+  // Bytes that it holds for intermediate values.
+  size_t working_memory() const { return working_memory_; }
 
   // Run with inputs read from, and outputs written to, these addresses. Allocates nothing.
   Status run(void* const* inputs, void* const* outputs);
@@ -46,26 +67,37 @@ class PreparedGraph {
     void place(void* data) const;
   };
 
-  explicit PreparedGraph(const fb::Graph& graph) : graph_(graph) {}
+  PreparedGraph(const fb::Graph& graph, const Limits& limits) : graph_(graph), limits_(limits) {}
   Status build(const Leaves& leaves);
+  Status open_arena(const Leaves& leaves);
   Status make_inputs(NodeBuilder* builder, std::vector<ggml_tensor*>* values);
   Status make_nodes(NodeBuilder* builder, const std::vector<ggml_tensor*>& values);
+  Status make_state_write(ggml_tensor* write);
   Status make_outputs(const std::vector<ggml_tensor*>& values);
+  Status make_output(size_t index, ggml_tensor* value);
   ggml_tensor* output_tensor(ggml_tensor* value) const;
   void put_on_host(ggml_tensor* tensor, Boundary* boundary);
-  void collect_views();
+  void place_views();
+  Status check_memory(size_t bytes) const;
+  Status plan_on_cpu();
   Status schedule();
-  bool worth_threads() const;
 
   const fb::Graph& graph_;
+  const Limits limits_;
   std::vector<int64_t> key_;
   Shapes shapes_;
   KernelCalls calls_;
   RunStatus status_;
   std::shared_ptr<Cpu> cpu_;
   ggml_backend_t device_ = nullptr;  // null: the CPU alone
-  ggml_context* ctx_ = nullptr;
+  Arena arena_;
   ggml_cgraph* cgraph_ = nullptr;
+  int64_t work_ = 0;
+  size_t working_memory_ = 0;
+  // The CPU alone: memory, and ggml's plan for the threads. Else the scheduler, which has both.
+  ggml_backend_buffer_t buffer_ = nullptr;
+  ggml_backend_t cpu_backend_ = nullptr;
+  ggml_backend_graph_plan_t plan_ = nullptr;
   ggml_backend_sched_t sched_ = nullptr;
   std::vector<Boundary> inputs_;
   std::vector<Boundary> outputs_;

@@ -1,6 +1,7 @@
 #include "session.h"
 
 #include <cstring>
+#include <exception>
 
 #include "payload.h"
 #include "status.h"
@@ -13,6 +14,20 @@ constexpr size_t kMaxPrepared = 8;
 
 constexpr uintptr_t kAlignment = 32;  // what ggml's CPU buffers ask for
 
+constexpr size_t kMaxRank = 16;  // what ExecuTorch and numpy take
+
+// Where memory runs out the standard library throws; hosts may be built without exceptions.
+template <class Function>
+Status without_exceptions(const Function& function) {
+  try {
+    return function();
+  } catch (const std::bad_alloc&) {
+    return Status::error("out of memory");
+  } catch (const std::exception& error) {
+    return Status::error(error.what());
+  }
+}
+
 template <class T>
 size_t size_of(const T* vector) {
   return vector ? vector->size() : 0;
@@ -22,7 +37,8 @@ std::string text(const flatbuffers::String* string) { return string ? string->st
 
 Status check_value(const fb::Graph& graph, int value, const char* what, size_t index) {
   if (value >= 0 && static_cast<size_t>(value) < size_of(graph.values())) return {};
-  return Status::error(format("%s %zu refers to value %d, of %zu", what, index, value, size_of(graph.values())));
+  return Status::error(format("%s %zu refers to value %d, expected 0 or more and less than %zu", what, index, value,
+                              size_of(graph.values())));
 }
 
 template <class T>
@@ -31,18 +47,26 @@ Status check_values(const fb::Graph& graph, const T* entries, const char* what, 
     const int value = entries->Get(i)->value();
     EXECUTORCH_GGML_TRY(check_value(graph, value, what, i));
     if (taken == nullptr) continue;
-    if ((*taken)[value]) return Status::error(format("%s %zu: value %d is given twice", what, i, value));
+    if ((*taken)[value]) {
+      return Status::error(format("%s %zu: value %d is another input's, constant's or state's already", what, i, value));
+    }
     (*taken)[value] = true;
   }
   return {};
 }
 
 template <class T>
-Status port_infos(const fb::Graph& graph, const T* ports, std::vector<PortInfo>* infos) {
+Status port_infos(const fb::Graph& graph, const T* ports, const char* what, std::vector<PortInfo>* infos) {
   for (size_t i = 0; i < size_of(ports); ++i) {
     const fb::Port& port = *ports->Get(i);
     const auto dtype = graph.values()->Get(port.value())->dtype();
-    if (dtype > fb::DType::F64) return Status::error(format("port %zu has element type %d, unknown here", i, static_cast<int>(dtype)));
+    if (dtype > fb::DType::F64) {
+      return Status::error(format("%s %zu has element type #%d, unknown to this runtime; update executorch-ggml", what, i,
+                                  static_cast<int>(dtype)));
+    }
+    if (size_of(port.shape()) > kMaxRank) {
+      return Status::error(format("%s %zu has %zu dims, expected at most %zu", what, i, size_of(port.shape()), kMaxRank));
+    }
     infos->push_back({text(port.name()), static_cast<DType>(dtype), static_cast<int>(size_of(port.shape()))});
   }
   return {};
@@ -52,24 +76,31 @@ Status port_infos(const fb::Graph& graph, const T* ports, std::vector<PortInfo>*
 
 Status Session::load(const void* payload, size_t size, ConstantSource* constants, const SessionOptions& options,
                      std::unique_ptr<Session>* session) {
-  std::unique_ptr<Session> made(new Session());
-  EXECUTORCH_GGML_TRY(open_payload(payload, size, &made->graph_));
-  EXECUTORCH_GGML_TRY(made->check(*made->graph_));
-  EXECUTORCH_GGML_TRY(Cpu::get(options.threads, &made->cpu_));
-  EXECUTORCH_GGML_TRY(open_device(options.device, &made->device_));
-  EXECUTORCH_GGML_TRY(made->make_constants(constants));
-  EXECUTORCH_GGML_TRY(made->make_states(constants));
-  made->reset();
-  made->input_data_.resize(made->inputs_.size());
-  made->output_data_.resize(made->outputs_.size());
-  *session = std::move(made);
+  return without_exceptions([&]() -> Status {
+    std::unique_ptr<Session> made(new Session());
+    EXECUTORCH_GGML_TRY(made->open(payload, size, constants, options));
+    *session = std::move(made);
+    return {};
+  });
+}
+
+Status Session::open(const void* payload, size_t size, ConstantSource* constants, const SessionOptions& options) {
+  limits_ = options.limits;
+  EXECUTORCH_GGML_TRY(open_payload(payload, size, &graph_));
+  EXECUTORCH_GGML_TRY(check(*graph_));
+  EXECUTORCH_GGML_TRY(Cpu::get(options.threads, &cpu_));
+  EXECUTORCH_GGML_TRY(open_device(options.device, &device_));
+  EXECUTORCH_GGML_TRY(make_constants(constants));
+  EXECUTORCH_GGML_TRY(make_states(constants));
+  reset();
+  input_data_.resize(inputs_.size());
+  output_data_.resize(outputs_.size());
   return {};
 }
 
 Session::~Session() {
   prepared_.clear();
   for (ggml_backend_buffer_t buffer : buffers_) ggml_backend_buffer_free(buffer);
-  if (ctx_) ggml_free(ctx_);
   if (device_) ggml_backend_free(device_);
 }
 
@@ -80,23 +111,19 @@ Status Session::check(const fb::Graph& graph) {
   EXECUTORCH_GGML_TRY(check_values(graph, graph.states(), "state", &taken));
   EXECUTORCH_GGML_TRY(check_values(graph, graph.outputs(), "output", nullptr));
   EXECUTORCH_GGML_TRY(Shapes::check(graph));
-  EXECUTORCH_GGML_TRY(port_infos(graph, graph.inputs(), &inputs_));
-  return port_infos(graph, graph.outputs(), &outputs_);
+  EXECUTORCH_GGML_TRY(port_infos(graph, graph.inputs(), "input", &inputs_));
+  return port_infos(graph, graph.outputs(), "output", &outputs_);
 }
 
 Status Session::make_leaf(int value, const std::string& key, ggml_tensor** tensor) {
   Shapes fixed;  // constants and states have no symbolic dims
   Dims ne{};
   const fb::Value& declared = *graph_->values()->Get(value);
-  const Status status = fixed.sizes(declared.ne(), &ne);
+  Status status = fixed.sizes(declared.ne(), &ne);
+  if (status.ok()) status = check_value(declared, ne, limits_.memory_limit());
   if (!status.ok()) return Status::error(key + ": " + status.message());
-  if (declared.dtype() > fb::DType::F64) return Status::error(key + ": unknown element type");
   const ggml_type type = storage_type(static_cast<DType>(declared.dtype()));
-  int64_t bytes = static_cast<int64_t>(ggml_type_size(type));
-  for (int64_t n : ne) {
-    if (__builtin_mul_overflow(bytes, n, &bytes)) return Status::error(key + ": its size overflows 64 bits");
-  }
-  *tensor = ggml_new_tensor_4d(ctx_, type, ne[0], ne[1], ne[2], ne[3]);
+  *tensor = ggml_new_tensor_4d(arena_.context(), type, ne[0], ne[1], ne[2], ne[3]);
   ggml_set_name(*tensor, key.c_str());
   return {};
 }
@@ -140,8 +167,7 @@ Status Session::use_in_place(ggml_tensor* tensor, const void* data) {
 
 Status Session::make_constants(ConstantSource* source) {
   const size_t leaves = size_of(graph_->constants()) + size_of(graph_->states());
-  ctx_ = ggml_init({ggml_tensor_overhead() * (leaves + 1), nullptr, /*no_alloc=*/true});
-  if (ctx_ == nullptr) return Status::error("ggml cannot allocate the constants' descriptors");
+  EXECUTORCH_GGML_TRY(arena_.open(ggml_tensor_overhead() * (leaves + 1)));
   for (size_t i = 0; i < size_of(graph_->constants()); ++i) {
     const fb::Constant& constant = *graph_->constants()->Get(i);
     const std::string key = text(constant.key());
@@ -163,6 +189,11 @@ Status Session::make_states(ConstantSource* source) {
     EXECUTORCH_GGML_TRY(make_leaf(state.value(), "state " + text(state.key()), &tensor));
     if (state.init() && state.init()->size() > 0) {
       EXECUTORCH_GGML_TRY(constant_data(source, state.init()->str(), tensor, &data));
+    }
+    state_memory_ += ggml_nbytes(tensor);  // each is within the limit, so this does not wrap
+    if (state_memory_ > limits_.memory_limit()) {
+      return Status::error(format("the states up to %s need %zu bytes, more than the %zu that a program may use",
+                                  text(state.key()).c_str(), state_memory_, limits_.memory_limit()));
     }
     EXECUTORCH_GGML_TRY(own(tensor));
     leaves_.states.push_back(tensor);
@@ -193,15 +224,29 @@ Status Session::prepare(const TensorView* inputs, size_t count, PreparedGraph** 
     return {};
   }
   std::unique_ptr<PreparedGraph> made;
-  EXECUTORCH_GGML_TRY(PreparedGraph::make(*graph_, key_, leaves_, device_, cpu_, &made));
-  if (prepared_.size() == kMaxPrepared) prepared_.pop_back();
+  EXECUTORCH_GGML_TRY(PreparedGraph::make(*graph_, key_, leaves_, device_, cpu_, limits_, &made));
   prepared_.push_front(std::move(made));
+  make_room();
   *prepared = prepared_.front().get();
   return {};
 }
 
+// Drops what was not used for longest until the rest is few enough and, together, within the memory limit.
+void Session::make_room() {
+  size_t memory = state_memory_;
+  for (const auto& graph : prepared_) memory += graph->working_memory();
+  while (prepared_.size() > 1 && (prepared_.size() > kMaxPrepared || memory > limits_.memory_limit())) {
+    memory -= prepared_.back()->working_memory();
+    prepared_.pop_back();
+  }
+}
+
 Status Session::run(const TensorView* inputs, size_t count, OutputSink* sink) {
   std::lock_guard<std::mutex> lock(mutex_);
+  return without_exceptions([&] { return run_prepared(inputs, count, sink); });
+}
+
+Status Session::run_prepared(const TensorView* inputs, size_t count, OutputSink* sink) {
   PreparedGraph* prepared = nullptr;
   EXECUTORCH_GGML_TRY(prepare(inputs, count, &prepared));
   for (size_t i = 0; i < count; ++i) input_data_[i] = inputs[i].data;

@@ -28,6 +28,7 @@ class OutputSink {
 struct SessionOptions {
   std::string device;  // "" and "cpu": the CPU; else ggml's name of a device
   int threads = 0;     // 0: default_threads()
+  Limits limits;
 };
 
 struct PortInfo {
@@ -59,6 +60,7 @@ class Session {
 
  private:
   Session() = default;
+  Status open(const void* payload, size_t size, ConstantSource* constants, const SessionOptions& options);
   Status check(const fb::Graph& graph);
   Status make_constants(ConstantSource* source);
   Status make_states(ConstantSource* source);
@@ -67,6 +69,8 @@ class Session {
   Status use_in_place(ggml_tensor* tensor, const void* data);
   Status own(ggml_tensor* tensor);
   Status prepare(const TensorView* inputs, size_t count, PreparedGraph** prepared);
+  void make_room();
+  Status run_prepared(const TensorView* inputs, size_t count, OutputSink* sink);
 
   struct FirstContents {
     ggml_tensor* state;
@@ -76,7 +80,9 @@ class Session {
   const fb::Graph* graph_ = nullptr;
   std::shared_ptr<Cpu> cpu_;
   ggml_backend_t device_ = nullptr;
-  ggml_context* ctx_ = nullptr;
+  Limits limits_;
+  Arena arena_;
+  size_t state_memory_ = 0;
   std::vector<ggml_backend_buffer_t> buffers_;
   Leaves leaves_;
   std::vector<FirstContents> first_contents_;

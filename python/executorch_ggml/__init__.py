@@ -10,7 +10,8 @@ from .runtime import Module, Session, devices, get_num_threads, load, load_deleg
 
 __version__ = "0.1.0"
 
-cmake_prefix_path = str(Path(__file__).resolve().parent / "share" / "cmake")
+# Where find_package(executorch_ggml) looks: the installed half of the package, which an editable install keeps apart.
+cmake_prefix_path = next((path for path in __path__ if (Path(path) / "lib" / "cmake").is_dir()), __path__[0])
 
 __all__ = [
     "Explanation",

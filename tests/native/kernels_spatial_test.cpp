@@ -1,6 +1,8 @@
 // conv_2d, conv_2d_dw and pool_2d against loops as plain as can be, on every instruction set that this CPU has.
 // With --bench: their speed on layers of well-known networks.
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -12,8 +14,8 @@
 #include <thread>
 #include <vector>
 
-#include "isa.h"
-#include "kernels.h"
+#include "kernels/isa.h"
+#include "kernels/kernels.h"
 
 namespace executorch_ggml {
 namespace {

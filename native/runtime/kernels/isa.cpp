@@ -8,15 +8,19 @@ namespace executorch_ggml::kernels {
 namespace {
 
 Isa detect() {
-#if EXECUTORCH_GGML_X86_VARIANTS
+#if EXECUTORCH_GGML_ISA_AVX2
   __builtin_cpu_init();
   // Every CPU with AVX2 and FMA has F16C too, which not all compilers can ask for.
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) {
     return Isa::Generic;
   }
-  const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  return wide ? Isa::Avx512 : Isa::Avx2;
+#if EXECUTORCH_GGML_ISA_AVX512
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl")) {
+    return Isa::Avx512;
+  }
+#endif
+  return Isa::Avx2;
 #else
   return Isa::Generic;
 #endif

@@ -12,10 +12,12 @@
 
 #include <cstdint>
 
-#if defined(__x86_64__) && defined(__GNUC__)
-#define EXECUTORCH_GGML_X86_VARIANTS 1
-#else
-#define EXECUTORCH_GGML_X86_VARIANTS 0
+// The build says which variants beside generic there are, by defining these as 1 (cmake/IsaKernels.cmake).
+#ifndef EXECUTORCH_GGML_ISA_AVX2
+#define EXECUTORCH_GGML_ISA_AVX2 0
+#endif
+#ifndef EXECUTORCH_GGML_ISA_AVX512
+#define EXECUTORCH_GGML_ISA_AVX512 0
 #endif
 
 namespace executorch_ggml::kernels {
@@ -23,7 +25,7 @@ namespace executorch_ggml::kernels {
 // In the order of preference. Avx2 comes with FMA and F16C; Avx512 is F, BW, DQ and VL, and all of Avx2.
 enum class Isa : uint8_t { Generic = 0, Avx2 = 1, Avx512 = 2 };
 
-// The best that this CPU runs.
+// The best that this build has and this CPU runs.
 Isa best_isa();
 
 // What kernels run on now: best_isa(), or less after limit_isa().
@@ -45,8 +47,14 @@ F pick(F generic, F avx2, F avx512) {
   return generic;
 }
 
-// Both are used inside namespace executorch_ggml::kernels. The first takes a function's declaration.
-#if EXECUTORCH_GGML_X86_VARIANTS
+// Both are used inside namespace executorch_ggml::kernels. The first takes a function's declaration; in a *_isa.cpp it
+// declares that file's own variant only.
+#if defined(KERNEL_ISA)
+#define KERNEL_VARIANTS(...) \
+  namespace KERNEL_ISA {     \
+  __VA_ARGS__;               \
+  }
+#else
 #define KERNEL_VARIANTS(...) \
   namespace generic {        \
   __VA_ARGS__;               \
@@ -57,13 +65,13 @@ F pick(F generic, F avx2, F avx512) {
   namespace avx512 {         \
   __VA_ARGS__;               \
   }
+#if EXECUTORCH_GGML_ISA_AVX512 && EXECUTORCH_GGML_ISA_AVX2
 #define KERNEL_PICK(name) (::executorch_ggml::kernels::pick(&generic::name, &avx2::name, &avx512::name))
+#elif EXECUTORCH_GGML_ISA_AVX2
+#define KERNEL_PICK(name) (::executorch_ggml::kernels::pick(&generic::name, &avx2::name, &avx2::name))
 #else
-#define KERNEL_VARIANTS(...) \
-  namespace generic {        \
-  __VA_ARGS__;               \
-  }
 #define KERNEL_PICK(name) (&generic::name)
+#endif
 #endif
 
 }  // namespace executorch_ggml::kernels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -66,6 +67,7 @@ class Builder:
     def emit(self, op: str, *inputs: Value | None, **attrs: Any) -> Value:
         """Append a call of ``op``; inputs are made dense where the op's row demands it."""
         spec = OPS[op]
+        attrs |= {attr.name: _as_f32(attrs[attr.name]) for attr in spec.attrs if attr.kind == "f32" and attr.name in attrs}
         ready = tuple(
             self._laid_out(value, wanted.layout) for value, wanted in zip(inputs, spec.inputs, strict=True)
         )
@@ -172,7 +174,14 @@ def _four(sizes: Sequence[Dim]) -> Dims:
     return dims[0], dims[1], dims[2], dims[3]
 
 
+def _as_f32(number: float) -> float:
+    """The number as the wire has it: rounded to float32, infinite beyond its range."""
+    return float(torch.tensor(number, dtype=torch.float64).to(torch.float32))
+
+
 def _hashable(value: Any) -> Any:
+    if isinstance(value, float):
+        return struct.pack("d", value)  # keeps 0.0 and -0.0 apart, and NaN equal to itself
     return tuple(value) if isinstance(value, list) else value
 
 

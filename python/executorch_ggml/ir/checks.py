@@ -117,14 +117,26 @@ def indexable(size: Dim) -> bool:
 
 
 @_check
+def is_zero(value: float) -> bool:
+    """Exactly 0."""
+    return value == 0.0
+
+
+@_check
+def is_state(state: Value) -> bool:
+    """A named state: the one kind of tensor that may be written to (the runtime tells it from the other leaves)."""
+    return state.producer is None
+
+
+@_check
 def gathers_rows(a: Value, rows: Value) -> bool:
-    """One matrix, and row numbers that were range-checked against its height."""
+    """One matrix, and a line of row numbers that were range-checked against its height."""
     producer = rows.producer
     while producer is not None and producer.op in ("reshape", "cont", "view"):
         source = producer.inputs[0]
         producer = None if source is None else source.producer
     checked = producer is not None and producer.op == "to_index" and _equal(producer.attrs["size"], a.ne[1])
-    return checked and is_one(a.ne[2]) and is_one(a.ne[3]) and is_one(rows.ne[3])
+    return checked and all(is_one(n) for n in (*a.ne[2:], *rows.ne[1:]))
 
 
 @_check
@@ -154,9 +166,15 @@ def attends(q: Value, k: Value, v: Value, mask: Value | None) -> bool:
     inner = _equal(q.ne[0], k.ne[0]) and _equal(k.ne[1], v.ne[1]) and _equal(k.ne[2], v.ne[2])
     batch = _divides(k.ne[2], q.ne[2]) and _equal(k.ne[3], q.ne[3]) and _equal(v.ne[3], q.ne[3])
     masked = mask is None or (
-        _equal(mask.ne[0], k.ne[1]) and _divides(mask.ne[2], q.ne[2]) and _divides(mask.ne[3], q.ne[3])
+        _equal(mask.ne[0], k.ne[1])
+        and (not _known(mask.ne[1], q.ne[1]) or mask.ne[1] >= q.ne[1])
+        and _divides(mask.ne[2], q.ne[2])
+        and _divides(mask.ne[3], q.ne[3])
     )
-    return inner and batch and masked
+    # ggml's scratch memory grows with the head's size, and it counts query rows in an int.
+    sizes = all(not _known(n) or n <= 2**16 for n in (q.ne[0], v.ne[0]))
+    rows = product(q.ne[1:])
+    return inner and batch and masked and sizes and (not _known(rows) or rows < 2**31)
 
 
 @_check
@@ -167,12 +185,41 @@ def window(kernel: int, stride: int, pad: int, dilation: int, up: int = 1) -> bo
 
 
 @_check
+def reaches(
+    x: Value,
+    ne: Dims,
+    kernel_w: int,
+    stride_w: int,
+    pad_w: int,
+    dilation_w: int,
+    kernel_h: int,
+    stride_h: int,
+    pad_h: int,
+    dilation_h: int,
+) -> bool:
+    """Places that windows touch, inside the image or out of it, are few enough to be counted in 64 bits."""
+    if not _known(*x.ne, *ne):
+        return True
+    across = ne[1] * stride_w + kernel_w * dilation_w + abs(pad_w)
+    down = ne[2] * stride_h + kernel_h * dilation_h + abs(pad_h)
+    row: int = x.ne[0] * x.ne[1]
+    return bool((down + x.ne[2] * x.ne[3]) * row < 2**61 and across * x.ne[0] < 2**61)
+
+
+def _few_taps(kernel_w: int, kernel_h: int) -> bool:
+    """What a convolution keeps for each of a window's taps fits in little memory."""
+    return kernel_w >= 1 and kernel_h >= 1 and kernel_w * kernel_h <= 2**16
+
+
+@_check
 def convolves(
     x: Value, weight: Value, bias: Value | None, ne: Dims, kernel_w: int, kernel_h: int, groups: int
 ) -> bool:
     """Channels fit the groups, and the packed weight has the size that they need."""
     ic, oc = x.ne[0], ne[0]
-    if not (_known(ic, oc, groups) and groups > 0 and ic % groups == 0 and oc % groups == 0):
+    if not (_known(ic, oc, groups) and 0 < groups <= oc and ic % groups == 0 and oc % groups == 0):
+        return False
+    if not _few_taps(kernel_w, kernel_h) or oc > 2**26:
         return False
     blocks = groups * -(-(oc // groups) // OC_BLOCK)
     packed = blocks * OC_BLOCK * kernel_w * kernel_h * (ic // groups) + ic // groups
@@ -184,7 +231,7 @@ def convolves_depthwise(
     x: Value, weight: Value, bias: Value | None, ne: Dims, kernel_w: int, kernel_h: int
 ) -> bool:
     """One kernel a channel."""
-    fits = _equal(x.ne[0], ne[0]) and _equal(x.ne[3], ne[3])
+    fits = _equal(x.ne[0], ne[0]) and _equal(x.ne[3], ne[3]) and _few_taps(kernel_w, kernel_h)
     return fits and _equal(weight.count, ne[0] * kernel_w * kernel_h) and (bias is None or _equal(bias.count, ne[0]))
 
 
@@ -196,8 +243,8 @@ def pools(x: Value, ne: Dims) -> bool:
 
 @_check
 def interpolates(a: Value, ne: Dims) -> bool:
-    """Only the inner two dims change, from and to at least 1."""
-    inner = all(not _known(n) or n > 0 for n in (*a.ne[:2], *ne[:2]))
+    """Only the inner two dims change, from and to 1 to a million: ggml finds places in f32."""
+    inner = all(not _known(n) or 0 < n <= 2**20 for n in (*a.ne[:2], *ne[:2]))
     return inner and _equal(a.ne[2], ne[2]) and _equal(a.ne[3], ne[3])
 
 

@@ -208,9 +208,17 @@ def _decode(attr: AttrSpec) -> str:
 
 def _call(spec: OpSpec) -> str:
     arguments = ", ".join(["ctx", *(i.name for i in spec.inputs), *(a.name for a in spec.attrs)])
-    if spec.call == "make_view":
-        return "self.view(a, start, step, ne)"
     return spec.call or f"ggml_{spec.name}({arguments})"
+
+
+def _result(spec: OpSpec) -> str:
+    """The result rule in C++: what ggml's builders do themselves, and a node made for a kernel has to be checked for."""
+    cpp = getattr(spec.result, "cpp", None)
+    if cpp is None:
+        raise TypeError(f"op {spec.name}: runs as a kernel, so its result rule must be a Rule with a C++ counterpart")
+    operands = [f"self.operand({n})" for n in range(len(spec.inputs))]
+    text: str = cpp.format(*operands)
+    return text
 
 
 def _custom(spec: OpSpec) -> str:
@@ -226,11 +234,14 @@ def _dispatch(spec: OpSpec) -> str:
     lines += [_decode(attr) for attr in spec.attrs]
     lines += [f"      ggml_tensor* {i.name} = in[{n}];" for n, i in enumerate(spec.inputs)]
     lines += [f'      if (!self.check({check}, "{check}")) return nullptr;' for check in spec.checks]
+    if spec.kernel:
+        lines.append(f"      if (!self.gives({_result(spec)})) return nullptr;")
     if spec.call == "custom":
         lines.append(f"      return {_custom(spec)};")
     elif spec.kernel:
         lines.append(f"      if (self.uses_kernels()) return {_custom(spec)};")
-        lines.append("      if (!self.all_f32(in)) return nullptr;")
+        if any(DType.I64 in i.dtypes and DType.I8 not in i.dtypes for i in spec.inputs):
+            lines.append("      if (!self.all_f32(in)) return nullptr;")
         lines.append(f"      return {_call(spec)};")
     else:
         lines.append(f"      return {_call(spec)};")

@@ -59,6 +59,21 @@ ResultRule = Callable[..., "tuple[DType, Dims]"]
 
 
 @dataclass(frozen=True)
+class Rule:
+    """A result rule with its counterpart in ``native/runtime/results.h``, which rows that run as kernels need.
+
+    ``cpp`` is a C++ expression over the attributes and, as ``{0}`` and so on, the inputs.
+    """
+
+    function: ResultRule
+    cpp: str
+
+    def __call__(self, *operands: Operand | None, **attrs: Any) -> tuple[DType, Dims]:
+        """The result's dtype and dims."""
+        return self.function(*operands, **attrs)
+
+
+@dataclass(frozen=True)
 class OpSpec:
     """One row of the op table."""
 
@@ -187,13 +202,13 @@ def same_as(index: int) -> ResultRule:
     def rule(*operands: Operand, **_: Any) -> tuple[DType, Dims]:
         return operands[index].dtype, operands[index].ne
 
-    return rule
+    return Rule(rule, f"{{{index}}}")
 
 
-def shaped(dtype: DType | None = None) -> ResultRule:
-    """Result rule: shape from the attribute ``ne``; dtype as given, else input 0's."""
+def shaped() -> ResultRule:
+    """Result rule: dtype of input 0, shape from the attribute ``ne``."""
 
     def rule(*operands: Operand, ne: Dims, **_: Any) -> tuple[DType, Dims]:
-        return operands[0].dtype if dtype is None else dtype, ne
+        return operands[0].dtype, ne
 
-    return rule
+    return Rule(rule, "with_dims({0}, ne)")

@@ -5,6 +5,7 @@ Header: ``EGGM``, CRC-32 of the FlatBuffer (u32), its size in bytes (u64), littl
 
 from __future__ import annotations
 
+import math
 import struct
 import zlib
 from typing import Any
@@ -31,9 +32,15 @@ def serialize(graph: Graph) -> bytes:
     verify(graph)
     packed = _Writer(graph).write()
     builder = flatbuffers.Builder(1 << 16)
+    if any(_is_negative_zero(value) for node in graph.nodes for value in node.attrs.values()):
+        builder.ForceDefaults(True)  # else it is left out as equal to the default of 0.0
     builder.Finish(packed.Pack(builder), b"GGIR")
     body = bytes(builder.Output())
     return _HEADER.pack(MAGIC, zlib.crc32(body), len(body)) + body
+
+
+def _is_negative_zero(value: Any) -> bool:
+    return isinstance(value, float) and value == 0.0 and math.copysign(1.0, value) < 0
 
 
 def deserialize(data: bytes) -> Graph:

@@ -9,6 +9,7 @@ import torch
 from ..ir.dims import as_dim, same
 from ..ir.dtypes import DType
 from ..ir.graph import Value
+from ..ir.op import Dim
 from ..ir.ops.custom import BinaryKind, ReduceKind
 from .context import Context, Tensor
 from .layout import unbroadcast
@@ -43,14 +44,53 @@ def scaled_dot_product_attention(
     if scale is None and not isinstance(head, int):
         return Refused("attention with a symbolic head size")
     factor = 1.0 / math.sqrt(head) if scale is None else float(scale)
+    exact_mask = attn_mask is None or attn_mask.dtype == DType.BOOL
+    if "flash_attention" in cx.fusions and exact_mask:
+        return _flash_attention(cx, query, key, value, attn_mask, is_causal, factor)
+    return _attention(cx, query, key, value, attn_mask, is_causal, factor)
+
+
+def _flash_attention(
+    cx: Context, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool, scale: float
+) -> Tensor:
+    """One node: it reads permuted heads in place, never stores the scores, and gives 0 for rows that are hidden whole.
+
+    Its mask is f16, so it takes those alone that are 0 and -inf.
+    """
     build = cx.builder
-    scores = build.emit("mul_mat", key.value, query.value)
+    columns, rows = key.value.ne[1], query.value.ne[1]
+    hidden: Value | None = None
+    if is_causal:
+        hidden = _causal_mask(cx, columns, rows)
+    elif mask is not None:
+        added = _additive(cx, mask)
+        hidden = build.broadcast(added, (columns, rows, added.ne[2], added.ne[3]))
+    half = None if hidden is None else build.convert(hidden, DType.F16)
+    made = build.emit("flash_attn_ext", query.value, key.value, value.value, half, scale=scale, logit_softcap=0.0)
+    return cx.out(build.permute(made, (0, 2, 1, 3)))
+
+
+def _causal_mask(cx: Context, columns: Dim, rows: Dim) -> Value:
+    """-inf where a row's position is before the column's."""
+    build = cx.builder
+    places = build.emit("iota", ne=(columns, 1, 1, 1), start=0, step=1, dtype=DType.I32)
+    positions = build.reshape(build.emit("iota", ne=(rows, 1, 1, 1), start=0, step=1, dtype=DType.I32), (1, rows))
+    seen = build.emit("binary", places, positions, kind=BinaryKind.LE)
+    return build.emit("select", seen, build.scalar(0.0, DType.F32), build.scalar(-math.inf, DType.F32))
+
+
+def _attention(
+    cx: Context, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, is_causal: bool, scale: float
+) -> Tensor:
+    """Scores, softmax and weighted sum as nodes of their own."""
+    build = cx.builder
+    scores = build.emit("mul_mat", key.value, build.cont(query.value))
     if is_causal:
         scores = build.emit("diag_mask_inf", scores, n_past=0)
-    mask, alive = (None, None) if attn_mask is None else _masks(cx, attn_mask)
+    mask, alive = (None, None) if attn_mask is None else _softmax_mask(cx, attn_mask)
     if mask is not None and not _mask_fits(mask, scores):
         mask = build.broadcast(mask, (scores.ne[0], scores.ne[1], mask.ne[2], mask.ne[3]))
-    weights = build.emit("soft_max_ext", scores, mask, scale=factor, max_bias=0.0)
+    weights = build.emit("soft_max_ext", scores, mask, scale=scale, max_bias=0.0)
     made = build.emit("mul_mat", build.transpose(value.value), weights)
     if alive is not None:
         made = build.emit("select", alive, made, build.scalar(0.0, DType.F32))
@@ -66,19 +106,22 @@ def _batches_fit(query: Tensor, key: Tensor, grouped: bool) -> bool:
     return outer and heads
 
 
-def _masks(cx: Context, mask: Tensor) -> tuple[Value, Value]:
-    """What to add to the scores, and which rows have anything left: torch gives zeros to a row that is hidden whole."""
+def _additive(cx: Context, mask: Tensor) -> Value:
+    """A boolean mask as 0 where it holds and -inf elsewhere; a float one as it is."""
     build = cx.builder
     source = unbroadcast(mask.value)
-    zero, never = build.scalar(0.0, DType.F32), build.scalar(-math.inf, DType.F32)
-    if mask.dtype == DType.BOOL:
-        alive = build.emit("reduce", source, kind=ReduceKind.ANY, axes=(0,))
-        added = build.emit("select", source, zero, never)
-    else:
-        added = build.convert(source, DType.F32)
-        highest = build.emit("reduce", added, kind=ReduceKind.MAX, axes=(0,))
-        alive = build.emit("binary", highest, never, kind=BinaryKind.NE)
-    return build.emit("select", alive, added, zero), alive
+    if mask.dtype != DType.BOOL:
+        return build.convert(source, DType.F32)
+    return build.emit("select", source, build.scalar(0.0, DType.F32), build.scalar(-math.inf, DType.F32))
+
+
+def _softmax_mask(cx: Context, mask: Tensor) -> tuple[Value, Value]:
+    """What to add to the scores, and which rows have anything left: torch gives zeros to a row that is hidden whole."""
+    build = cx.builder
+    added = _additive(cx, mask)
+    highest = build.emit("reduce", added, kind=ReduceKind.MAX, axes=(0,))
+    alive = build.emit("binary", highest, build.scalar(-math.inf, DType.F32), kind=BinaryKind.NE)
+    return build.emit("select", alive, added, build.scalar(0.0, DType.F32)), alive
 
 
 def _mask_fits(mask: Value, scores: Value) -> bool:

@@ -9,6 +9,7 @@ from operator import getitem
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Node
 
 from ..ir.builder import Builder
@@ -35,6 +36,17 @@ class Tensor:
     def dtype(self) -> DType:
         """Element type."""
         return self.value.dtype
+
+    @property
+    def number(self) -> float | int | bool | None:
+        """The number that a constant scalar is, where its contents are at hand (they are not while partitioning)."""
+        if self.data is None or self.rank > 0:
+            return None
+        contents = self.data()
+        if isinstance(contents, FakeTensor):
+            return None
+        item = contents.item()
+        return item if isinstance(item, (float, int)) else None
 
     @property
     def rank(self) -> int:
@@ -108,9 +120,9 @@ class Context:
             return data(*(item() for item in sources if item is not None)).contiguous()
 
         ne = ne_of(shape)
-        name = f"{'+'.join(tensor.key for tensor in source)}.{key}"
-        if len(name) > 160:
-            name = f"{source[0].key}.{key}.{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+        name = f"{source[0].key}.{key}"
+        if len(source) > 1:
+            name += "~" + hashlib.sha256("\0".join(tensor.key for tensor in source).encode()).hexdigest()[:8]
         return Tensor(self.builder.constant(name, source[0].dtype, ne, contents), tuple(shape), contents, name)
 
     # ------------------------------------------------------------------------------------------------- operands

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import torch
 
 from ..ir.dtypes import DType
+from ..ir.graph import Value
 from ..ir.op import Dim
 from ..ir.ops.spatial import Activation, pack_conv_weight
-from .context import FLOATS, Context, Tensor
+from .context import Context, Tensor
 from .registry import Refused, lowers
 
 aten = torch.ops.aten
@@ -36,6 +38,30 @@ class Pair:
 
 
 @dataclass(frozen=True)
+class Epilogue:
+    """What a packed product applies to its result: an activation and its bounds."""
+
+    activation: Activation = Activation.NONE
+    low: float = 0.0
+    high: float = 0.0
+
+    def attrs(self) -> dict[str, Any]:
+        """As attributes of the node."""
+        return {"activation": self.activation, "act_min": self.low, "act_max": self.high}
+
+
+class Rebuildable(Protocol):
+    """A product that may still be emitted again with an activation in it."""
+
+    @property
+    def epilogue(self) -> Epilogue:
+        """What it applies now."""
+
+    def emit(self, cx: Context, epilogue: Epilogue) -> Tensor:
+        """Append it with another epilogue."""
+
+
+@dataclass(frozen=True)
 class Convolution:
     """A convolution that may still be rebuilt with a batch norm or an activation in it."""
 
@@ -48,9 +74,47 @@ class Convolution:
     up: Pair
     groups: int
     shape: tuple[Dim, ...]
-    activation: Activation = Activation.NONE
-    low: float = 0.0
-    high: float = 0.0
+    epilogue: Epilogue = Epilogue()
+
+    def emit(self, cx: Context, epilogue: Epilogue) -> Tensor:
+        """Append it with another epilogue."""
+        return emit_convolution(cx, replace(self, epilogue=epilogue))
+
+
+@dataclass(frozen=True)
+class PackedLinear:
+    """``rows @ weight.T + bias`` as a convolution of one pixel: its kernel is faster than ``ggml_mul_mat`` in f32."""
+
+    rows: Value
+    weight: Tensor
+    bias: Tensor | None
+    epilogue: Epilogue = Epilogue()
+
+    def emit(self, cx: Context, epilogue: Epilogue) -> Tensor:
+        """Append it with another epilogue."""
+        call = replace(self, epilogue=epilogue)
+        features = int(self.weight.shape[0])
+        packed = packed_weight(cx, _as_kernel(cx, self.weight), 1)
+        bias = None if self.bias is None else self.bias.value
+        ne = (features, *self.rows.ne[1:])
+        made = cx.builder.emit("conv_2d", self.rows, packed.value, bias, ne=ne, **_ONE_PIXEL, **epilogue.attrs())
+        result = cx.out(made)
+        cx.records[result.value] = call
+        return result
+
+
+_ONE_PIXEL = {
+    **dict.fromkeys(("kernel_w", "kernel_h", "stride_w", "stride_h", "dilation_w", "dilation_h", "up_w", "up_h"), 1),
+    "pad_w": 0,
+    "pad_h": 0,
+    "groups": 1,
+}
+
+
+def _as_kernel(cx: Context, weight: Tensor) -> Tensor:
+    """A matrix as the weight of a convolution of one pixel."""
+    features, inputs = (int(n) for n in weight.shape)
+    return cx.derived("kernel", [weight], (features, inputs, 1, 1), lambda w: w.view(features, inputs, 1, 1))
 
 
 def image_of(cx: Context, x: Tensor) -> Tensor:
@@ -136,9 +200,7 @@ def emit_convolution(cx: Context, call: Convolution) -> Tensor:
         "pad_h": call.padding.h,
         "dilation_w": call.dilation.w,
         "dilation_h": call.dilation.h,
-        "activation": call.activation,
-        "act_min": call.low,
-        "act_max": call.high,
+        **call.epilogue.attrs(),
     }
     bias = None if call.bias is None else call.bias.value
     depthwise = call.groups == oc and ic == 1 and call.groups == image.shape[-1] and call.up == Pair(1, 1)
@@ -171,7 +233,7 @@ def with_batch_norm(
     """
     call = cx.records.get(x.value)
     statistics = [t for t in (mean, variance, gamma, beta) if t is not None]
-    foldable = isinstance(call, Convolution) and call.activation == Activation.NONE and cx.single_use
+    foldable = isinstance(call, Convolution) and call.epilogue.activation == Activation.NONE and cx.single_use
     if "batch_norm" not in cx.fusions or not foldable or any(t.data is None for t in statistics):
         return None
     assert isinstance(call, Convolution)
@@ -197,10 +259,10 @@ def with_batch_norm(
 
 
 def with_activation(cx: Context, x: Tensor, kind: str, low: float = 0.0, high: float = 0.0) -> Tensor | None:
-    """The convolution that made ``x`` with an activation applied inside it, or None where there is none to rebuild."""
-    call = cx.records.get(x.value)
-    if not isinstance(call, Convolution) or "activation" not in cx.fusions or x.dtype not in FLOATS:
+    """The product that made ``x`` with an activation applied inside it, or None where there is none to rebuild."""
+    call: Rebuildable | None = cx.records.get(x.value)
+    if call is None or "activation" not in cx.fusions or call.epilogue.activation != Activation.NONE:
         return None
-    if call.activation != Activation.NONE or not cx.single_use or math.isnan(low) or math.isnan(high):
+    if not cx.single_use or math.isnan(low) or math.isnan(high):
         return None
-    return emit_convolution(cx, replace(call, activation=Activation[kind.upper()], low=low, high=high))
+    return call.emit(cx, Epilogue(Activation[kind.upper()], low, high))

@@ -10,7 +10,7 @@ import torch
 
 
 from ..ir.checks import broadcasts_to
-from ..ir.dims import same_dims
+from ..ir.dims import ne_of, same_dims
 from ..ir.dtypes import DType
 from ..ir.graph import IRError, Value
 from ..ir.ops.custom import BinaryKind, UnaryKind
@@ -48,14 +48,9 @@ def _covers(a: Value, b: Value) -> bool:
 def _full(cx: Context, value: Value) -> Tensor:
     """The result, repeated where unbroadcast operands alone did not span the traced shape."""
     shape = cx.shape()
-    if len(shape) <= 4 and not same_dims(value.ne, cx_ne(shape)):
-        value = cx.builder.broadcast(value, cx_ne(shape))
+    if len(shape) <= 4 and not same_dims(value.ne, ne_of(shape)):
+        value = cx.builder.broadcast(value, ne_of(shape))
     return cx.out(value)
-
-
-def cx_ne(shape: tuple[Any, ...]) -> tuple[Any, ...]:
-    """ggml dims of a torch shape of at most four dims."""
-    return tuple([*reversed(shape), 1, 1, 1, 1][:4])
 
 
 def arithmetic(cx: Context, kind: BinaryKind, a: Any, b: Any) -> Tensor:
@@ -64,9 +59,22 @@ def arithmetic(cx: Context, kind: BinaryKind, a: Any, b: Any) -> Tensor:
     compute = DType.F32 if result in FLOATS else result
     if result == DType.F64:
         raise IRError("float64 is left to ExecuTorch: ggml computes in float32")
+    if result == DType.BOOL and kind == BinaryKind.MUL:
+        kind = BinaryKind.BITWISE_AND
+    if kind not in _GGML_BINARY:
+        a, b = _rounded(cx, a, result), _rounded(cx, b, result)
     x, y = cx.tensor(a, compute), cx.tensor(b, compute)
     value = combine(cx, kind, x, y)
     return Tensor(cx.builder.convert(_full(cx, value).value, result), cx.shape())
+
+
+def _rounded(cx: Context, operand: Any, dtype: DType) -> Any:
+    """An operand with no more digits than a half type has: torch casts to it first, but for ``+ - * /``."""
+    if dtype not in (DType.F16, DType.BF16):
+        return operand
+    if isinstance(operand, (bool, int, float)):
+        return float(torch.tensor(operand, dtype=dtype.torch))
+    return cx.tensor(operand, dtype)
 
 
 def _promoted(a: Any, b: Any) -> DType:
@@ -80,20 +88,22 @@ def _promoted(a: Any, b: Any) -> DType:
     dtype = DType.from_torch(torch.result_type(stand_in(a), stand_in(b)))
     if dtype is None or dtype == DType.F64:
         raise IRError("comparing in float64 is left to ExecuTorch")
-    return DType.F32 if dtype in FLOATS else dtype
+    return dtype
 
 
 def compare(cx: Context, kind: BinaryKind, a: Any, b: Any) -> Tensor:
     """A comparison or logical function: operands promoted as torch does, result bool."""
     dtype = _promoted(a, b)
+    a, b = _rounded(cx, a, dtype), _rounded(cx, b, dtype)
     if dtype in (DType.I8, DType.U8, DType.I16):
         dtype = DType.I32
+    elif dtype in FLOATS:
+        dtype = DType.F32
     return _full(cx, combine(cx, kind, cx.tensor(a, dtype), cx.tensor(b, dtype)))
 
 
 def _register_binary() -> None:
     arithmetics = {
-        BinaryKind.MUL: (aten.mul.Tensor, aten.mul.Scalar),
         BinaryKind.MAXIMUM: (aten.maximum.default,),
         BinaryKind.MINIMUM: (aten.minimum.default,),
         BinaryKind.ATAN2: (aten.atan2.default,),
@@ -121,6 +131,8 @@ def _register_binary() -> None:
                 made: Tensor = function(cx, kind, a, b)
                 return made
 
+            lower.__doc__ = f"``{kind.name.lower()}(a, b)``."
+
             lowers(*overloads)(lower)
 
 
@@ -136,6 +148,40 @@ def _scaled(cx: Context, b: Any, alpha: Any) -> Any:
         factor = cx.builder.scalar(alpha, compute)
         return Tensor(cx.builder.emit("mul", cx.builder.convert(b.value, compute), factor), b.shape)
     return b * alpha
+
+
+@lowers(aten.mul.Tensor, aten.mul.Scalar)
+def mul(cx: Context, a: Tensor, b: Any) -> Tensor:
+    """``a * b``; with a number one node, and an RMS norm written out is found here."""
+    number = _number(b)
+    if number is not None and cx.dtype() in FLOATS:
+        return _affine(cx, a, number, 0.0)
+    return _rms_norm(cx, a, b) or arithmetic(cx, BinaryKind.MUL, a, b)
+
+
+def _rms_norm(cx: Context, a: Tensor, b: Any) -> Tensor | None:
+    """Given ``x * rsqrt(mean(x * x) + eps)``. Result ``rms_norm(x)``; None where it is something else."""
+    if "rms_norm" not in cx.fusions or not isinstance(b, Tensor) or a.dtype != DType.F32 or b.dtype != DType.F32:
+        return None
+    for x, factor in ((a.value, b.value), (b.value, a.value)):
+        eps = _rms_epsilon(x, factor)
+        if eps is not None and same_dims(x.ne, ne_of(cx.shape())):
+            return cx.out(cx.builder.emit("rms_norm", x, eps=eps))
+    return None
+
+
+def _rms_epsilon(x: Value, factor: Value) -> float | None:
+    """The eps for which ``factor`` is ``rsqrt(mean(x * x) + eps)`` along rows, or None."""
+    steps = []
+    value: Value | None = factor
+    while value is not None and value.producer is not None and value.producer.inputs and len(steps) < 4:
+        steps.append(value.producer)
+        value = value.producer.inputs[0]
+    if [step.op for step in steps] != ["unary", "scale_bias", "mean", "sqr"] or value is not x:
+        return None
+    root, shift = steps[0].attrs, steps[1].attrs
+    usual = root["kind"] == UnaryKind.RSQRT and shift["s"] == 1.0 and shift["b"] >= 0.0
+    return float(shift["b"]) if usual else None
 
 
 @lowers(aten.add.Tensor, aten.add.Scalar)
@@ -167,11 +213,16 @@ def rsub(cx: Context, a: Tensor, b: Any, alpha: Any = 1) -> Tensor:
 
 
 def _number(operand: Any) -> float | None:
+    """A Python number, or the one that a constant scalar holds: Edge programs carry most numbers as such."""
+    if isinstance(operand, Tensor):
+        operand = operand.number
     return float(operand) if isinstance(operand, (int, float)) and not isinstance(operand, bool) else None
 
 
 def _affine(cx: Context, a: Tensor, s: float, b: float) -> Tensor:
-    """``a * s + b`` in one node."""
+    """``a * s + b`` in one node, or in none."""
+    if (s, b) == (1.0, 0.0) and a.dtype == cx.dtype() and same_dims(a.shape, cx.shape()):
+        return a
     return _unary(cx, a, "scale_bias", s=s, b=b)
 
 
@@ -284,6 +335,7 @@ def _register_unary() -> None:
             return a if op in _ROUNDING and a.dtype not in FLOATS else _unary(cx, a, op)
 
         preserve = op == "hardsigmoid"
+        lower.__doc__ = f"Elementwise {op}."
         lowers(*overloads, preserve=preserve)(lower)
     for kind, targets in _CUSTOM_UNARY.items():
 
@@ -292,12 +344,14 @@ def _register_unary() -> None:
                 return a
             return _custom(cx, a, kind)
 
+        lower_custom.__doc__ = f"Elementwise {kind.name.lower()}."
         lowers(*targets)(lower_custom)
     for op, (kind, overload) in _BOTH_UNARY.items():
 
         def lower_both(cx: Context, a: Tensor, op: str = op, kind: UnaryKind = kind) -> Tensor:
             return _unary(cx, a, op) if a.dtype in FLOATS else _custom(cx, a, kind)
 
+        lower_both.__doc__ = f"Elementwise {op}."
         lowers(overload)(lower_both)
 
 
@@ -355,14 +409,16 @@ def softplus(cx: Context, a: Tensor, beta: float = 1.0, threshold: float = 20.0)
 
 
 @lowers(aten.hardtanh.default)
-def hardtanh(cx: Context, a: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+def hardtanh(cx: Context, a: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor | Refused:
     """``a`` limited to [min_val, max_val]."""
     return clamp(cx, a, min_val, max_val)
 
 
 @lowers(aten.clamp.default)
-def clamp(cx: Context, a: Tensor, min: float | None = None, max: float | None = None) -> Tensor:
+def clamp(cx: Context, a: Tensor, min: float | None = None, max: float | None = None) -> Tensor | Refused:
     """``a`` limited to [min, max]."""
+    if any(isinstance(bound, float) and math.isnan(bound) for bound in (min, max)):
+        return Refused("a clamp to NaN")
     if cx.dtype() in FLOATS:
         low = -math.inf if min is None else float(min)
         high = math.inf if max is None else float(max)

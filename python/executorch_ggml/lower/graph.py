@@ -23,7 +23,9 @@ from .context import Context, Tensor
 from .registry import LOWERINGS, Refused
 
 MAX_SIZE = 2**31 - 1
-ALL_FUSIONS = frozenset({"batch_norm", "activation", "rms_norm"})
+# batch_norm: into the convolution before it. activation: into the product before it. packed_linear: linear layers by
+# the packed product. rms_norm: x * rsqrt(mean(x ** 2) + eps) as one node. flash_attention: attention as one node.
+ALL_FUSIONS = frozenset({"batch_norm", "activation", "packed_linear", "rms_norm", "flash_attention"})
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 

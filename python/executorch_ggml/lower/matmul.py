@@ -10,6 +10,7 @@ from ..ir.dims import product
 from ..ir.dtypes import DType
 from ..ir.graph import Value
 from .context import Context, Tensor
+from .convolution import Epilogue, PackedLinear
 from .registry import Refused, lowers
 
 aten = torch.ops.aten
@@ -22,18 +23,21 @@ def _not_f32(*tensors: Tensor | None) -> Refused | None:
     return None
 
 
-def columns(cx: Context, tensor: Tensor) -> Value:
+def columns(cx: Context, matrix: Tensor) -> Tensor:
     """A matrix transposed, so that its columns can be read as rows; a constant is transposed ahead of time."""
-    if tensor.data is not None and tensor.rank == 2:
-        rows, cols = (int(n) for n in tensor.shape)
-        return cx.derived("transposed", [tensor], (cols, rows), lambda w: w.t()).value
-    return cx.builder.transpose(tensor.value)
+    rows, cols = matrix.shape
+    if matrix.data is not None:
+        return cx.derived("transposed", [matrix], (int(cols), int(rows)), lambda w: w.t())
+    return Tensor(cx.builder.transpose(matrix.value), (cols, rows))
 
 
-def affine(cx: Context, x: Value, weight: Value, bias: Tensor | None) -> Value:
-    """``x @ weight.T + bias``."""
-    y = cx.builder.emit("mul_mat", weight, x)
-    return y if bias is None else cx.builder.emit("add", y, bias.value)
+def affine(cx: Context, rows: Value, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """``rows @ weight.T + bias``: with packed weights where they are constant, else with ggml's product."""
+    constant = weight.data is not None and (bias is None or (bias.data is not None and bias.rank == 1))
+    if "packed_linear" in cx.fusions and constant:
+        return PackedLinear(rows, weight, bias).emit(cx, Epilogue())
+    y = cx.builder.emit("mul_mat", weight.value, rows)
+    return cx.out(y if bias is None else cx.builder.emit("add", y, bias.value))
 
 
 @lowers(aten.linear.default, preserve=True)
@@ -44,13 +48,13 @@ def linear(cx: Context, x: Tensor, weight: Tensor, bias: Tensor | None = None) -
     if x.rank == 0 or weight.rank != 2:
         return Refused("a linear layer over a scalar, or with a weight that is not a matrix")
     rows = cx.builder.reshape(x.value, (x.shape[-1], product(x.shape[:-1])))
-    return cx.out(affine(cx, rows, weight.value, bias))
+    return affine(cx, rows, weight, bias)
 
 
 @lowers(aten.mm.default)
 def mm(cx: Context, a: Tensor, b: Tensor) -> Tensor | Refused:
     """``a @ b`` of two matrices."""
-    return _not_f32(a, b) or cx.out(cx.builder.emit("mul_mat", columns(cx, b), a.value))
+    return _not_f32(a, b) or affine(cx, a.value, columns(cx, b), None)
 
 
 @lowers(aten.bmm.default)
@@ -64,10 +68,8 @@ def addmm(cx: Context, bias: Tensor, a: Tensor, b: Tensor, beta: Any = 1, alpha:
     """``beta * bias + alpha * (a @ b)``."""
     if refused := _not_f32(bias, a, b):
         return refused
-    product_ = cx.builder.emit("mul_mat", columns(cx, b), a.value)
-    if alpha != 1:
-        product_ = cx.builder.emit("scale_bias", product_, s=float(alpha), b=0.0)
-    addend = bias.value
-    if beta != 1:
-        addend = cx.builder.emit("scale_bias", addend, s=float(beta), b=0.0)
-    return cx.out(cx.builder.emit("add", product_, addend))
+    if alpha == 1 and beta == 1:
+        return affine(cx, a.value, columns(cx, b), bias)
+    scaled = cx.builder.emit("scale_bias", affine(cx, a.value, columns(cx, b), None).value, s=float(alpha), b=0.0)
+    addend = cx.builder.emit("scale_bias", bias.value, s=float(beta), b=0.0)
+    return cx.out(cx.builder.emit("add", scaled, addend))

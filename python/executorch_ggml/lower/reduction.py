@@ -33,14 +33,16 @@ def reduced(cx: Context, x: Tensor, dims: Sequence[int] | None, kind: ReduceKind
 
 def _reduced_base(cx: Context, base: Value, axes: Sequence[int], kind: ReduceKind) -> Value:
     """ggml's own row sums and means where they do it; the custom node for the rest."""
-    wide = [axis for axis in axes if not is_one(base.ne[axis])] or [0]
+    wide = [axis for axis in axes if not is_one(base.ne[axis])] or list(axes[:1])
     if wide == [0] and base.dtype == DType.F32 and kind in (ReduceKind.SUM, ReduceKind.MEAN):
         return cx.builder.emit("sum_rows" if kind == ReduceKind.SUM else "mean", base)
     return cx.builder.emit("reduce", base, kind=kind, axes=tuple(wide))
 
 
 def _lower(cx: Context, x: Tensor, dims: Sequence[int] | None, kind: ReduceKind, compute: DType | None = None) -> Tensor:
-    operand = cx.tensor(x, compute or (DType.F32 if x.dtype in FLOATS else x.dtype))
+    if compute is None:
+        compute = DType.F32 if x.dtype in FLOATS else x.dtype
+    operand = cx.tensor(x, compute)
     value = reduced(cx, operand, dims, kind)
     return Tensor(cx.builder.convert(cx.out(value).value, cx.dtype()), cx.shape())
 
@@ -156,14 +158,13 @@ def var(cx: Context, x: Tensor, dim: Any = None, *, correction: float | None = N
 
 @lowers(aten.cumsum.default)
 def cumsum(cx: Context, x: Tensor, dim: int, *, dtype: Any = None) -> Tensor | Refused:
-    """Running sum of f32 along one dim."""
+    """Running sum along one dim, in the result's type."""
     del dtype
-    if x.dtype != DType.F32 or cx.dtype() != DType.F32 or x.rank > 4:
-        return Refused("a running sum in another type than float32, or over more than four dims")
+    if cx.dtype() not in (DType.F32, DType.I32, DType.I64) or x.rank > 4:
+        return Refused(f"a running sum in {cx.dtype().name.lower()}, or over more than four dims")
     axes = [0, 1, 2, 3]
     axis = x.axis(dim) if x.rank else 0
     axes[0], axes[axis] = axes[axis], axes[0]
-    moved = cx.builder.emit("cumsum", cx.builder.permute(x.value, axes))
+    operand = cx.builder.convert(x.value, cx.dtype())
+    moved = cx.builder.emit("cumsum", cx.builder.permute(operand, axes))
     return Tensor(cx.builder.permute(moved, axes), cx.shape())
-
-

@@ -105,7 +105,7 @@ def _folded_window(cx: Context, x: Tensor, at: int, start: Dim, shape: list[Dim]
     """The same where there are more than four dims: those before and those after are one each."""
     before, after = product(x.shape[:at]), product(x.shape[at + 1 :])
     flat = cx.builder.reshape(x.value, (after, x.shape[at], before))
-    view = cx.builder.view(flat, (0, start, 0), (after, shape[at], before), (1, step, 1, 1))
+    view = cx.builder.view(flat, (0, start, 0, 0), (after, shape[at], before), (1, step, 1, 1))
     return Tensor(cx.builder.reshape(view, ne_of(shape)), tuple(shape))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -86,5 +87,7 @@ class _Observer(GgmlPartitioner):
 
 def _verdicts_on_the_way(program: ExportedProgram) -> tuple[NodeVerdict, ...]:
     observer = _Observer()
-    to_edge_transform_and_lower(program, partitioner=[observer])
+    own = copy.copy(program)
+    own._constants = dict(program.constants)  # lowering takes constants out of the dict, which is the caller's
+    to_edge_transform_and_lower(own, partitioner=[observer])
     return observer.seen

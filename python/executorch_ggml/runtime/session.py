@@ -27,12 +27,28 @@ class Session:
     Constants are used in place where they are aligned to 32 bytes, and copied once where not. Runs release the GIL;
     runs of one session from several threads take turns. Raises RuntimeError with the reason where a program or an
     input is not right.
+
+    A program may use ``max_memory`` bytes for its intermediate values, outputs and states (without it: the machine's
+    memory), and ``max_work`` multiply-adds a run (without it: hours of work); one that asks for more is refused. Set
+    both where programs come from others.
     """
 
     def __init__(
-        self, program: bytes, constants: Mapping[str, Any] | None = None, *, device: str = "cpu", threads: int = 0
+        self,
+        program: bytes,
+        constants: Mapping[str, Any] | None = None,
+        *,
+        device: str = "cpu",
+        threads: int = 0,
+        max_memory: int | None = None,
+        max_work: int | None = None,
     ) -> None:
-        self._session = _session.Session(program, dict(constants or {}), device, threads)
+        for name, value in (("max_memory", max_memory), ("max_work", max_work)):
+            if value is not None and value < 1:
+                raise ValueError(f"Session: {name}={value}, expected 1 or more")
+        self._session = _session.Session(
+            program, dict(constants or {}), device, threads, max_memory or 0, max_work or 0
+        )
 
     def run(self, *inputs: Any) -> list[Any]:
         """The outputs as numpy arrays, for C-contiguous CPU arrays of the exported dtypes (bfloat16: by DLPack only)."""

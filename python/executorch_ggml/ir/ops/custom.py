@@ -9,7 +9,7 @@ import enum
 from typing import Any
 
 from .._lazy import torch
-from ..op import Dim, Dims, Operand, op
+from ..op import Dim, Dims, Operand, Rule, op
 from ..dtypes import DType
 from .movement import shape_of
 
@@ -111,7 +111,7 @@ def _reduced(a: Operand, *, kind: ReduceKind, axes: tuple[int, ...]) -> tuple[DT
 @op(
     100,
     inputs={"a": "f32|i32|i64|bool"},
-    result=_unary,
+    result=Rule(_unary, "unary_result({0}, kind)"),
     checks=("unary_takes(kind, a)",),
     call="custom",
     kernel="unary",
@@ -126,7 +126,7 @@ def unary(a: torch.Tensor, *, kind: UnaryKind) -> torch.Tensor:
 @op(
     101,
     inputs={"a": "f32|i32|i64|bool", "b": "f32|i32|i64|bool"},
-    result=_binary,
+    result=Rule(_binary, "binary_result({0}, {1}, kind)"),
     checks=("same_type(a, b)", "broadcast_together(a, b)", "binary_takes(kind, a)"),
     call="custom",
     kernel="binary",
@@ -140,7 +140,7 @@ def binary(a: torch.Tensor, b: torch.Tensor, *, kind: BinaryKind) -> torch.Tenso
 @op(
     102,
     inputs={"condition": "bool", "a": "any", "b": "any"},
-    result=_selected,
+    result=Rule(_selected, "selected({0}, {1}, {2})"),
     checks=("same_type(a, b)", "broadcast_together(condition, a, b)"),
     call="custom",
     kernel="select",
@@ -153,7 +153,7 @@ def select(condition: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.T
 @op(
     103,
     inputs={"a": "any"},
-    result=lambda a, dtype: (DType(dtype), a.ne),
+    result=Rule(lambda a, dtype: (DType(dtype), a.ne), "with_type({0}, dtype)"),
     call="custom",
     kernel="convert",
 )
@@ -165,7 +165,7 @@ def convert(a: torch.Tensor, *, dtype: DType) -> torch.Tensor:
 @op(
     104,
     inputs={"a": "f32|i32|i64|bool"},
-    result=_reduced,
+    result=Rule(_reduced, "reduced({0}, kind, axes)"),
     checks=("reduces(kind, a, axes)",),
     call="custom",
     kernel="reduce",
@@ -189,7 +189,7 @@ def reduce(a: torch.Tensor, *, kind: ReduceKind, axes: tuple[int, ...]) -> torch
 @op(
     105,
     inputs={},
-    result=lambda ne, start, step, dtype: (DType(dtype), ne),
+    result=Rule(lambda ne, start, step, dtype: (DType(dtype), ne), "typed(dtype, ne)"),
     checks=("number_type(dtype)",),
     call="custom",
     kernel="iota",
@@ -203,7 +203,7 @@ def iota(*, ne: Dims, start: Dim, step: int, dtype: DType) -> torch.Tensor:
 @op(
     106,
     inputs={},
-    result=lambda ne, value, integer, dtype: (DType(dtype), ne),
+    result=Rule(lambda ne, value, integer, dtype: (DType(dtype), ne), "typed(dtype, ne)"),
     call="custom",
     kernel="fill",
 )

@@ -7,7 +7,7 @@ dims in reversed order, so ggml's dim ``i`` is torch's dim ``3 - i``.
 from __future__ import annotations
 
 from .._lazy import torch
-from ..op import Dim, Dims, Operand, op, same_as, shaped
+from ..op import Dim, Dims, Operand, Rule, op, same_as, shaped
 from ..dtypes import DType
 
 
@@ -51,14 +51,20 @@ def reshape(a: torch.Tensor, *, ne: Dims) -> torch.Tensor:
     inputs={"a": "any"},
     result=_permuted,
     checks=("permutation(axes)",),
-    call="ggml_permute(ctx, a, axes[0], axes[1], axes[2], axes[3])",
+    call="self.permute(a, axes)",
 )
 def permute(a: torch.Tensor, *, axes: tuple[int, ...]) -> torch.Tensor:
     """A view with dim ``i`` moved to place ``axes[i]`` (``ggml_permute``)."""
     return a.permute([3 - axes.index(3 - i) for i in range(4)])
 
 
-@op(3, inputs={"a": "any"}, result=shaped(), checks=("view_inside(a, start, step, ne)",), call="make_view")
+@op(
+    3,
+    inputs={"a": "any"},
+    result=shaped(),
+    checks=("view_inside(a, start, step, ne)",),
+    call="self.view(a, start, step, ne)",
+)
 def view(a: torch.Tensor, *, start: Dims, step: tuple[int, ...], ne: Dims) -> torch.Tensor:
     """A strided window: ``ne[i]`` elements of dim ``i`` from ``start[i]``, every ``step[i]`` (``ggml_view_4d``)."""
     for i in range(4):
@@ -67,7 +73,7 @@ def view(a: torch.Tensor, *, start: Dims, step: tuple[int, ...], ne: Dims) -> to
     return a
 
 
-@op(4, inputs={"a": "any"}, result=same_as(0))
+@op(4, inputs={"a": "any"}, result=same_as(0), kernel="broadcast")
 def cont(a: torch.Tensor) -> torch.Tensor:
     """A dense copy (``ggml_cont``)."""
     return a.contiguous()
@@ -89,7 +95,7 @@ def broadcast(a: torch.Tensor, *, ne: Dims) -> torch.Tensor:
 @op(
     6,
     inputs={"a": "any", "b": "any"},
-    result=_concatenated,
+    result=Rule(_concatenated, "concatenated({0}, {1}, dim)"),
     checks=("same_type(a, b)", "same_dims_but(a, b, dim)"),
     call="custom",
     kernel="concat",
@@ -99,8 +105,13 @@ def concat(a: torch.Tensor, b: torch.Tensor, *, dim: int) -> torch.Tensor:
     return torch.cat([a, b], 3 - dim)
 
 
-@op(7, inputs={"a": "any", "state": "any cont"}, result=same_as(1), checks=("same_type(a, state)", "same_dims(a, state)"),
-    call="ggml_cpy(ctx, a, state)")
+@op(
+    7,
+    inputs={"a": "any", "state": "any cont"},
+    result=same_as(1),
+    checks=("same_type(a, state)", "same_dims(a, state)", "is_state(state)"),
+    call="ggml_cpy(ctx, a, state)",
+)
 def write_state(a: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
     """Copy ``a`` into the named state, which keeps it for the next run (``ggml_cpy``)."""
     return state.copy_(a)
@@ -134,7 +145,7 @@ def get_rows(a: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 @op(
     10,
     inputs={"a": "index"},
-    result=lambda a, size: (DType.I32, a.ne),
+    result=Rule(lambda a, size: (DType.I32, a.ne), "with_type({0}, DType::I32)"),
     checks=("indexable(size)",),
     call="custom",
     kernel="to_index",
@@ -150,7 +161,9 @@ def to_index(a: torch.Tensor, *, size: Dim) -> torch.Tensor:
 @op(
     11,
     inputs={"a": "any cont", "rows": "i32 cont"},
-    result=lambda a, rows: (a.dtype, (a.ne[0], rows.ne[0], rows.ne[1], rows.ne[2])),
+    result=Rule(
+        lambda a, rows: (a.dtype, (a.ne[0], rows.ne[0], rows.ne[1], rows.ne[2])), "taken_rows({0}, {1})"
+    ),
     checks=("is_table(a, rows)",),
     call="custom",
     kernel="take_rows",

@@ -27,7 +27,7 @@ def rms_norm(a: torch.Tensor, *, eps: float) -> torch.Tensor:
     62,
     inputs={"a": "f32 cont", "mask": "f32? cont"},
     result=same_as(0),
-    checks=("masks_rows(a, mask)",),
+    checks=("masks_rows(a, mask)", "is_zero(max_bias)"),
     call="ggml_soft_max_ext(ctx, a, mask, scale, max_bias)",
 )
 def soft_max_ext(a: torch.Tensor, mask: torch.Tensor | None, *, scale: float, max_bias: float) -> torch.Tensor:
@@ -60,7 +60,7 @@ def mean(a: torch.Tensor) -> torch.Tensor:
     return a.mean(-1, keepdim=True)
 
 
-@op(66, inputs={"a": "f32 cont"}, result=same_as(0))
+@op(66, inputs={"a": "number cont"}, result=same_as(0), kernel="cumsum")
 def cumsum(a: torch.Tensor) -> torch.Tensor:
     """Running sum along each row (``ggml_cumsum``)."""
-    return a.cumsum(-1)
+    return a.cumsum(-1, dtype=a.dtype)

@@ -1,7 +1,8 @@
-"""Memory of another process that no file backs: what loading a program adds beyond the mapped file itself."""
+"""What the operating system tells about processes: the memory of one that no file backs, and the processors' time."""
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from pathlib import Path
@@ -27,6 +28,25 @@ def private_dirty_bytes(pid: int) -> int:
     if found is None:
         raise RuntimeError("the system does not report private memory (Private_Dirty); this benchmark needs Linux")
     return int(found.group(1)) * 1024
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time that the process has used so far with all its threads (0 where the system does not tell)."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def busy_seconds() -> float:
+    """Processor time that all processes together have used so far (0 where the system does not tell)."""
+    try:
+        fields = Path("/proc/stat").read_text(encoding="utf-8").splitlines()[0].split()[1:]
+    except OSError:
+        return 0.0
+    user, nice, kernel, _idle, _waiting, interrupts, soft_interrupts, stolen = map(int, fields[:8])
+    return (user + nice + kernel + interrupts + soft_interrupts + stolen) / os.sysconf("SC_CLK_TCK")
 
 
 def peak_while(worker: Worker) -> int:

@@ -1,0 +1,1 @@
+"""The parts of `examples/demo.py`: one per subject, none of them of use elsewhere."""

@@ -1,0 +1,55 @@
+// Where the intermediate values of a graph lie in one buffer, each for as long as something still reads it.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "ggml-backend.h"
+#include "ggml.h"
+
+namespace executorch_ggml {
+
+// Blocks of an address space that grows as needed: each is taken from the smallest gap that it fits.
+class Space {
+ public:
+  size_t take(size_t size);
+  void give_back(size_t offset, size_t size);
+
+  // How far the space has grown.
+  size_t size() const { return size_; }
+
+ private:
+  using Gaps = std::map<size_t, size_t>;  // offset to size
+  void add(size_t offset, size_t size);
+  void drop(Gaps::iterator gap);
+
+  Gaps gaps_;
+  std::set<std::pair<size_t, size_t>> by_size_;  // (size, offset) of the same
+  size_t size_ = 0;
+};
+
+// ggml's own planner (ggml_gallocr) aborts where a graph leaves it with more than 256 gaps; this one has no such end.
+class MemoryPlan {
+ public:
+  // Plans for every node's tensor that has no memory yet and is not a view.
+  explicit MemoryPlan(ggml_cgraph* graph);
+
+  size_t size() const { return space_.size(); }
+
+  // Gives the tensors their places in a buffer of at least size() bytes.
+  void apply(ggml_backend_buffer_t buffer) const;
+
+ private:
+  struct Place {
+    ggml_tensor* tensor;
+    size_t offset;
+  };
+
+  Space space_;
+  std::vector<Place> places_;
+};
+
+}  // namespace executorch_ggml

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+
+# Exports are slow and vary with the load of the machine: no deadline; the same examples on every run.
+settings.register_profile(
+    "project", deadline=None, derandomize=True, max_examples=60, suppress_health_check=list(HealthCheck)
+)
+settings.load_profile("project")
+
+
+@pytest.fixture(autouse=True)
+def _reproducible() -> Iterator[None]:
+    torch.manual_seed(0)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

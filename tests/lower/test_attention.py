@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.helpers import DYNAMIC, Case, bools, check_case, check_program, having, inf, op, rand
+from torch import Tensor
+
+aten = torch.ops.aten
+SDPA = aten.scaled_dot_product_attention.default
+
+
+def _hidden_rows(rows: int, columns: int) -> Tensor:
+    """A mask that hides one row whole."""
+    mask = bools(rows, columns)
+    mask[0], mask[1] = False, True
+    return mask
+
+
+def _additive(*shape: int) -> Tensor:
+    return torch.where(rand(*shape) > -0.5, rand(*shape), torch.tensor(-inf))
+
+
+def _plain() -> list[Case]:
+    q, k, v = rand(2, 4, 5, 8), rand(2, 4, 7, 8) * 2, rand(2, 4, 7, 8) + 1
+    return [
+        op(SDPA, q, k, v),
+        op(SDPA, q, k, v, scale=0.3),
+        op(SDPA, q, k, v, scale=-0.5),
+        op(SDPA, q, k, v, is_causal=True),
+        having(op(SDPA, q, k, v, is_causal=True, scale=0.3), name="causal-scale"),
+        having(op(SDPA, q, k, v, is_causal=True, scale=-0.5), name="causal-negative-scale"),
+        having(op(SDPA, q, k, v, is_causal=True, scale=0.0), name="causal-zero-scale"),
+        having(op(SDPA, k, q, q, is_causal=True), name="causal-more-queries"),
+        having(op(SDPA, q, k, rand(2, 4, 7, 3)), name="narrow-values"),
+        having(op(SDPA, rand(3, 5, 8), rand(3, 7, 8), rand(3, 7, 8)), name="3-D"),
+        having(op(SDPA, rand(5, 8), rand(7, 8), rand(7, 8)), name="2-D"),
+        having(op(SDPA, rand(1, 1, 1, 1), rand(1, 1, 3, 1), rand(1, 1, 3, 1)), name="ones"),
+        having(op(SDPA, rand(1, 2, 33, 40), rand(1, 2, 65, 40), rand(1, 2, 65, 40)), name="odd-sizes"),
+        having(op(SDPA, q * 100, k * 100, v), name="sharp", tolerance=1e-4),
+        having(op(SDPA, rand(2, 1, 2, 2, 3), rand(2, 1, 2, 2, 3), rand(2, 1, 2, 2, 3)), refused="four dims"),
+        having(op(SDPA, q, k, v, None, 0.5), refused="dropout"),
+        having(op(SDPA, q.half(), k.half(), v.half()), refused="float32"),
+        having(op(SDPA, rand(2, 4, 5, 8), rand(1, 4, 7, 8), rand(1, 4, 7, 8)), refused="broadcast"),
+    ]
+
+
+def _masked() -> list[Case]:
+    q, k, v = rand(2, 4, 5, 8), rand(2, 4, 7, 8), rand(2, 4, 7, 8)
+    shapes = [(5, 7), (2, 4, 5, 7), (2, 1, 5, 7), (1, 4, 5, 7), (2, 1, 1, 7), (1, 7), (1, 1, 5, 7), (2, 1, 5, 1), (4, 5, 7)]
+    cases = [having(op(SDPA, q, k, v, bools(*s)), name=f"bool-{s}") for s in shapes]
+    cases += [having(op(SDPA, q, k, v, _additive(*s)), name=f"float-{s}") for s in shapes]
+    cases += [
+        having(op(SDPA, q, k, v, _hidden_rows(5, 7)), name="hidden-row"),
+        having(op(SDPA, q, k, v, torch.where(_hidden_rows(5, 7), 0.0, -inf)), name="hidden-row-float"),
+        having(op(SDPA, q, k, v, torch.where(_hidden_rows(5, 7), 0.0, torch.finfo(torch.float32).min)), name="hidden-by-min"),
+        having(op(SDPA, q, k, v, _hidden_rows(5, 7), scale=-0.7), name="negative-scale"),
+        having(op(SDPA, rand(5, 8), rand(7, 8), rand(7, 8), bools(5, 7)), name="2-D"),
+        having(op(SDPA, rand(3, 5, 8), rand(3, 7, 8), rand(3, 7, 8), bools(3, 1, 7)), name="3-D"),
+    ]
+    return cases
+
+
+def _grouped() -> list[Case]:
+    q, k, v = rand(2, 6, 5, 8), rand(2, 2, 7, 8), rand(2, 2, 7, 8)
+    one = rand(2, 1, 7, 8)
+    return [
+        op(SDPA, q, k, v, enable_gqa=True),
+        having(op(SDPA, q, one, one, enable_gqa=True), name="one-head"),
+        having(op(SDPA, q, k, v, is_causal=True, enable_gqa=True), name="grouped-causal"),
+        having(op(SDPA, q, k, v, bools(2, 1, 5, 7), enable_gqa=True), name="grouped-mask"),
+        having(op(SDPA, q, k, v, bools(1, 6, 5, 7), enable_gqa=True), name="grouped-mask-per-head"),
+    ]
+
+
+def _symbolic() -> list[Case]:
+    sizes = ({0: DYNAMIC, 2: DYNAMIC},) * 3
+
+    def inputs(batch: int, length: int) -> tuple[Tensor, ...]:
+        return tuple(rand(batch, 4, length, 8) + n for n in range(3))
+
+    others = (inputs(1, 3), inputs(5, 2), inputs(2, 33))
+    mask = (rand(2, 1, 6, 6) > -1, *(rand(n, 1, s, s) > -1 for n, s in ((1, 3), (5, 2), (2, 33))))
+    masked = tuple((*given, m) for given, m in zip(others, mask[1:], strict=True))
+    return [
+        having(op(SDPA, *inputs(2, 6)), name="symbolic", dynamic=sizes, others=others),
+        having(op(SDPA, *inputs(2, 6), is_causal=True), name="symbolic-causal", dynamic=sizes, others=others),
+        having(op(SDPA, *inputs(2, 6), mask[0]), name="symbolic-mask", dynamic=(*sizes, {0: DYNAMIC, 2: DYNAMIC, 3: DYNAMIC}),
+               others=masked),
+    ]  # fmt: skip
+
+
+CASES = _plain() + _masked() + _grouped() + _symbolic()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_case(case: Case) -> None:
+    check_case(case)
+
+
+@pytest.mark.parametrize("case", _masked() + _plain()[:8] + _grouped(), ids=lambda case: case.id)
+def test_without_fusions(case: Case) -> None:
+    """The same attention as separate nodes."""
+    tensors = case.inputs
+    module = case.module(layouts=False)
+    check_program(module, *tensors, fusions=frozenset(), tolerance=case.tolerance)
+
+
+def test_heads_cut_from_one_projection() -> None:
+    """Attention as models have it: heads are permuted views, the result is permuted back."""
+
+    def program(x: Tensor, mask: Tensor) -> Tensor:
+        q, k, v = (part.unflatten(-1, (4, 8)).transpose(1, 2) for part in x.chunk(3, -1))
+        made = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask[:, None, None, :].bool())
+        return made.transpose(1, 2).flatten(2)
+
+    mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]])
+    check_program(program, rand(2, 5, 96), mask, dynamic=({0: DYNAMIC, 1: DYNAMIC}, {0: DYNAMIC, 1: DYNAMIC}),
+                  others=((rand(1, 9, 96), torch.ones(1, 9, dtype=torch.int64)),))  # fmt: skip

@@ -1,0 +1,325 @@
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import executorch.exir.passes.dim_order_ops_registry  # noqa: F401 - declares the dim_order_ops
+import pytest
+import torch
+from hypothesis import given as with_examples
+from hypothesis import strategies as st
+from tests.helpers import (
+    DYNAMIC,
+    Case,
+    bools,
+    check_case,
+    check_program,
+    having,
+    inf,
+    ints,
+    nan,
+    op,
+    rand,
+    special,
+)
+from torch import Tensor
+from torch._ops import OpOverload
+
+aten = torch.ops.aten
+dim_order_ops = torch.ops.dim_order_ops
+
+F16, BF16, I32, I64, U8 = torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8
+
+UNARY_FLOAT = [
+    aten.sqrt.default, aten.log.default, aten.sin.default, aten.cos.default, aten.tanh.default, aten.sigmoid.default,
+    aten.exp.default, aten.expm1.default, aten.floor.default, aten.ceil.default, aten.trunc.default,
+    aten.hardsigmoid.default, aten.rsqrt.default, aten.reciprocal.default, aten.erf.default, aten.log1p.default,
+    aten.round.default, aten.isnan.default, aten.isinf.default, aten.tan.default, aten.atan.default,
+    aten.neg.default, aten.abs.default, aten.sign.default, aten.relu.default, aten.silu.default,
+    aten.hardswish.default, aten.gelu.default, aten.leaky_relu.default, aten.elu.default, aten.softplus.default,
+    aten.hardtanh.default, aten.logical_not.default,
+]  # fmt: skip
+# Which of them torch computes on integers, and on booleans.
+UNARY_INT = [
+    aten.sqrt.default, aten.log.default, aten.sin.default, aten.tanh.default, aten.sigmoid.default, aten.exp.default,
+    aten.floor.default, aten.ceil.default, aten.trunc.default, aten.round.default, aten.reciprocal.default,
+    aten.isnan.default, aten.isinf.default, aten.neg.default, aten.abs.default, aten.sign.default, aten.relu.default,
+    aten.logical_not.default, aten.bitwise_not.default, aten.hardtanh.default, aten.atan.default,
+]  # fmt: skip
+UNARY_BOOL = [
+    aten.sqrt.default, aten.cos.default, aten.sigmoid.default, aten.isnan.default, aten.logical_not.default,
+    aten.bitwise_not.default, aten.reciprocal.default,
+]  # fmt: skip
+
+ARITHMETIC = [
+    aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor, aten.maximum.default, aten.minimum.default,
+    aten.atan2.default, aten.remainder.Tensor, aten.fmod.Tensor, aten.floor_divide.default, aten.pow.Tensor_Tensor,
+]  # fmt: skip
+BITWISE = [aten.bitwise_and.Tensor, aten.bitwise_or.Tensor, aten.bitwise_xor.Tensor]
+BITWISE_SCALAR = [aten.bitwise_and.Scalar, aten.bitwise_or.Scalar, aten.bitwise_xor.Scalar]
+LOGICAL = [aten.logical_and.default, aten.logical_or.default, aten.logical_xor.default]
+COMPARE = [aten.eq.Tensor, aten.ne.Tensor, aten.lt.Tensor, aten.le.Tensor, aten.gt.Tensor, aten.ge.Tensor]
+COMPARE_SCALAR = [aten.eq.Scalar, aten.ne.Scalar, aten.lt.Scalar, aten.le.Scalar, aten.gt.Scalar, aten.ge.Scalar]
+SCALAR = [aten.add.Scalar, aten.sub.Scalar, aten.mul.Scalar, aten.div.Scalar, aten.remainder.Scalar, aten.fmod.Scalar]
+
+# Shapes that broadcast both ways, of any rank.
+BROADCASTS = [
+    ((3, 1), (1, 4)), ((5,), (2, 3, 5)), ((), (2, 3)), ((2, 3), ()), ((1,), (1,)), ((), ()), ((2, 1, 4), (3, 1)),
+    ((0, 3), (1, 3)), ((2, 3, 4, 5), (4, 1)), ((3, 1, 1, 1), (2, 1, 5)), ((2, 1, 3, 5, 2), (2, 4, 3, 5, 2)),
+    ((2, 3, 2, 2, 2, 3), (2, 3)), ((2, 1, 1, 3, 2, 2), (4, 3, 2, 2)), ((7,), (1, 7)), ((1, 17), (16, 1)),
+]  # fmt: skip
+
+
+def _domain(overload: OpOverload) -> Tensor:
+    """Eager's GELU of an infinity is NaN or not by the layout of its input."""
+    return special()[~special().isinf()] if overload == aten.gelu.default else special()
+
+
+def _unary() -> list[Case]:
+    cases = [having(op(f, _domain(f)), name="special") for f in UNARY_FLOAT]
+    cases += [having(op(f, rand(3, 5, 7) * 4), name="3-D") for f in UNARY_FLOAT]
+    cases += [having(op(f, _domain(f).to(F16)), name="f16") for f in UNARY_FLOAT]
+    cases += [having(op(f, _domain(f).to(BF16)), name="bf16") for f in UNARY_FLOAT]
+    cases += [having(op(f, ints(3, 4).abs() + 1), name="i64") for f in UNARY_INT]
+    cases += [having(op(f, ints(2, 5, dtype=I32)), name="i32") for f in UNARY_INT]
+    cases += [having(op(f, bools(2, 9)), name="bool") for f in UNARY_BOOL]
+    return cases
+
+
+def _binary() -> list[Case]:
+    left, right = torch.meshgrid(special(), special(), indexing="ij")
+    left, right = left.reshape(-1), right.reshape(-1)
+    cases = [having(op(f, left, right), name="special") for f in ARITHMETIC + COMPARE + LOGICAL]
+    for f in ARITHMETIC:
+        cases += [having(op(f, rand(2, 3, dtype=d), rand(3, dtype=d) * 2), name=str(d)) for d in (F16, BF16)]
+    cases += [op(f, rand(*a), rand(*b)) for f in (aten.add.Tensor, aten.sub.Tensor, aten.lt.Tensor) for a, b in BROADCASTS]
+    whole = [f for f in ARITHMETIC if f not in (aten.pow.Tensor_Tensor,)]
+    for dtype in (I32, I64):
+        divisor = torch.tensor([-3, 2, 7, -1, 5], dtype=dtype)
+        cases += [having(op(f, ints(4, 5, dtype=dtype), divisor), name=str(dtype)) for f in whole + COMPARE + BITWISE]
+        exponent = torch.tensor([0, 1, 2, 3, 5], dtype=dtype)
+        cases += [having(op(aten.pow.Tensor_Tensor, ints(4, 5, dtype=dtype), exponent), name=str(dtype))]
+    mixed = [
+        (rand(3, 4), ints(4)), (ints(3, 4), rand(3, 1)), (ints(2, 3, dtype=I32), ints(3)), (bools(4), ints(4)),
+        (rand(3, dtype=F16), torch.tensor(0.1)), (rand(3, dtype=F16), rand(3)), (ints(3), torch.tensor(0.5)),
+        (bools(3), rand(3)), (rand(3, dtype=BF16), rand(3, dtype=F16)),
+    ]  # fmt: skip
+    for place, (a, b) in enumerate(mixed):
+        cases += [having(op(f, a, b), name=f"mixed{place}") for f in (aten.add.Tensor, aten.mul.Tensor, *COMPARE)]
+    cases += [having(op(f, bools(4, 3), bools(3)), name="bool") for f in BITWISE + LOGICAL + COMPARE[:2]]
+    cases += [having(op(f, bools(4, 1), bools(3)), name="bool") for f in (aten.add.Tensor, aten.mul.Tensor)]
+    cases += [having(op(f, ints(3, 4), rand(4)), name="mixed") for f in LOGICAL]
+    cases += [having(op(f, ints(3, 4, dtype=U8), ints(4, dtype=U8)), name="u8") for f in COMPARE]
+    return cases
+
+
+def _scalar() -> list[Case]:
+    cases = [having(op(f, special(), 1.5), name="special") for f in SCALAR + COMPARE_SCALAR]
+    cases += [having(op(f, special(), -2.0), name="negative") for f in (aten.remainder.Scalar, aten.fmod.Scalar)]
+    cases += [op(f, rand(2, 3, dtype=F16), 0.1) for f in SCALAR + COMPARE_SCALAR]
+    cases += [op(f, ints(2, 3), 2) for f in SCALAR + COMPARE_SCALAR + BITWISE_SCALAR]
+    cases += [op(f, ints(2, 3), 2.5) for f in SCALAR + COMPARE_SCALAR]
+    cases += [op(f, ints(2, 3, dtype=I32), -3) for f in SCALAR + COMPARE_SCALAR + BITWISE_SCALAR]
+    cases += [op(f, bools(5), True) for f in BITWISE_SCALAR + [aten.mul.Scalar, aten.eq.Scalar, aten.ne.Scalar]]
+    cases += [op(f, rand(4), value) for f in (aten.mul.Scalar, aten.add.Scalar, aten.gt.Scalar) for value in (inf, nan, 1e-40)]
+    # A scalar is rounded to the tensor's type before it is compared.
+    third = torch.tensor([0.1, 0.3, 1.0, -0.1])
+    cases += [having(op(f, third.to(d), 0.1), name=f"rounded{d}") for f in COMPARE_SCALAR for d in (F16, BF16)]
+    return cases
+
+
+def _with_attributes() -> list[Case]:
+    return [
+        op(aten.add.Tensor, rand(2, 3), rand(3), alpha=2.5),
+        op(aten.add.Tensor, ints(2, 3), ints(3), alpha=-2),
+        op(aten.add.Scalar, rand(2, 3), 3.0, 2),
+        op(aten.add.Scalar, ints(2, 3), 3, 2),
+        op(aten.sub.Tensor, rand(2, 3), rand(3), alpha=0.5),
+        op(aten.sub.Tensor, rand(3), rand(2, 3)),
+        op(aten.sub.Scalar, ints(2, 3), 3, 2),
+        op(aten.sub.Scalar, rand(2, 3), 3.0, -2),
+        op(aten.rsub.Scalar, rand(2, 3), 2.0),
+        op(aten.rsub.Scalar, special(), 2.0, 3),
+        op(aten.rsub.Scalar, ints(2, 3), 2, 3),
+        op(aten.rsub.Scalar, rand(4, dtype=F16), 2.0),
+        op(aten.div.Tensor, rand(3), rand(2, 3)),
+        op(aten.div.Scalar, ints(4), 3),
+        *(having(op(aten.div.Tensor_mode, *_special_pair(), rounding_mode=m), name=str(m)) for m in ("floor", "trunc", None)),
+        *(op(aten.div.Scalar_mode, rand(9) * 5, 1.5, rounding_mode=m) for m in ("floor", "trunc", None)),
+        *(op(aten.div.Scalar_mode, ints(9), -2, rounding_mode=m) for m in ("floor", None)),
+        *(op(aten.div.Tensor_mode, ints(3, 1), ints(4).abs() + 1, rounding_mode=m) for m in ("floor", None)),
+        having(op(aten.div.Tensor_mode, ints(3), ints(3), rounding_mode="trunc"), refused="towards zero"),
+        *(op(aten.pow.Tensor_Scalar, special(), e) for e in (2, 3, 0.5, -0.5, -1, 0, 1.7, -2)),
+        *(op(aten.pow.Tensor_Scalar, ints(9), e) for e in (2, 3, 0.5, 0, 1)),
+        op(aten.pow.Tensor_Scalar, rand(5, dtype=F16).abs(), 1.5),
+        op(aten.pow.Scalar, 2.0, special()),
+        op(aten.pow.Scalar, 0.3, rand(3, 4)),
+        op(aten.pow.Scalar, 3, ints(5).abs()),
+        op(aten.floor_divide.default, ints(5), 3),
+        op(aten.gelu.default, _domain(aten.gelu.default), approximate="tanh"),
+        op(aten.gelu.default, rand(3, 4, dtype=F16), approximate="tanh"),
+        op(aten.leaky_relu.default, special(), 0.2),
+        op(aten.leaky_relu.default, rand(5), -0.5),
+        having(op(aten.elu.default, rand(3), 0.5), refused="alpha=0.5"),
+        having(op(aten.softplus.default, rand(3), 2.0), refused="beta=2"),
+        having(op(aten.softplus.default, rand(3), 1, 10), refused="threshold=10"),
+        op(aten.hardtanh.default, special(), 0.0, 6.0),
+        op(aten.clamp.default, special(), -1.0, 2.0),
+        op(aten.clamp.default, special(), None, 0.5),
+        op(aten.clamp.default, special(), 0.5),
+        op(aten.clamp.default, special(), 2.0, -1.0),
+        having(op(aten.clamp.default, special(), nan, 1.0), refused="NaN"),
+        op(aten.clamp.default, ints(9), -2, 3),
+        op(aten.clamp.default, ints(9, dtype=I32), None, 3),
+        op(aten.clamp.default, ints(9), 0.5, 3.5),
+        op(aten.clamp.default, rand(3, 4, dtype=BF16), -0.3, 0.3),
+        having(op(aten.add.Tensor, rand(2, 1, 3, 1, 2), rand(2, 4, 3, 5, 2)), refused="5 dims"),
+        having(op(aten.mul.Tensor, rand(3).double(), rand(3).double()), refused="float64"),
+        having(op(aten.sqrt.default, rand(3).double()), refused="float64"),
+        having(op(aten.eq.Tensor, rand(3).double(), rand(3).double()), refused="float64"),
+    ]
+
+
+def _special_pair() -> tuple[Tensor, Tensor]:
+    return rand(4, 5) * 7, rand(5)
+
+
+def _selection() -> list[Case]:
+    x, y = rand(2, 3), rand(2, 3)
+    return [
+        *(op(aten.where.self, bools(*c), rand(*a), rand(*b)) for c, a, b in [
+            ((2, 3), (2, 3), (2, 3)), ((3,), (2, 1), ()), ((2, 1), (), (1, 3)), ((), (2, 3), (3,)),
+            ((2, 1, 3, 5, 2), (2, 4, 3, 5, 2), ()), ((1, 1, 4), (3, 1, 1), (2, 1)),
+        ]),  # fmt: skip
+        having(op(aten.where.self, bools(3), ints(3), rand(3)), name="promotes"),
+        having(op(aten.where.self, bools(3), ints(3, dtype=I32), ints(2, 3, dtype=I32)), name="i32"),
+        having(op(aten.where.self, bools(3), bools(3), bools(2, 1)), name="bool"),
+        having(op(aten.where.self, bools(4), rand(4, dtype=F16), rand(dtype=F16)), name="f16"),
+        having(op(aten.where.self, bools(19), special(), -special()), name="special"),
+        op(aten.masked_fill.Scalar, x, bools(3), -inf),
+        op(aten.masked_fill.Scalar, x, bools(2, 1), torch.finfo(torch.float32).min),
+        op(aten.masked_fill.Scalar, ints(2, 3), bools(2, 3), -7),
+        op(aten.masked_fill.Scalar, rand(2, 3, dtype=F16), bools(3), 0.1),
+        *(op(f, x) for f in (aten.alias_copy.default, aten.detach_copy.default, aten.lift_fresh_copy.default)),
+        *(op(f, y) for f in (aten.alias.default, aten.detach.default, aten.clone.default)),
+        op(dim_order_ops._clone_dim_order.default, x, dim_order=[0, 1]),
+        having(op(aten.clone.default, rand(2, 3, 4, 5), memory_format=torch.channels_last), refused="memory format"),
+        having(op(dim_order_ops._clone_dim_order.default, rand(2, 3, 4, 5), dim_order=[0, 2, 3, 1]), refused="dim order"),
+        having(op(dim_order_ops._to_dim_order_copy.default, rand(3, 4), dtype=I32, dim_order=[0, 1]), name="i32"),
+    ]
+
+
+def _casts() -> list[Case]:
+    floats = torch.tensor([0.0, -0.0, 1.9, -1.9, 2.5, 100.25, 0.1])
+    dtypes = [torch.float32, F16, BF16, I32, I64, torch.bool, torch.int8, torch.int16]
+    cases = [having(op(aten._to_copy.default, floats.to(a), dtype=b), name=f"{a}-{b}") for a in dtypes for b in dtypes]
+    cases += [having(op(aten._to_copy.default, special(), dtype=d), name=f"special{d}") for d in (F16, BF16, torch.bool)]
+    cases.append(having(op(aten._to_copy.default, torch.tensor([2**40 + 3, -5, 2**31]), dtype=I32), name="wraps"))
+    cases.append(having(op(aten._to_copy.default, ints(5, dtype=U8), dtype=torch.float32), name="u8"))
+    cases.append(having(op(aten._to_copy.default, rand(2, 2, 2, 2), memory_format=torch.channels_last), refused="memory"))
+    return cases
+
+
+def _symbolic() -> list[Case]:
+    """Sizes of both operands unknown, also such that one is broadcast over the other."""
+    both = ({0: DYNAMIC, 1: DYNAMIC}, {0: DYNAMIC, 1: DYNAMIC})
+    others = ((rand(5, 2), rand(5, 2)), (rand(1, 7), rand(1, 7)), (rand(16, 33), rand(16, 33)))
+    first = ({0: DYNAMIC}, {})
+    cases = [having(op(f, rand(3, 4), rand(3, 4)), dynamic=both, others=others, name="symbolic") for f in ARITHMETIC]
+    cases += [
+        having(op(f, rand(3, 1), rand(1, 4)), dynamic=first, others=((rand(9, 1), rand(1, 4)), (rand(2, 1), rand(1, 4))),
+               name="symbolic-broadcast")
+        for f in (aten.add.Tensor, aten.sub.Tensor, aten.lt.Tensor, aten.maximum.default)
+    ]  # fmt: skip
+    where = op(aten.where.self, bools(3, 1), rand(4), rand(3, 4))
+    cases.append(
+        having(where, dynamic=({0: DYNAMIC}, {}, {0: DYNAMIC}), others=((bools(7, 1), rand(4), rand(7, 4)),), name="symbolic")
+    )
+    return cases
+
+
+CASES = _unary() + _binary() + _scalar() + _with_attributes() + _selection() + _casts() + _symbolic()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_case(case: Case) -> None:
+    check_case(case)
+
+
+@pytest.mark.parametrize("rank", range(7))
+def test_every_rank(rank: int) -> None:
+    shape = (2, 3, 1, 2, 3, 2)[:rank]
+    check_program(lambda a, b: (torch.tanh(a) * b, a.sum() - b, torch.where(a > b, a, b)), rand(*shape), rand(*shape) + 1)
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 4), (2, 0, 3)])
+def test_empty(shape: tuple[int, ...]) -> None:
+    check_program(lambda a, b: (a + b, a.relu(), a > b, torch.where(a > 0, a, b), a.to(I64)), rand(*shape), rand(*shape))
+
+
+def test_large_arguments_of_trigonometry() -> None:
+    x = torch.tensor([1e2, 1e3, 1e4, 12345.678, 1e5, 1e6, -1e6])
+    check_program(lambda a: (a.sin(), a.cos()), x)
+
+
+def test_small_results_keep_their_digits() -> None:
+    """Relative to each element, not to the largest: what tiny inputs are for."""
+    x = torch.tensor([1e-6, -1e-6, 1e-4, -1e-3, 1e-10])
+    for function in (torch.expm1, torch.log1p, torch.tanh, torch.sin, torch.erf, torch.atan, torch.tan):
+        for value in x:
+            check_program(function, value.reshape(1))
+
+
+def test_scalars_beyond_float32_are_infinite() -> None:
+    check_program(lambda a: (a * 1e300, a < 1e300, a + 1e300, torch.where(a > 0, a, -1e300), a * 1e-300), rand(5))
+
+
+def test_zeros_of_both_signs_are_kept_apart() -> None:
+    check_program(lambda a: (a / torch.full((2,), 0.0), a / torch.full((2,), -0.0)), torch.ones(2))
+
+
+def test_integers_wrap_as_in_torch() -> None:
+    big = torch.tensor([2**31 - 1, -(2**31), 5], dtype=I32)
+    huge = torch.tensor([2**63 - 1, -(2**63), 5])
+    for x in (big, huge):
+        check_program(lambda a: (a + 1, a - 1, a * 3, -a, a.abs()), x)
+
+
+def test_int64_beyond_float_precision_is_exact() -> None:
+    big = torch.tensor([2**53 + 1, 2**40 + 1, -(2**60) - 1])
+    check_program(lambda a, b: (a + b, a == b, a < b + 1, torch.maximum(a, b), a // 3, a % 1000, a * 2), big, big - 1)
+
+
+def test_size_as_an_operand() -> None:
+    program = lambda a: (a.long() + a.shape[0], a.long() < a.shape[0] * 2, a * a.shape[1])  # noqa: E731
+    check_program(program, rand(3, 4) * 5, dynamic=({0: DYNAMIC},), others=((rand(6, 4) * 9,),))
+
+
+OPERATORS: list[Callable[[Any, Any], Any]] = [
+    operator.add, operator.sub, operator.mul, torch.maximum, torch.minimum, torch.lt, torch.eq, torch.atan2,
+]  # fmt: skip
+
+
+@st.composite
+def broadcastable(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    shape = draw(st.lists(st.integers(1, 4), max_size=5))
+    narrow = [size if draw(st.booleans()) else 1 for size in shape]
+    wide = [size if draw(st.booleans()) else 1 for size in shape]
+    return tuple(narrow[draw(st.integers(0, len(shape))) :]), tuple(wide[draw(st.integers(0, len(shape))) :])
+
+
+@with_examples(broadcastable(), st.sampled_from(OPERATORS), st.booleans())
+def test_broadcasting_property(shapes: Any, function: Any, views: bool) -> None:
+    """Any two shapes that broadcast, also after both were transposed inside the program."""
+
+    def program(a: Tensor, b: Tensor) -> Tensor:
+        if views and a.dim() > 1:
+            a = a.transpose(0, -1)
+        made: Tensor = function(a, b)
+        return made
+
+    a, b = rand(*shapes[0]), rand(*shapes[1])
+    if views and a.dim() > 1:
+        a = a.transpose(0, -1).contiguous()
+    check_program(program, a, b)

@@ -1,0 +1,67 @@
+"""The README's code runs as it is printed."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).resolve().parents[1] / "README.md"
+
+
+def _blocks() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+
+
+def test_snippet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(compile(_blocks()[0], "README.md", "exec"), {})  # noqa: S102 - the point of the test
+    assert "2 of 2 nodes run in ggml" in capsys.readouterr().out
+    assert (tmp_path / "model.pte").exists()
+
+
+def test_add_a_lowering() -> None:
+    import torch
+
+    from executorch_ggml.ir.dtypes import DType
+    from executorch_ggml.ir.interpreter import Interpreter
+    from executorch_ggml.ir.ops.custom import BinaryKind
+    from executorch_ggml.lower import LOWERINGS, Lowering, Refused, lowers
+    from executorch_ggml.lower.context import Context, Tensor
+
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+            return torch.addcmul(x, a, b, value=0.5)
+
+    inputs = tuple(torch.randn(3, 4) for _ in range(3))
+    names = {
+        "lowers": lambda *overloads: lowers(*overloads, override=True),
+        "aten": torch.ops.aten,
+        **{c.__name__: c for c in (Context, Tensor, Refused, DType, BinaryKind)},
+    }
+    before = dict(LOWERINGS)
+    try:
+        exec(compile(_blocks()[1], "README.md", "exec"), names)  # noqa: S102 - as above
+        graph = Lowering(torch.export.export(Model(), inputs)).graph()
+        torch.testing.assert_close(Interpreter(graph).run(*inputs)[0], Model()(*inputs))
+    finally:
+        LOWERINGS.clear()
+        LOWERINGS.update(before)
+
+
+def test_add_a_builder() -> None:
+    import torch
+
+    from executorch_ggml.ir import op as table
+
+    registry = table.Registry()
+    block = _blocks()[2]
+    names = {"op": table.op, "same_as": table.same_as, "torch": torch}
+    original, table.OPS = table.OPS, registry
+    try:
+        exec(compile("from __future__ import annotations\n" + block, "README.md", "exec"), names)  # noqa: S102 - as above
+    finally:
+        table.OPS = original
+    spec = registry["l2_norm"]
+    assert spec.number not in {row.number for row in original.values()}
+    row = torch.randn(1, 1, 2, 5)
+    torch.testing.assert_close(spec.reference(row, eps=1e-6).norm(dim=-1), torch.ones(1, 1, 2))
