@@ -22,7 +22,7 @@ from pathlib import Path
 from benchmarks import results, workloads
 from benchmarks.engines import GGML, PORTABLE, XNNPACK, Engine
 from benchmarks.models import available_engines
-from benchmarks.system import peak_while, private_dirty_bytes
+from benchmarks.system import anonymous_bytes, peak_while
 from benchmarks.worker import EngineError, Worker
 
 ONE_NODE = (GGML, XNNPACK, PORTABLE)
@@ -57,15 +57,15 @@ def _load_once(engine: str, folder: Path, threads: int) -> dict[str, float]:
         worker.ask("load", str(folder / "small.pte"))
         worker.ask("first_call")
         assert worker.pid is not None
-        before = private_dirty_bytes(worker.pid)
+        before = anonymous_bytes(worker.pid)
         worker.send("load", str(folder / "big.pte"))
         peak = peak_while(worker)
         seconds_to_load = worker.receive()
-        after_load = private_dirty_bytes(worker.pid)
+        after_load = anonymous_bytes(worker.pid)
         worker.send("first_call")
         peak = max(peak, peak_while(worker))
         seconds_of_first_call = worker.receive()
-        after_call = private_dirty_bytes(worker.pid)
+        after_call = anonymous_bytes(worker.pid)
         return {
             "load": seconds_to_load,
             "first call": seconds_of_first_call,

@@ -15,19 +15,13 @@ POLL_SECONDS = 0.001
 
 
 def anonymous_bytes(pid: int) -> int:
-    """Resident memory of the process that no file backs; 0 if it has just died."""
+    """Resident memory of the process that no file backs, which a written-to page of a file is too; 0 if it just died.
+
+    `Private_Dirty` will not do: it counts clean mappings of a file that the system has yet to write to its disk.
+    """
     status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     found = re.search(r"^RssAnon:\s+(\d+) kB", status, re.MULTILINE)
     return int(found.group(1)) * 1024 if found else 0
-
-
-def private_dirty_bytes(pid: int) -> int:
-    """Memory of the process that could not be dropped and read back from a file: anonymous or written to."""
-    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8")
-    found = re.search(r"^Private_Dirty:\s+(\d+) kB", rollup, re.MULTILINE)
-    if found is None:
-        raise RuntimeError("the system does not report private memory (Private_Dirty); this benchmark needs Linux")
-    return int(found.group(1)) * 1024
 
 
 def cpu_seconds(pid: int) -> float:

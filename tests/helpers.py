@@ -13,10 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import executorch_ggml
 import torch
 from executorch.exir import EdgeProgramManager, to_edge_transform_and_lower
 from executorch.exir.lowered_backend_module import LoweredBackendModule
+from torch import Tensor, nn
+from torch._ops import OpOverload
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+import executorch_ggml
 from executorch_ggml.ir.graph import Graph, IRError
 from executorch_ggml.ir.interpreter import Interpreter
 from executorch_ggml.ir.serialize import deserialize, serialize
@@ -27,9 +31,6 @@ from executorch_ggml.lower.registry import PRESERVED
 from executorch_ggml.partition import GgmlPartitioner
 from executorch_ggml.partition.backend import named_constants
 from executorch_ggml.runtime import Session
-from torch import Tensor, nn
-from torch._ops import OpOverload
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
 TOLERANCE = 1e-5
 # Results of half types are right to the last bit but one.
@@ -203,7 +204,9 @@ class Delegated:
         """The ops that ExecuTorch's own kernels run."""
         calls = (n for n in self.edge.exported_program().graph.nodes if n.op == "call_function")
         names = [str(overload_of(node)) for node in calls]
-        return [name for name in names if "getitem" not in name and "call_delegate" not in name and "sym_size" not in name]
+        return [
+            name for name in names if "getitem" not in name and "call_delegate" not in name and "sym_size" not in name
+        ]
 
     def graph(self, index: int = 0) -> Graph:
         """A delegate's IR, read back from its bytes, with its constants' data."""

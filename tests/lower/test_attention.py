@@ -46,13 +46,26 @@ def _plain() -> list[Case]:
 
 def _masked() -> list[Case]:
     q, k, v = rand(2, 4, 5, 8), rand(2, 4, 7, 8), rand(2, 4, 7, 8)
-    shapes = [(5, 7), (2, 4, 5, 7), (2, 1, 5, 7), (1, 4, 5, 7), (2, 1, 1, 7), (1, 7), (1, 1, 5, 7), (2, 1, 5, 1), (4, 5, 7)]
+    shapes = [
+        (5, 7),
+        (2, 4, 5, 7),
+        (2, 1, 5, 7),
+        (1, 4, 5, 7),
+        (2, 1, 1, 7),
+        (1, 7),
+        (1, 1, 5, 7),
+        (2, 1, 5, 1),
+        (4, 5, 7),
+    ]
     cases = [having(op(SDPA, q, k, v, bools(*s)), name=f"bool-{s}") for s in shapes]
     cases += [having(op(SDPA, q, k, v, _additive(*s)), name=f"float-{s}") for s in shapes]
     cases += [
         having(op(SDPA, q, k, v, _hidden_rows(5, 7)), name="hidden-row"),
         having(op(SDPA, q, k, v, torch.where(_hidden_rows(5, 7), 0.0, -inf)), name="hidden-row-float"),
-        having(op(SDPA, q, k, v, torch.where(_hidden_rows(5, 7), 0.0, torch.finfo(torch.float32).min)), name="hidden-by-min"),
+        having(
+            op(SDPA, q, k, v, torch.where(_hidden_rows(5, 7), 0.0, torch.finfo(torch.float32).min)),
+            name="hidden-by-min",
+        ),
         having(op(SDPA, q, k, v, _hidden_rows(5, 7), scale=-0.7), name="negative-scale"),
         having(op(SDPA, rand(5, 8), rand(7, 8), rand(7, 8), bools(5, 7)), name="2-D"),
         having(op(SDPA, rand(3, 5, 8), rand(3, 7, 8), rand(3, 7, 8), bools(3, 1, 7)), name="3-D"),

@@ -93,7 +93,9 @@ def _binary() -> list[Case]:
     cases = [having(op(f, left, right), name="special") for f in ARITHMETIC + COMPARE + LOGICAL]
     for f in ARITHMETIC:
         cases += [having(op(f, rand(2, 3, dtype=d), rand(3, dtype=d) * 2), name=str(d)) for d in (F16, BF16)]
-    cases += [op(f, rand(*a), rand(*b)) for f in (aten.add.Tensor, aten.sub.Tensor, aten.lt.Tensor) for a, b in BROADCASTS]
+    cases += [
+        op(f, rand(*a), rand(*b)) for f in (aten.add.Tensor, aten.sub.Tensor, aten.lt.Tensor) for a, b in BROADCASTS
+    ]
     whole = [f for f in ARITHMETIC if f not in (aten.pow.Tensor_Tensor,)]
     for dtype in (I32, I64):
         divisor = torch.tensor([-3, 2, 7, -1, 5], dtype=dtype)
@@ -122,7 +124,9 @@ def _scalar() -> list[Case]:
     cases += [op(f, ints(2, 3), 2.5) for f in SCALAR + COMPARE_SCALAR]
     cases += [op(f, ints(2, 3, dtype=I32), -3) for f in SCALAR + COMPARE_SCALAR + BITWISE_SCALAR]
     cases += [op(f, bools(5), True) for f in BITWISE_SCALAR + [aten.mul.Scalar, aten.eq.Scalar, aten.ne.Scalar]]
-    cases += [op(f, rand(4), value) for f in (aten.mul.Scalar, aten.add.Scalar, aten.gt.Scalar) for value in (inf, nan, 1e-40)]
+    cases += [
+        op(f, rand(4), value) for f in (aten.mul.Scalar, aten.add.Scalar, aten.gt.Scalar) for value in (inf, nan, 1e-40)
+    ]
     # A scalar is rounded to the tensor's type before it is compared.
     third = torch.tensor([0.1, 0.3, 1.0, -0.1])
     cases += [having(op(f, third.to(d), 0.1), name=f"rounded{d}") for f in COMPARE_SCALAR for d in (F16, BF16)]
@@ -145,7 +149,10 @@ def _with_attributes() -> list[Case]:
         op(aten.rsub.Scalar, rand(4, dtype=F16), 2.0),
         op(aten.div.Tensor, rand(3), rand(2, 3)),
         op(aten.div.Scalar, ints(4), 3),
-        *(having(op(aten.div.Tensor_mode, *_special_pair(), rounding_mode=m), name=str(m)) for m in ("floor", "trunc", None)),
+        *(
+            having(op(aten.div.Tensor_mode, *_special_pair(), rounding_mode=m), name=str(m))
+            for m in ("floor", "trunc", None)
+        ),
         *(op(aten.div.Scalar_mode, rand(9) * 5, 1.5, rounding_mode=m) for m in ("floor", "trunc", None)),
         *(op(aten.div.Scalar_mode, ints(9), -2, rounding_mode=m) for m in ("floor", None)),
         *(op(aten.div.Tensor_mode, ints(3, 1), ints(4).abs() + 1, rounding_mode=m) for m in ("floor", None)),
@@ -188,10 +195,17 @@ def _special_pair() -> tuple[Tensor, Tensor]:
 def _selection() -> list[Case]:
     x, y = rand(2, 3), rand(2, 3)
     return [
-        *(op(aten.where.self, bools(*c), rand(*a), rand(*b)) for c, a, b in [
-            ((2, 3), (2, 3), (2, 3)), ((3,), (2, 1), ()), ((2, 1), (), (1, 3)), ((), (2, 3), (3,)),
-            ((2, 1, 3, 5, 2), (2, 4, 3, 5, 2), ()), ((1, 1, 4), (3, 1, 1), (2, 1)),
-        ]),  # fmt: skip
+        *(
+            op(aten.where.self, bools(*c), rand(*a), rand(*b))
+            for c, a, b in [
+                ((2, 3), (2, 3), (2, 3)),
+                ((3,), (2, 1), ()),
+                ((2, 1), (), (1, 3)),
+                ((), (2, 3), (3,)),
+                ((2, 1, 3, 5, 2), (2, 4, 3, 5, 2), ()),
+                ((1, 1, 4), (3, 1, 1), (2, 1)),
+            ]
+        ),  # fmt: skip
         having(op(aten.where.self, bools(3), ints(3), rand(3)), name="promotes"),
         having(op(aten.where.self, bools(3), ints(3, dtype=I32), ints(2, 3, dtype=I32)), name="i32"),
         having(op(aten.where.self, bools(3), bools(3), bools(2, 1)), name="bool"),
@@ -205,7 +219,9 @@ def _selection() -> list[Case]:
         *(op(f, y) for f in (aten.alias.default, aten.detach.default, aten.clone.default)),
         op(dim_order_ops._clone_dim_order.default, x, dim_order=[0, 1]),
         having(op(aten.clone.default, rand(2, 3, 4, 5), memory_format=torch.channels_last), refused="memory format"),
-        having(op(dim_order_ops._clone_dim_order.default, rand(2, 3, 4, 5), dim_order=[0, 2, 3, 1]), refused="dim order"),
+        having(
+            op(dim_order_ops._clone_dim_order.default, rand(2, 3, 4, 5), dim_order=[0, 2, 3, 1]), refused="dim order"
+        ),
         having(op(dim_order_ops._to_dim_order_copy.default, rand(3, 4), dtype=I32, dim_order=[0, 1]), name="i32"),
     ]
 
@@ -214,10 +230,14 @@ def _casts() -> list[Case]:
     floats = torch.tensor([0.0, -0.0, 1.9, -1.9, 2.5, 100.25, 0.1])
     dtypes = [torch.float32, F16, BF16, I32, I64, torch.bool, torch.int8, torch.int16]
     cases = [having(op(aten._to_copy.default, floats.to(a), dtype=b), name=f"{a}-{b}") for a in dtypes for b in dtypes]
-    cases += [having(op(aten._to_copy.default, special(), dtype=d), name=f"special{d}") for d in (F16, BF16, torch.bool)]
+    cases += [
+        having(op(aten._to_copy.default, special(), dtype=d), name=f"special{d}") for d in (F16, BF16, torch.bool)
+    ]
     cases.append(having(op(aten._to_copy.default, torch.tensor([2**40 + 3, -5, 2**31]), dtype=I32), name="wraps"))
     cases.append(having(op(aten._to_copy.default, ints(5, dtype=U8), dtype=torch.float32), name="u8"))
-    cases.append(having(op(aten._to_copy.default, rand(2, 2, 2, 2), memory_format=torch.channels_last), refused="memory"))
+    cases.append(
+        having(op(aten._to_copy.default, rand(2, 2, 2, 2), memory_format=torch.channels_last), refused="memory")
+    )
     return cases
 
 
@@ -234,7 +254,12 @@ def _symbolic() -> list[Case]:
     ]  # fmt: skip
     where = op(aten.where.self, bools(3, 1), rand(4), rand(3, 4))
     cases.append(
-        having(where, dynamic=({0: DYNAMIC}, {}, {0: DYNAMIC}), others=((bools(7, 1), rand(4), rand(7, 4)),), name="symbolic")
+        having(
+            where,
+            dynamic=({0: DYNAMIC}, {}, {0: DYNAMIC}),
+            others=((bools(7, 1), rand(4), rand(7, 4)),),
+            name="symbolic",
+        )
     )
     return cases
 
@@ -250,12 +275,16 @@ def test_case(case: Case) -> None:
 @pytest.mark.parametrize("rank", range(7))
 def test_every_rank(rank: int) -> None:
     shape = (2, 3, 1, 2, 3, 2)[:rank]
-    check_program(lambda a, b: (torch.tanh(a) * b, a.sum() - b, torch.where(a > b, a, b)), rand(*shape), rand(*shape) + 1)
+    check_program(
+        lambda a, b: (torch.tanh(a) * b, a.sum() - b, torch.where(a > b, a, b)), rand(*shape), rand(*shape) + 1
+    )
 
 
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 4), (2, 0, 3)])
 def test_empty(shape: tuple[int, ...]) -> None:
-    check_program(lambda a, b: (a + b, a.relu(), a > b, torch.where(a > 0, a, b), a.to(I64)), rand(*shape), rand(*shape))
+    check_program(
+        lambda a, b: (a + b, a.relu(), a > b, torch.where(a > 0, a, b), a.to(I64)), rand(*shape), rand(*shape)
+    )
 
 
 def test_large_arguments_of_trigonometry() -> None:

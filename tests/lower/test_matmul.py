@@ -16,7 +16,10 @@ F16 = torch.float16
 def _linear() -> list[Case]:
     shapes = [(4,), (3, 4), (2, 3, 4), (2, 3, 2, 4), (2, 1, 3, 2, 4), (0, 4), (1, 4), (33, 4)]
     cases = [op(aten.linear.default, rand(*s), const(5, 4), const(5)) for s in shapes]
-    cases += [op(aten.linear.default, rand(3, 4), const(5, 4)), op(aten.linear.default, rand(3, 4), const(1, 4), const(1))]
+    cases += [
+        op(aten.linear.default, rand(3, 4), const(5, 4)),
+        op(aten.linear.default, rand(3, 4), const(1, 4), const(1)),
+    ]
     cases += [
         op(aten.linear.default, rand(7, 4), rand(5, 4), rand(5)),
         op(aten.linear.default, rand(65, 300), const(70, 300), const(70)),

@@ -77,9 +77,20 @@ def _batch() -> list[Case]:
 
 
 def _softmax() -> list[Case]:
-    shapes = [((5,), 0), ((3, 4), 0), ((3, 4), 1), ((2, 3, 4), -2), ((2, 3, 4, 5), 1), ((2, 3, 4, 5), -1), ((), 0), ((3, 1), 1)]
+    shapes = [
+        ((5,), 0),
+        ((3, 4), 0),
+        ((3, 4), 1),
+        ((2, 3, 4), -2),
+        ((2, 3, 4, 5), 1),
+        ((2, 3, 4, 5), -1),
+        ((), 0),
+        ((3, 1), 1),
+    ]
     cases = [op(f, rand(*s), d, False) for f in SOFTMAXES for s, d in shapes]
-    rows = torch.tensor([[1.0, -inf, 2.0], [-inf, -inf, 3.0], [nan, 1.0, 2.0], [200.0, -200.0, 0.0], [1e30, 1e30, -1e30]])
+    rows = torch.tensor(
+        [[1.0, -inf, 2.0], [-inf, -inf, 3.0], [nan, 1.0, 2.0], [200.0, -200.0, 0.0], [1e30, 1e30, -1e30]]
+    )
     cases += [having(op(f, rows, 1, False), name="special") for f in SOFTMAXES]
     cases += [having(op(f, torch.full((2, 3), -inf), 1, False), name="all-hidden") for f in SOFTMAXES]
     cases += [having(op(f, torch.tensor([[inf, 1.0]]), 1, False), name="infinite") for f in SOFTMAXES]

@@ -6,7 +6,21 @@ import pytest
 import torch
 from hypothesis import given as with_examples
 from hypothesis import strategies as st
-from tests.helpers import DYNAMIC, TOLERANCE, Case, bools, check_case, check_program, having, inf, ints, nan, op, rand, special
+from tests.helpers import (
+    DYNAMIC,
+    TOLERANCE,
+    Case,
+    bools,
+    check_case,
+    check_program,
+    having,
+    inf,
+    ints,
+    nan,
+    op,
+    rand,
+    special,
+)
 from torch import Tensor
 
 aten = torch.ops.aten
@@ -41,7 +55,9 @@ def _whole() -> list[Case]:
     cases = [op(f, rand(*shape)) for f in WHOLE for shape in ((), (1,), (5,), (3, 4), (2, 3, 4, 5), (33, 65))]
     whole = [f for f in WHOLE if f not in (aten.argmax.default, aten.argmin.default)]
     cases += [op(f, rand(2, 1, 3, 2, 1, 2)) for f in whole]
-    cases += [having(op(f, rand(2, 2, 2, 2, 2)), refused="four dims") for f in (aten.argmax.default, aten.argmin.default)]
+    cases += [
+        having(op(f, rand(2, 2, 2, 2, 2)), refused="four dims") for f in (aten.argmax.default, aten.argmin.default)
+    ]
     return cases
 
 
@@ -50,7 +66,11 @@ def _values() -> list[Case]:
     finite = special().clamp(-3, 3).nan_to_num(0.5).view(1, 19)
     cases = [having(op(f, rows, [1]), name="special") for f in WITH_DIMS + BOOLEAN]
     cases += [having(op(f, rows, 1), name="special") for f in WITH_DIM if f != aten.prod.dim_int]
-    cases.append(having(op(aten.prod.dim_int, torch.tensor([[2.0, -3.0, 0.5], [inf, 2.0, 0.0], [1.0, nan, 3.0]]), 1), name="special"))
+    cases.append(
+        having(
+            op(aten.prod.dim_int, torch.tensor([[2.0, -3.0, 0.5], [inf, 2.0, 0.0], [1.0, nan, 3.0]]), 1), name="special"
+        )
+    )
     cases += [having(op(f, rows, [0]), name="special-columns") for f in WITH_DIMS]
     cases += [having(op(f, finite, 1), name="ties") for f in (aten.argmax.default, aten.argmin.default)]
     cases.append(having(op(aten.argmax.default, torch.tensor([[1.0, nan, 3.0], [-inf, -inf, -inf]]), 1), name="nan"))
@@ -86,7 +106,10 @@ def _dtypes() -> list[Case]:
 
 
 def _empty() -> list[Case]:
-    cases = [op(f, rand(0)) for f in (aten.sum.default, aten.mean.default, aten.prod.default, aten.any.default, aten.all.default)]
+    cases = [
+        op(f, rand(0))
+        for f in (aten.sum.default, aten.mean.default, aten.prod.default, aten.any.default, aten.all.default)
+    ]
     cases += [op(f, rand(3, 0), [1]) for f in (aten.sum.dim_IntList, aten.mean.dim)]
     cases += [op(f, rand(0, 3), [1]) for f in WITH_DIMS]
     cases += [op(f, rand(3, 0), 1) for f in (aten.prod.dim_int, aten.any.dim, aten.all.dim)]

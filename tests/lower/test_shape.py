@@ -17,7 +17,9 @@ F16, BF16, I32, I64 = torch.float16, torch.bfloat16, torch.int32, torch.int64
 
 def _reshapes() -> list[Case]:
     x = rand(2, 3, 4)
-    cases = [having(op(f, x, s), layouts=False) for f in (aten.view.default, aten.view_copy.default) for s in ([6, 4], [-1])]
+    cases = [
+        having(op(f, x, s), layouts=False) for f in (aten.view.default, aten.view_copy.default) for s in ([6, 4], [-1])
+    ]
     cases += [having(op(aten._unsafe_view.default, x, [4, 6]), layouts=False)]
     cases += [op(aten.reshape.default, x, s) for s in ([6, 4], [-1], [2, 3, 2, 2], [1, 2, 3, 1, 4, 1], [24, 1])]
     cases += [op(aten.reshape.default, rand(*a), b) for a, b in [
@@ -43,8 +45,14 @@ def _permutations() -> list[Case]:
     orders = [[3, 2, 1, 0], [0, 2, 1, 3], [1, 0, 3, 2], [0, 1, 2, 3], [-1, 0, 1, 2], [2, 3, 0, 1]]
     cases = [op(f, x, o) for f in (aten.permute.default, aten.permute_copy.default) for o in orders]
     cases += [op(aten.permute.default, rand(2, 3, 4), o) for o in ([2, 0, 1], [1, 2, 0])]
-    cases += [op(aten.permute.default, rand(2, 3, 2, 2, 3, 2), o) for o in ([4, 5, 0, 1, 2, 3], [0, 3, 4, 1, 2, 5], [0, 1, 2, 3, 5, 4])]
-    cases += [op(aten.permute.default, rand(2, 1, 3, 1, 4, 5), [5, 1, 4, 3, 2, 0]), op(aten.permute.default, rand(), [])]
+    cases += [
+        op(aten.permute.default, rand(2, 3, 2, 2, 3, 2), o)
+        for o in ([4, 5, 0, 1, 2, 3], [0, 3, 4, 1, 2, 5], [0, 1, 2, 3, 5, 4])
+    ]
+    cases += [
+        op(aten.permute.default, rand(2, 1, 3, 1, 4, 5), [5, 1, 4, 3, 2, 0]),
+        op(aten.permute.default, rand(), []),
+    ]
     cases.append(having(op(aten.permute.default, rand(2, 3, 2, 3, 2), [4, 3, 2, 1, 0]), refused="5 dims"))
     for f in (aten.transpose.int, aten.transpose_copy.int):
         cases += [op(f, x, a, b) for a, b in ((0, 1), (-1, -2), (1, 3), (2, 2))] + [op(f, rand(), 0, -1)]
@@ -61,7 +69,9 @@ def _expansions() -> list[Case]:
         ((2, 1, 3, 1, 2), [2, 4, 3, 1, 2]), ((3, 1, 2), [2, 2, 3, 4, 2]), ((1, 1), [0, 3]), ((2, 1, 1, 2), [3, 2, 2, 2, 2]),
     ]  # fmt: skip
     cases = [op(f, rand(*a), b) for f in (aten.expand.default, aten.expand_copy.default) for a, b in pairs]
-    cases += [having(op(aten.expand.default, ints(3, 1, dtype=d), [2, 3, 4]), name=str(d)) for d in (F16, BF16, I32, I64)]
+    cases += [
+        having(op(aten.expand.default, ints(3, 1, dtype=d), [2, 3, 4]), name=str(d)) for d in (F16, BF16, I32, I64)
+    ]
     cases.append(having(op(aten.expand.default, bools(3, 1), [3, 4]), name="bool"))
     cases.append(having(op(aten.expand.default, rand(2, 1, 3, 1, 2), [2, 4, 3, 5, 2]), refused="5 dims"))
     return cases
@@ -74,13 +84,20 @@ def _windows() -> list[Case]:
     ]  # fmt: skip
     cases = [op(f, x, *r) for f in (aten.slice.Tensor, aten.slice_copy.Tensor) for r in ranges]
     cases += [op(aten.slice.Tensor, rand(2, 3, 2, 4, 2, 3), d, 1, 9, s) for d in (0, 1, 3, 5, -2) for s in (1, 2)]
-    cases += [having(op(aten.slice.Tensor, ints(6, 4, dtype=d), 0, 1, 6, 2), name=str(d)) for d in (F16, BF16, I32, I64)]
+    cases += [
+        having(op(aten.slice.Tensor, ints(6, 4, dtype=d), 0, 1, 6, 2), name=str(d)) for d in (F16, BF16, I32, I64)
+    ]
     cases += [op(aten.narrow_copy.default, x, *r) for r in ((0, 1, 2), (-1, 2, 4), (1, -2, 2), (1, 0, 0))]
     for f in (aten.select.int, aten.select_copy.int):
         cases += [op(f, x, d, i) for d, i in ((0, 0), (1, -1), (-1, 3), (-2, -5))] + [op(f, rand(7), 0, 4)]
     cases += [op(aten.select.int, rand(2, 3, 2, 4, 3), d, 1) for d in (0, 2, 4)]
     for f in (aten.split_with_sizes.default, aten.split_with_sizes_copy.default):
-        cases += [op(f, x, [1, 3], 0), op(f, x, [2, 2, 2], -1), op(f, x, [0, 5], 1), op(f, rand(2, 2, 6, 2, 2), [4, 2], 2)]
+        cases += [
+            op(f, x, [1, 3], 0),
+            op(f, x, [2, 2, 2], -1),
+            op(f, x, [0, 5], 1),
+            op(f, rand(2, 2, 6, 2, 2), [4, 2], 2),
+        ]
     for f in (aten.split.Tensor, aten.split_copy.Tensor):
         cases += [op(f, x, 2, 0), op(f, x, 4, -1), op(f, x, 9, 1)]
     for f in (aten.unbind.int, aten.unbind_copy.int):
@@ -104,7 +121,10 @@ def _joins() -> list[Case]:
         op(aten.cat.default, [rand(2, 2, 3, 2, 2), rand(2, 2, 1, 2, 2)], 2),
         having(op(aten.cat.default, [ints(2, 3), rand(2, 3)], 1), name="promotes"),
         having(op(aten.cat.default, [bools(2), ints(3, dtype=I32)]), name="bool-i32"),
-        *(having(op(aten.cat.default, [ints(2, 3, dtype=d), ints(1, 3, dtype=d)]), name=str(d)) for d in (F16, BF16, I32, I64)),
+        *(
+            having(op(aten.cat.default, [ints(2, 3, dtype=d), ints(1, 3, dtype=d)]), name=str(d))
+            for d in (F16, BF16, I32, I64)
+        ),
         having(op(aten.cat.default, [bools(2, 3), bools(2, 4)], -1), name="bool"),
         having(op(aten.cat.default, [rand(2).double(), rand(3).double()]), name="f64"),
     ]

@@ -67,10 +67,10 @@ class Builder:
     def emit(self, op: str, *inputs: Value | None, **attrs: Any) -> Value:
         """Append a call of ``op``; inputs are made dense where the op's row demands it."""
         spec = OPS[op]
-        attrs |= {attr.name: _as_f32(attrs[attr.name]) for attr in spec.attrs if attr.kind == "f32" and attr.name in attrs}
-        ready = tuple(
-            self._laid_out(value, wanted.layout) for value, wanted in zip(inputs, spec.inputs, strict=True)
-        )
+        attrs |= {
+            attr.name: _as_f32(attrs[attr.name]) for attr in spec.attrs if attr.kind == "f32" and attr.name in attrs
+        }
+        ready = tuple(self._laid_out(value, wanted.layout) for value, wanted in zip(inputs, spec.inputs, strict=True))
         key = (op, ready, tuple(sorted((k, _hashable(v)) for k, v in attrs.items())))
         if key in self._made:
             return self._made[key]
@@ -206,7 +206,9 @@ def _verify_call(op: str, inputs: tuple[Value | None, ...], attrs: dict[str, Any
             allowed = ", ".join(sorted(t.name.lower() for t in wanted.dtypes))
             raise IRError(f"{op}: input {wanted.name} is {value}, expected one of {allowed}")
         elif not _layout_holds(value, wanted.layout):
-            raise IRError(f"{op}: input {wanted.name} is {value} with strides {value.strides}, not {wanted.layout.value}")
+            raise IRError(
+                f"{op}: input {wanted.name} is {value} with strides {value.strides}, not {wanted.layout.value}"
+            )
     if set(attrs) != {attr.name for attr in spec.attrs}:
         raise IRError(f"{op}: attributes {sorted(attrs)}, expected {[attr.name for attr in spec.attrs]}")
     operands = {wanted.name: value for value, wanted in zip(inputs, spec.inputs, strict=True)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .dims import is_one, product, same, same_dims as _same_shape
+from .dims import is_one, product, same
 from .dtypes import DType
 from .graph import Value
 from .op import Dim, Dims
@@ -212,12 +212,10 @@ def _few_taps(kernel_w: int, kernel_h: int) -> bool:
 
 
 @_check
-def convolves(
-    x: Value, weight: Value, bias: Value | None, ne: Dims, kernel_w: int, kernel_h: int, groups: int
-) -> bool:
+def convolves(x: Value, weight: Value, bias: Value | None, ne: Dims, kernel_w: int, kernel_h: int, groups: int) -> bool:
     """Channels fit the groups, and the packed weight has the size that they need."""
     ic, oc = x.ne[0], ne[0]
-    if not (_known(ic, oc, groups) and 0 < groups <= oc and ic % groups == 0 and oc % groups == 0):
+    if not (_known(ic, oc, groups) and groups > 0 and ic % groups == 0 and oc % groups == 0):
         return False
     if not _few_taps(kernel_w, kernel_h) or oc > 2**26:
         return False
@@ -227,9 +225,7 @@ def convolves(
 
 
 @_check
-def convolves_depthwise(
-    x: Value, weight: Value, bias: Value | None, ne: Dims, kernel_w: int, kernel_h: int
-) -> bool:
+def convolves_depthwise(x: Value, weight: Value, bias: Value | None, ne: Dims, kernel_w: int, kernel_h: int) -> bool:
     """One kernel a channel."""
     fits = _equal(x.ne[0], ne[0]) and _equal(x.ne[3], ne[3]) and _few_taps(kernel_w, kernel_h)
     return fits and _equal(weight.count, ne[0] * kernel_w * kernel_h) and (bias is None or _equal(bias.count, ne[0]))

@@ -16,12 +16,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 if __package__:
-    from .op import OPS, AttrSpec, InputSpec, OpSpec
     from .dtypes import DType
+    from .op import OPS, AttrSpec, InputSpec, OpSpec
 else:  # run as a script: import the table alone, not the package around it
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from ir.op import OPS, AttrSpec, InputSpec, OpSpec  # type: ignore[import-not-found,no-redef]
     from ir.dtypes import DType  # type: ignore[import-not-found,no-redef]
+    from ir.op import OPS, AttrSpec, InputSpec, OpSpec  # type: ignore[import-not-found,no-redef]
 
 ROOT = Path(__file__).resolve().parents[3]
 SCHEMA = ROOT / "schema" / "ggml_ir.fbs"
@@ -162,7 +162,9 @@ def ops_header() -> str:
         if spec.kernel:
             fields = "".join(f"  {_cpp_type(attr)} {attr.name};\n" for attr in spec.attrs)
             out.append(f"struct {spec.class_name}Params {{\n{fields}}};\n")
-    out.append("// Custom CPU nodes. `call` points to a KernelCall of the node's parameters; sources are dst->src[0..].")
+    out.append(
+        "// Custom CPU nodes. `call` points to a KernelCall of the node's parameters; sources are dst->src[0..]."
+    )
     out.append("namespace kernels {")
     kernels = dict.fromkeys(spec.kernel for spec in ordered() if spec.kernel)
     out += [f"void {kernel}(ggml_tensor* dst, int ith, int nth, void* call);" for kernel in kernels]
@@ -180,7 +182,7 @@ def _input_table(spec: OpSpec) -> str:
         for i in spec.inputs
     )
     return (
-        f'    case fb::Op::{spec.class_name}: {{\n      static constexpr InputSpec kInputs[] = {{{rows}}};\n'
+        f"    case fb::Op::{spec.class_name}: {{\n      static constexpr InputSpec kInputs[] = {{{rows}}};\n"
         f'      return {{"{spec.name}", kInputs, {len(spec.inputs)}}};\n    }}'
         if rows
         else f'    case fb::Op::{spec.class_name}:\n      return {{"{spec.name}", nullptr, 0}};'
@@ -190,7 +192,9 @@ def _input_table(spec: OpSpec) -> str:
 def _decode(attr: AttrSpec) -> str:
     get = f"attrs->{attr.name}()"
     if attr.kind == "dim":
-        return f'      int64_t {attr.name} = 0;\n      if (!self.dim({get}, "{attr.name}", &{attr.name})) return nullptr;'
+        return (
+            f'      int64_t {attr.name} = 0;\n      if (!self.dim({get}, "{attr.name}", &{attr.name})) return nullptr;'
+        )
     if attr.kind == "dims":
         return (
             f"      std::array<int64_t, 4> {attr.name}{{}};\n"
@@ -212,7 +216,7 @@ def _call(spec: OpSpec) -> str:
 
 
 def _result(spec: OpSpec) -> str:
-    """The result rule in C++: what ggml's builders do themselves, and a node made for a kernel has to be checked for."""
+    """The result rule in C++: ggml's builders follow it by themselves; a kernel's node is checked against it."""
     cpp = getattr(spec.result, "cpp", None)
     if cpp is None:
         raise TypeError(f"op {spec.name}: runs as a kernel, so its result rule must be a Rule with a C++ counterpart")
@@ -281,7 +285,8 @@ def docs_table() -> str:
         attrs = ", ".join(f"`{a.name}`" for a in spec.attrs) or "none"
         runs = "custom CPU kernel" if spec.call == "custom" else "ggml; own kernel on CPU" if spec.kernel else "ggml"
         rows.append(f"| {spec.number} | `{spec.name}` | {inputs} | {attrs} | {_first_sentence(spec.doc)} | {runs} |")
-    head = f"<!-- {NOTICE} -->\n\n# The IR's ops\n\n{len(OPS)} ops. Shapes are in ggml order; `?` marks an optional input.\n"
+    about = f"{len(OPS)} ops. Shapes are in ggml order; `?` marks an optional input."
+    head = f"<!-- {NOTICE} -->\n\n# The IR's ops\n\n{about}\n"
     return head + "\n" + "\n".join(rows) + "\n"
 
 

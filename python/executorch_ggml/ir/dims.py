@@ -48,7 +48,7 @@ def is_one(size: Dim) -> bool:
 
 
 def ne_of(shape: Iterable[Any]) -> Dims:
-    """ggml dims of a torch shape: reversed, padded with 1; dims beyond the fourth are folded into the outermost."""
+    """Ggml dims of a torch shape: reversed, padded with 1; dims beyond the fourth are folded into the outermost."""
     sizes = [as_dim(size) for size in shape]
     if len(sizes) > 4:
         sizes = [product(sizes[:-3]), *sizes[-3:]]

@@ -6,7 +6,7 @@ import enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import torch
+    import torch as _torch
 
 
 class DType(enum.IntEnum):
@@ -34,7 +34,7 @@ class DType(enum.IntEnum):
         return _GGML[self]
 
     @property
-    def torch(self) -> torch.dtype:
+    def torch(self) -> _torch.dtype:
         """The ``torch.dtype`` of the same name."""
         import torch
 
@@ -43,7 +43,7 @@ class DType(enum.IntEnum):
         return dtype
 
     @classmethod
-    def from_torch(cls, dtype: torch.dtype) -> DType | None:
+    def from_torch(cls, dtype: _torch.dtype) -> DType | None:
         """The IR type of a torch dtype, or None where the IR has none."""
         return _FROM_TORCH.get(str(dtype).removeprefix("torch."))
 
@@ -60,9 +60,7 @@ _ITEMSIZE = {
     DType.U8: 1,
     DType.F64: 8,
 }
-_GGML = {
-    dtype: f"GGML_TYPE_{'I8' if dtype in (DType.BOOL, DType.U8) else dtype.name}" for dtype in DType
-}
+_GGML = {dtype: f"GGML_TYPE_{'I8' if dtype in (DType.BOOL, DType.U8) else dtype.name}" for dtype in DType}
 _TORCH = {
     DType.F32: "float32",
     DType.F16: "float16",

@@ -78,7 +78,7 @@ class Node:
 
 @dataclass(eq=False)
 class Port:
-    """A tensor at the boundary. ``shape`` is the caller's (outermost first); an i64 port of shape None is a scalar."""
+    """A tensor at the boundary. ``shape`` is the caller's, outermost first; an i64 one of no dims may be an int."""
 
     name: str
     value: Value
@@ -105,7 +105,7 @@ class State:
 
 @dataclass(frozen=True)
 class Symbol:
-    """Where a symbol is read: ``shape[dim]`` of an input is ``scale * symbol + offset``; dim -1: a scalar input's value."""
+    """Where a symbol is read: ``shape[dim]`` of an input is ``scale * symbol + offset``; dim -1: a scalar's value."""
 
     symbol: sympy.Symbol
     input: int

@@ -38,13 +38,17 @@ class Interpreter:
             values[node.output] = self._call(node, values, bindings)
         return [self._shaped(port, values, bindings) for port in self.graph.outputs]
 
-    def _call(self, node: Node, values: dict[Value, torch.Tensor], bindings: Mapping[sympy.Symbol, int]) -> torch.Tensor:
+    def _call(
+        self, node: Node, values: dict[Value, torch.Tensor], bindings: Mapping[sympy.Symbol, int]
+    ) -> torch.Tensor:
         kinds = {attr.name: attr.kind for attr in node.spec.attrs}
         attrs = {name: _concrete(value, kinds[name], bindings) for name, value in node.attrs.items()}
         result: torch.Tensor = node.spec.reference(*(None if v is None else values[v] for v in node.inputs), **attrs)
         expected = tuple(evaluate(n, bindings) for n in reversed(node.output.ne))
         if tuple(result.shape) != expected or result.dtype != node.output.dtype.torch:
-            raise AssertionError(f"{node.op} ({node.name}): reference gives {result.dtype}{list(result.shape)}, not {expected}")
+            raise AssertionError(
+                f"{node.op} ({node.name}): reference gives {result.dtype}{list(result.shape)}, not {expected}"
+            )
         return result
 
     def _shaped(

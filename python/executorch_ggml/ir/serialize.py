@@ -14,12 +14,12 @@ import flatbuffers
 import sympy
 
 from ._generated import ggml_ir_generated as fb
+from .builder import _strides
 from .dims import BINARY_EXPRS, expr_kind
 from .dtypes import DType
 from .graph import IR_VERSION, Constant, Graph, IRError, Node, Port, State, Symbol, Value, dense_strides
 from .op import Dim, Dims, OpSpec
 from .ops import OPS
-from .builder import _strides
 from .verify import verify
 
 MAGIC = b"EGGM"
@@ -229,7 +229,9 @@ class _Reader:
         spec = OPS.by_number(node.opType)
         if spec is None:
             raise IRError(f"node {_text(node.name)}: unknown op #{node.opType}; update executorch-ggml")
-        inputs = tuple(None if index < 0 else self.values[index] for index in ([] if node.inputs is None else node.inputs))
+        inputs = tuple(
+            None if index < 0 else self.values[index] for index in ([] if node.inputs is None else node.inputs)
+        )
         attrs = {attr.name: self._attr(spec, attr.name, attr.kind, attr.enum, node.op) for attr in spec.attrs}
         made = Node(spec, inputs, attrs, self.values[node.output], _text(node.name))
         made.output.producer = made

@@ -39,6 +39,8 @@ def _verify_node(node: Node, known: set[Value]) -> None:
     operands = [None if value is None else Operand(value.dtype, value.ne) for value in node.inputs]
     dtype, ne = node.spec.result(*operands, **node.attrs)
     if dtype != node.output.dtype or not same_dims(ne, node.output.ne):
-        raise IRError(f"{node.op} ({node.name}): declared {node.output}, but the op gives {dtype.name.lower()}{list(ne)}")
+        raise IRError(
+            f"{node.op} ({node.name}): declared {node.output}, but the op gives {dtype.name.lower()}{list(ne)}"
+        )
     if not same_dims(_strides(node.op, node.inputs, node.attrs, ne), node.output.strides):
         raise IRError(f"{node.op} ({node.name}): strides {node.output.strides} are not those of the op")

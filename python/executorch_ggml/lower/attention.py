@@ -32,17 +32,17 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
 ) -> Tensor | Refused:
     """``softmax(query @ key.T * scale + mask) @ value``; key and value heads are shared by groups of query heads."""
-    if any(t.dtype != DType.F32 for t in (query, key, value)):
-        return Refused("attention in another type than float32")
-    if dropout_p != 0.0:
-        return Refused(f"attention with dropout {dropout_p}")
-    if not all(2 <= t.rank <= 4 for t in (query, key, value)):
-        return Refused("attention over fewer than two or more than four dims")
-    if not _batches_fit(query, key, enable_gqa):
-        return Refused("attention whose batch dims broadcast")
-    head = as_dim(query.shape[-1])
-    if scale is None and not isinstance(head, int):
-        return Refused("attention with a symbolic head size")
+    head = as_dim(query.shape[-1]) if query.rank else 0
+    refusals = {
+        "attention in another type than float32": any(t.dtype != DType.F32 for t in (query, key, value)),
+        f"attention with dropout {dropout_p}": dropout_p != 0.0,
+        "attention over fewer than two or more than four dims": not all(2 <= t.rank <= 4 for t in (query, key, value)),
+        "attention whose batch dims broadcast": not _batches_fit(query, key, enable_gqa),
+        "attention with a symbolic head size": scale is None and not isinstance(head, int),
+    }
+    for reason, holds in refusals.items():
+        if holds:
+            return Refused(reason)
     factor = 1.0 / math.sqrt(head) if scale is None else float(scale)
     exact_mask = attn_mask is None or attn_mask.dtype == DType.BOOL
     if "flash_attention" in cx.fusions and exact_mask:
@@ -98,7 +98,7 @@ def _attention(
 
 
 def _batches_fit(query: Tensor, key: Tensor, grouped: bool) -> bool:
-    """ggml repeats key heads over groups of query heads, as enable_gqa does, and nothing else."""
+    """Ggml repeats key heads over groups of query heads, as enable_gqa does, and nothing else."""
     if query.rank != key.rank:
         return False
     outer = all(same(m, n) for m, n in zip(query.shape[:-3], key.shape[:-3], strict=True))
@@ -125,5 +125,5 @@ def _softmax_mask(cx: Context, mask: Tensor) -> tuple[Value, Value]:
 
 
 def _mask_fits(mask: Value, scores: Value) -> bool:
-    """ggml broadcasts a mask over heads and batch, not over rows or columns."""
+    """Ggml broadcasts a mask over heads and batch, not over rows or columns."""
     return same(mask.ne[0], scores.ne[0]) and same(mask.ne[1], scores.ne[1])

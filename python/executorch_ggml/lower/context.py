@@ -111,7 +111,9 @@ class Context:
 
     # ------------------------------------------------------------------------------------------------- constants
 
-    def derived(self, key: str, source: Sequence[Tensor], shape: Sequence[int], data: Callable[..., torch.Tensor]) -> Tensor:
+    def derived(
+        self, key: str, source: Sequence[Tensor], shape: Sequence[int], data: Callable[..., torch.Tensor]
+    ) -> Tensor:
         """A constant computed ahead of time from constants: ``data`` maps their contents to the new one's."""
         sources = [tensor.data for tensor in source]
         assert all(item is not None for item in sources)
@@ -130,7 +132,12 @@ class Context:
     def tensor(self, operand: Any, dtype: DType) -> Tensor:
         """A tensor or a Python number as a tensor of one type."""
         if isinstance(operand, Tensor):
-            return Tensor(self.builder.convert(operand.value, dtype), operand.shape, operand.data if operand.dtype == dtype else None, operand.key)
+            return Tensor(
+                self.builder.convert(operand.value, dtype),
+                operand.shape,
+                operand.data if operand.dtype == dtype else None,
+                operand.key,
+            )
         return Tensor(self.builder.scalar(operand, dtype), ())
 
     def f32(self, tensor: Tensor) -> Tensor:
@@ -138,4 +145,3 @@ class Context:
         if tensor.dtype == DType.F64:
             raise IRError("float64 is left to ExecuTorch: ggml computes in float32")
         return self.tensor(tensor, DType.F32)
-

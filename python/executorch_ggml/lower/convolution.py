@@ -229,7 +229,8 @@ def with_batch_norm(
 ) -> Tensor | None:
     """The convolution that made ``x`` with an inference batch norm folded into its weights, or None.
 
-    Given: ``batch_norm(conv(x, w, b))``. Result: ``conv(x, w * s, (b - mean) * s + beta)``, ``s = gamma / sqrt(var + eps)``.
+    Given: ``batch_norm(conv(x, w, b))``.
+    Result: ``conv(x, w * s, (b - mean) * s + beta)`` with ``s = gamma / sqrt(var + eps)``.
     """
     call = cx.records.get(x.value)
     statistics = [t for t in (mean, variance, gamma, beta) if t is not None]

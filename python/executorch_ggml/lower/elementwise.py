@@ -8,11 +8,11 @@ from typing import Any
 import executorch.exir.passes.dim_order_ops_registry  # noqa: F401 - declares the dim_order_ops
 import torch
 
-
 from ..ir.checks import broadcasts_to
 from ..ir.dims import ne_of, same_dims
 from ..ir.dtypes import DType
 from ..ir.graph import IRError, Value
+from ..ir.graph import Node as IRNode
 from ..ir.ops.custom import BinaryKind, UnaryKind
 from .context import FLOATS, Context, Tensor
 from .convolution import with_activation
@@ -32,7 +32,11 @@ def combine(cx: Context, kind: BinaryKind, a: Tensor, b: Tensor) -> Value:
     values = aligned(cx.builder, [a, b], cx.shape())
     axes, (x, y) = common_layout(cx.builder, [unbroadcast(value) for value in values])
     name = _GGML_BINARY.get(kind)
-    if name is not None and x.dtype in (DType.F32, DType.I32, DType.I64) and (kind != BinaryKind.DIV or x.dtype == DType.F32):
+    if (
+        name is not None
+        and x.dtype in (DType.F32, DType.I32, DType.I64)
+        and (kind != BinaryKind.DIV or x.dtype == DType.F32)
+    ):
         if broadcasts_to(y, x) and _covers(x, y):
             return cx.builder.permute(cx.builder.emit(name, x, y), axes)
         if kind in _COMMUTATIVE and broadcasts_to(x, y) and _covers(y, x):
@@ -172,7 +176,7 @@ def _rms_norm(cx: Context, a: Tensor, b: Any) -> Tensor | None:
 
 def _rms_epsilon(x: Value, factor: Value) -> float | None:
     """The eps for which ``factor`` is ``rsqrt(mean(x * x) + eps)`` along rows, or None."""
-    steps = []
+    steps: list[IRNode] = []
     value: Value | None = factor
     while value is not None and value.producer is not None and value.producer.inputs and len(steps) < 4:
         steps.append(value.producer)
@@ -448,7 +452,13 @@ def masked_fill(cx: Context, a: Tensor, mask: Tensor, value: float) -> Tensor:
     return where(cx, mask, Tensor(cx.builder.scalar(value, cx.dtype()), ()), a)
 
 
-@lowers(aten.alias_copy.default, aten.detach_copy.default, aten.lift_fresh_copy.default, aten.alias.default, aten.detach.default)
+@lowers(
+    aten.alias_copy.default,
+    aten.detach_copy.default,
+    aten.lift_fresh_copy.default,
+    aten.alias.default,
+    aten.detach.default,
+)
 def identity(cx: Context, a: Tensor) -> Tensor:
     """The tensor itself: values are never written in place."""
     return Tensor(a.value, a.shape, a.data, a.key)
@@ -474,5 +484,3 @@ def _dense_copy(cx: Context, a: Tensor, kwargs: dict[str, Any]) -> Tensor | Refu
         return Refused(f"memory format {kwargs['memory_format']}: delegates take and give contiguous tensors")
     same = a.dtype == cx.dtype()
     return Tensor(cx.builder.convert(a.value, cx.dtype()), a.shape, a.data if same else None, a.key)
-
-

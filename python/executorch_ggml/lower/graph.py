@@ -36,8 +36,10 @@ def overload_of(node: Node) -> Any:
 
 def is_size_node(node: Node) -> bool:
     """Whether a node computes a size: those have no data and are carried as expressions."""
-    return node.op == "call_function" and isinstance(node.meta.get("val"), (torch.SymInt, int)) and not isinstance(
-        node.meta.get("val"), bool
+    return (
+        node.op == "call_function"
+        and isinstance(node.meta.get("val"), (torch.SymInt, int))
+        and not isinstance(node.meta.get("val"), bool)
     )
 
 
@@ -131,7 +133,9 @@ class Lowering:
         if is_size_node(node):
             return as_dim(node.meta["val"])
         if node.target is operator.getitem:
-            return env[node.args[0]][node.args[1]]
+            source, index = node.args
+            assert isinstance(source, Node)
+            return env[source][index]
         result = self.lower_node(builder, node, env, records)
         if isinstance(result, Refused):
             raise IRError(f"{node.name} ({overload_of(node)}): {result.reason}")
@@ -181,7 +185,7 @@ def check_against_trace(node: Node, result: Any) -> None:
         if made.dtype != dtype or not same_dims(made.shape, shape) or not same_dims(made.value.ne, ne_of(shape)):
             where = (node.meta.get("stack_trace") or "").strip().splitlines()
             raise IRError(
-                f"{overload_of(node)} lowered to {made.value} shape {list(made.shape)}, traced {fake.dtype} {list(shape)}"
+                f"{overload_of(node)} lowered to {made.value} as {list(made.shape)}, traced {fake.dtype} {list(shape)}"
                 + (f" at {where[-1].strip()}" if where else "")
             )
 
@@ -264,4 +268,3 @@ def _bounds(program: ExportedProgram, symbol: sympy.Symbol) -> tuple[int, int]:
     low = 0 if low <= 2 else low
     high = MAX_SIZE if constraint.upper in (int_oo, sympy.oo) else min(int(constraint.upper), MAX_SIZE)
     return low, high
-

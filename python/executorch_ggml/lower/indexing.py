@@ -126,5 +126,3 @@ def _index_along(cx: Context, index: Tensor, dim: int) -> Tensor:
     shape = tuple(size if d == dim else 1 for d in range(index.rank))
     count = cx.builder.emit("iota", ne=(size, 1, 1, 1), start=0, step=1, dtype=DType.I32)
     return Tensor(cx.builder.reshape(count, ne_of(shape)), shape)
-
-

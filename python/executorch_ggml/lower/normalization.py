@@ -183,7 +183,9 @@ def log_softmax(cx: Context, x: Tensor, dim: int, half_to_float: bool) -> Tensor
         return Refused("log_softmax of integers or of more than four dims")
     build = cx.builder
     value, axes = cx.f32(x).value, (x.axis(dim) if x.rank else 0,)
-    shifted = build.emit("binary", value, build.emit("reduce", value, kind=ReduceKind.MAX, axes=axes), kind=BinaryKind.SUB)
+    shifted = build.emit(
+        "binary", value, build.emit("reduce", value, kind=ReduceKind.MAX, axes=axes), kind=BinaryKind.SUB
+    )
     total = build.emit("reduce", build.emit("exp", shifted), kind=ReduceKind.SUM, axes=axes)
     made = build.emit("binary", shifted, build.emit("log", total), kind=BinaryKind.SUB)
     return Tensor(build.convert(made, cx.dtype()), cx.shape())

@@ -17,6 +17,7 @@ from .reduction import reduced
 from .registry import Refused, lowers
 
 aten = torch.ops.aten
+DENSE = Pair(1, 1)
 
 
 def _pool(
@@ -26,7 +27,7 @@ def _pool(
     kernel: Pair,
     stride: Pair,
     padding: Pair,
-    dilation: Pair = Pair(1, 1),
+    dilation: Pair = DENSE,
     divisor: int = 0,
     index: int | None = None,
 ) -> Tensor | Refused:
@@ -73,7 +74,16 @@ def max_pool2d_with_indices(
     if any(user.args[1] == 1 for user in cx.node.users):
         return Refused("the indices of a max pooling are read")
     kernel = _pair(kernel_size, Pair(1, 1))
-    made = _pool(cx, x, PoolKind.MAX, kernel, _pair(stride, kernel), _pair(padding, Pair(0, 0)), _pair(dilation, Pair(1, 1)), index=0)
+    made = _pool(
+        cx,
+        x,
+        PoolKind.MAX,
+        kernel,
+        _pair(stride, kernel),
+        _pair(padding, Pair(0, 0)),
+        _pair(dilation, Pair(1, 1)),
+        index=0,
+    )
     return made if isinstance(made, Refused) else (made, None)
 
 
@@ -90,7 +100,9 @@ def max_pool2d(
     """Max pooling."""
     del ceil_mode  # the traced shape has it
     kernel = _pair(kernel_size, Pair(1, 1))
-    return _pool(cx, x, PoolKind.MAX, kernel, _pair(stride, kernel), _pair(padding, Pair(0, 0)), _pair(dilation, Pair(1, 1)))
+    return _pool(
+        cx, x, PoolKind.MAX, kernel, _pair(stride, kernel), _pair(padding, Pair(0, 0)), _pair(dilation, Pair(1, 1))
+    )
 
 
 @lowers(aten.avg_pool2d.default)
@@ -129,7 +141,7 @@ def adaptive_avg_pool2d(cx: Context, x: Tensor, output_size: Sequence[Any]) -> T
 
 
 def _resize(cx: Context, x: Tensor, mode: ScaleMode, scales: Sequence[float | None]) -> Tensor | Refused:
-    """ggml works out the scale from the sizes; torch uses a given one as it is, which can differ."""
+    """Ggml works out the scale from the sizes; torch uses a given one as it is, which can differ."""
     if x.rank != 4 or x.dtype != DType.F32:
         return Refused("resizing of other than 4-D float32 images")
     n, c, oh, ow = cx.shape()
@@ -144,7 +156,9 @@ def _given(scales: Sequence[float] | None) -> Sequence[float | None]:
 
 
 @lowers(aten.upsample_nearest2d.vec, preserve=True)
-def upsample_nearest2d(cx: Context, x: Tensor, output_size: Any, scale_factors: Sequence[float] | None) -> Tensor | Refused:
+def upsample_nearest2d(
+    cx: Context, x: Tensor, output_size: Any, scale_factors: Sequence[float] | None
+) -> Tensor | Refused:
     """Nearest-neighbour resizing."""
     del output_size
     return _resize(cx, x, ScaleMode.NEAREST, _given(scale_factors))
@@ -158,5 +172,3 @@ def upsample_bilinear2d(
     del output_size
     mode = ScaleMode.BILINEAR_ALIGN_CORNERS if align_corners else ScaleMode.BILINEAR
     return _resize(cx, x, mode, _given(scale_factors))
-
-

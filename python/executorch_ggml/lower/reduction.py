@@ -32,14 +32,16 @@ def reduced(cx: Context, x: Tensor, dims: Sequence[int] | None, kind: ReduceKind
 
 
 def _reduced_base(cx: Context, base: Value, axes: Sequence[int], kind: ReduceKind) -> Value:
-    """ggml's own row sums and means where they do it; the custom node for the rest."""
+    """Ggml's own row sums and means where they do it; the custom node for the rest."""
     wide = [axis for axis in axes if not is_one(base.ne[axis])] or list(axes[:1])
     if wide == [0] and base.dtype == DType.F32 and kind in (ReduceKind.SUM, ReduceKind.MEAN):
         return cx.builder.emit("sum_rows" if kind == ReduceKind.SUM else "mean", base)
     return cx.builder.emit("reduce", base, kind=kind, axes=tuple(wide))
 
 
-def _lower(cx: Context, x: Tensor, dims: Sequence[int] | None, kind: ReduceKind, compute: DType | None = None) -> Tensor:
+def _lower(
+    cx: Context, x: Tensor, dims: Sequence[int] | None, kind: ReduceKind, compute: DType | None = None
+) -> Tensor:
     if compute is None:
         compute = DType.F32 if x.dtype in FLOATS else x.dtype
     operand = cx.tensor(x, compute)
@@ -137,7 +139,9 @@ def _arg(cx: Context, x: Tensor, dim: int | None, kind: ReduceKind) -> Tensor | 
 
 
 @lowers(aten.var.correction, preserve=True)
-def var(cx: Context, x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Tensor | Refused:
+def var(
+    cx: Context, x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
+) -> Tensor | Refused:
     """Variance: mean of the squared differences from the mean, corrected."""
     del keepdim
     dims = list(range(x.rank)) if not _dims(dim) else [d % x.rank for d in _dims(dim) or ()]

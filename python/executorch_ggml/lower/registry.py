@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from torch._ops import OpOverload
 
@@ -17,19 +17,20 @@ class Refused:
 
 
 LoweringFunction = Callable[..., Any]
+Function = TypeVar("Function", bound=LoweringFunction)
 LOWERINGS: dict[OpOverload, LoweringFunction] = {}
 # Composite ops that are lowered as they are: the partitioner asks that they be not decomposed.
 PRESERVED: set[OpOverload] = set()
 
 
-def lowers(*overloads: OpOverload, preserve: bool = False, override: bool = False) -> Callable[[LoweringFunction], LoweringFunction]:
+def lowers(*overloads: OpOverload, preserve: bool = False, override: bool = False) -> Callable[[Function], Function]:
     """Register a function as the lowering of ``overloads``.
 
     It is called as ``function(context, *args, **kwargs)`` with the overload's own arguments, tensors being
     :class:`~executorch_ggml.lower.context.Tensor`, and returns a Tensor, a tuple of them, or :class:`Refused`.
     """
 
-    def register(function: LoweringFunction) -> LoweringFunction:
+    def register(function: Function) -> Function:
         for overload in overloads:
             if overload in LOWERINGS and not override:
                 raise ValueError(f"{overload} has a lowering already; pass override=True to replace it")

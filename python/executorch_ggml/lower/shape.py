@@ -187,8 +187,6 @@ def is_zero(size: Dim) -> bool:
 
 def concatenated(cx: Context, values: Sequence[Value], axis: int) -> Value:
     """Values one after the other along a ggml dim, in their own layout where they share one; as a balanced tree."""
-
-
     axes, parts = common_layout(cx.builder, values)
     place = inverse(axes)[axis]
     while len(parts) > 1:

@@ -68,7 +68,9 @@ class GgmlPartitioner(Partitioner):
         """Tag the nodes of each partition, the constants they alone read and the buffers they alone write."""
         refused = refusals(exported_program)
         self.refused = {node.name: reason for node, reason in refused.items()}
-        partitions = generate_partitions_from_list_of_nodes(exported_program.graph_module, op_support=_Supported(refused))
+        partitions = generate_partitions_from_list_of_nodes(
+            exported_program.graph_module, op_support=_Supported(refused)
+        )
         spec = DelegationSpec("GgmlBackend", [_refused_spec(refused)])
         tags = {}
         for part in partitions:
@@ -103,10 +105,10 @@ def _take_in_sizes(program: ExportedProgram, partition: Partition) -> None:
     """Size computations go along with the nodes that use them, so that sizes stay symbolic inside."""
     inside = set(partition.nodes)
     for node in reversed(list(program.graph.nodes)):
-        if node not in inside and is_size_node(node) and node.op == "call_function" and any(u in inside for u in node.users):
-            if all(user in inside for user in node.users):
-                partition.add_node(node)
-                inside.add(node)
+        is_size = node not in inside and node.op == "call_function" and is_size_node(node)
+        if is_size and node.users and all(user in inside for user in node.users):
+            partition.add_node(node)
+            inside.add(node)
 
 
 def _refused_spec(refused: dict[Node, str]) -> CompileSpec:

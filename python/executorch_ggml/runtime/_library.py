@@ -43,7 +43,7 @@ def last_error() -> str:
 
 
 def set_num_threads(threads: int) -> None:
-    """CPU threads of the programs loaded from now on; 0 restores the default (EXECUTORCH_GGML_NUM_THREADS, or all cores)."""
+    """CPU threads of the programs loaded from now on; 0 restores EXECUTORCH_GGML_NUM_THREADS, or one a core."""
     if threads < 0:
         raise ValueError(f"set_num_threads: {threads}, expected 0 or more")
     load_delegate().executorch_ggml_set_num_threads(threads)
@@ -52,4 +52,4 @@ def set_num_threads(threads: int) -> None:
 
 def get_num_threads() -> int:
     """CPU threads of the programs loaded from now on."""
-    return _session.default_threads()
+    return int(_session.default_threads())

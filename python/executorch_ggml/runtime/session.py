@@ -51,7 +51,7 @@ class Session:
         )
 
     def run(self, *inputs: Any) -> list[Any]:
-        """The outputs as numpy arrays, for C-contiguous CPU arrays of the exported dtypes (bfloat16: by DLPack only)."""
+        """The outputs as numpy arrays, for C-contiguous CPU arrays of the exported dtypes (bfloat16 by DLPack)."""
         return list(self._session.run(list(inputs)))
 
     def __call__(self, *inputs: Any) -> list[Any]:

@@ -9,8 +9,8 @@ import enum
 from typing import Any
 
 from .._lazy import torch
-from ..op import Dim, Dims, Operand, Rule, op
 from ..dtypes import DType
+from ..op import Dim, Dims, Operand, Rule, op
 from .movement import shape_of
 
 

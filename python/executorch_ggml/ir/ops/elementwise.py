@@ -191,7 +191,9 @@ def scale_bias(a: torch.Tensor, *, s: float, b: float) -> torch.Tensor:
     return a * s + b
 
 
-@op(55, inputs={"a": "f32 cont"}, result=same_as(0), call="ggml_clamp(ctx, ggml_cont(ctx, a), min, max)", kernel="clamp")
+@op(
+    55, inputs={"a": "f32 cont"}, result=same_as(0), call="ggml_clamp(ctx, ggml_cont(ctx, a), min, max)", kernel="clamp"
+)
 def clamp(a: torch.Tensor, *, min: float, max: float) -> torch.Tensor:
     """``a`` limited to [min, max], NaN kept (``ggml_clamp``, which works in place: the runtime copies first)."""
     return torch.clamp(a, min, max)
@@ -207,5 +209,3 @@ def clamp(a: torch.Tensor, *, min: float, max: float) -> torch.Tensor:
 def swiglu_split(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """``silu(a) * b`` (``ggml_swiglu_split``)."""
     return F.silu(a) * b
-
-

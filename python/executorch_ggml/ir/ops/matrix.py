@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from .._lazy import torch
-from ..op import Dim, Operand, op
 from ..dtypes import DType
+from ..op import Dim, Operand, op
 
 
 def _product(a: Operand, b: Operand) -> tuple[DType, tuple[Dim, Dim, Dim, Dim]]:

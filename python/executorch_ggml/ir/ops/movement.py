@@ -7,8 +7,8 @@ dims in reversed order, so ggml's dim ``i`` is torch's dim ``3 - i``.
 from __future__ import annotations
 
 from .._lazy import torch
-from ..op import Dim, Dims, Operand, Rule, op, same_as, shaped
 from ..dtypes import DType
+from ..op import Dim, Dims, Operand, Rule, op, same_as, shaped
 
 
 def shape_of(ne: Dims) -> tuple[int, ...]:
@@ -151,7 +151,7 @@ def get_rows(a: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     kernel="to_index",
 )
 def to_index(a: torch.Tensor, *, size: Dim) -> torch.Tensor:
-    """Indices into ``size`` things as i32, negative ones counted from the end; one out of range fails the run (custom)."""
+    """Indices into ``size`` things as i32, negative ones counted from the end; others fail the run (custom)."""
     n = int(size)
     if a.numel() and (int(a.min()) < -n or int(a.max()) >= n):
         raise IndexError(f"index out of range for size {n}")
@@ -161,9 +161,7 @@ def to_index(a: torch.Tensor, *, size: Dim) -> torch.Tensor:
 @op(
     11,
     inputs={"a": "any cont", "rows": "i32 cont"},
-    result=Rule(
-        lambda a, rows: (a.dtype, (a.ne[0], rows.ne[0], rows.ne[1], rows.ne[2])), "taken_rows({0}, {1})"
-    ),
+    result=Rule(lambda a, rows: (a.dtype, (a.ne[0], rows.ne[0], rows.ne[1], rows.ne[2])), "taken_rows({0}, {1})"),
     checks=("is_table(a, rows)",),
     call="custom",
     kernel="take_rows",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from .._lazy import torch
-from ..op import Dim, Operand, op, same_as
 from ..dtypes import DType
+from ..op import Dim, Operand, op, same_as
 
 
 def _row_scalar(a: Operand) -> tuple[DType, tuple[Dim, Dim, Dim, Dim]]:
@@ -40,8 +40,13 @@ def soft_max_ext(a: torch.Tensor, mask: torch.Tensor | None, *, scale: float, ma
     return torch.softmax(scores, -1)
 
 
-@op(63, inputs={"a": "f32 cont"}, result=same_as(0), checks=("small(n_past)",),
-    call="ggml_diag_mask_inf(ctx, a, narrow(n_past))")
+@op(
+    63,
+    inputs={"a": "f32 cont"},
+    result=same_as(0),
+    checks=("small(n_past)",),
+    call="ggml_diag_mask_inf(ctx, a, narrow(n_past))",
+)
 def diag_mask_inf(a: torch.Tensor, *, n_past: Dim) -> torch.Tensor:
     """-inf above the diagonal shifted right by ``n_past`` (``ggml_diag_mask_inf``)."""
     above = torch.ones(a.shape[-2:], dtype=torch.bool).triu(1 + int(n_past))

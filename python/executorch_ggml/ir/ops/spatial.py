@@ -122,7 +122,7 @@ def conv_2d(
     ``pad`` is the near side's; the far side's follows from ``ne``. ``up > 1`` reads the input as if ``up - 1`` zeros
     stood between its pixels: a transposed convolution.
     """
-    n, oh, ow, oc = shape_of(ne)
+    _, oh, ow, oc = shape_of(ne)
     kernel = unpack_conv_weight(weight, oc, x.shape[-1] // groups, kernel_h, kernel_w, groups)
     image = _spread(x.permute(0, 3, 1, 2), up_h, up_w)
     far_h = _window(image.shape[2], oh, kernel_h, stride_h, pad_h, dilation_h)
@@ -165,7 +165,7 @@ def conv_2d_dw(
     act_max: float,
 ) -> torch.Tensor:
     """Depthwise convolution, channels innermost (custom). ``weight`` is ``ne = C, KW, KH``."""
-    n, oh, ow, c = shape_of(ne)
+    _, oh, ow, c = shape_of(ne)
     image = x.permute(0, 3, 1, 2)
     far_h = _window(image.shape[2], oh, kernel_h, stride_h, pad_h, dilation_h)
     far_w = _window(image.shape[3], ow, kernel_w, stride_w, pad_w, dilation_w)
@@ -209,7 +209,7 @@ def pool_2d(
     The average is over the window's pixels inside the image, with ``AVG_PAD`` also those inside its padding (``pad`` on
     both sides), or over ``divisor`` where that is not 0. NaN wins in MAX.
     """
-    n, oh, ow, c = shape_of(ne)
+    _, oh, ow, _ = shape_of(ne)
     image = x.permute(0, 3, 1, 2)
     height, width = image.shape[2:]
     taps = []
@@ -221,7 +221,11 @@ def pool_2d(
             inside = ((rows >= 0) & (rows < height))[:, None] & ((cols >= 0) & (cols < width))[None]
             tap = image[:, :, rows.clamp(0, height - 1)][:, :, :, cols.clamp(0, width - 1)]
             taps.append(tap.masked_fill(~inside, float("-inf") if kind == PoolKind.MAX else 0.0))
-            padded = ((rows < height + pad_h)[:, None] & (cols < width + pad_w)[None]) if kind == PoolKind.AVG_PAD else inside
+            padded = (
+                ((rows < height + pad_h)[:, None] & (cols < width + pad_w)[None])
+                if kind == PoolKind.AVG_PAD
+                else inside
+            )
             counts.append(padded)
     stacked = torch.stack(taps)
     if kind == PoolKind.MAX:
