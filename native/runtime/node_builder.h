@@ -3,6 +3,8 @@
 
 #include <initializer_list>
 #include <memory>
+#include <new>
+#include <type_traits>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -46,15 +48,16 @@ Status check_value(const fb::Value& value, const Dims& ne, size_t memory_limit);
 class KernelCalls {
  public:
   template <class Params>
-  KernelCall<Params>* add(Params params) {
-    auto call = std::make_shared<KernelCall<Params>>();
+  KernelCall<Params>* add(const Params& params) {
+    static_assert(std::is_trivially_destructible_v<KernelCall<Params>>, "its memory is freed, nothing is destroyed");
+    calls_.push_back(std::make_unique<std::byte[]>(sizeof(KernelCall<Params>)));
+    auto* call = new (calls_.back().get()) KernelCall<Params>();
     call->params = params;
-    calls_.push_back(call);
-    return call.get();
+    return call;
   }
 
  private:
-  std::vector<std::shared_ptr<void>> calls_;
+  std::vector<std::unique_ptr<std::byte[]>> calls_;
 };
 
 class NodeBuilder {

@@ -101,38 +101,50 @@ struct Strip {
     });
   }
 
+  // A larger kernel computes so much per load that checking each one costs little: one copy of the code will do.
   static void either(const DepthwiseRow& row, const Bounds& bounds, int64_t column) {
     const int64_t left = column * Stride - row.pad;
-    if (left >= 0 && left + kInputs <= row.in_width) {
-      run<false>(row, bounds, column);
-    } else {
-      run<true>(row, bounds, column);
+    if constexpr (Kernel == 3) {
+      if (left >= 0 && left + kInputs <= row.in_width) {
+        return run<false>(row, bounds, column);
+      }
     }
+    run<true>(row, bounds, column);
   }
 };
 
 using StripRun = void (*)(const DepthwiseRow& row, const Bounds& bounds, int64_t column);
 
-template <int Kernel, int Columns>
+template <int Kernel>
 StripRun strip_of_stride(int64_t stride) {
-  return stride == 1 ? Strip<Kernel, 1, Columns>::either : stride == 2 ? Strip<Kernel, 2, Columns>::either : nullptr;
+  return stride == 1 ? Strip<Kernel, 1, kColumns>::either : stride == 2 ? Strip<Kernel, 2, kColumns>::either : nullptr;
 }
 
-template <int Columns>
-StripRun find_strip(const DepthwiseRow& row) {
-  if (row.dilation != 1 || row.out_width < Columns) {
+// Strips of kColumns columns; without one, columns go singly.
+StripRun find_narrow(const DepthwiseRow& row) {
+  if (row.dilation != 1 || row.out_width < kColumns) {
     return nullptr;
   }
   switch (row.kernel) {
     case 3:
-      return Columns == kColumns ? strip_of_stride<3, kColumns>(row.stride) : nullptr;
+      return strip_of_stride<3>(row.stride);
     case 5:
-      return strip_of_stride<5, Columns>(row.stride);
+      return strip_of_stride<5>(row.stride);
     case 7:
-      return strip_of_stride<7, Columns>(row.stride);
+      return row.stride == 1 ? Strip<7, 1, kColumns>::either : nullptr;
     default:
       return nullptr;
   }
+}
+
+// Strips of kWideColumns columns, where neighbours share most of their inputs.
+StripRun find_wide(const DepthwiseRow& row) {
+  if (row.dilation != 1 || row.stride != 1 || row.out_width < kWideColumns || kWideColumns == kColumns) {
+    return nullptr;
+  }
+  return row.kernel == 5   ? Strip<5, 1, kWideColumns>::either
+         : row.kernel == 7 ? Strip<7, 1, kWideColumns>::either
+                           : nullptr;
 }
 
 void activate_columns(const DepthwiseRow& row, int64_t column, int64_t columns) {
@@ -145,8 +157,8 @@ void activate_columns(const DepthwiseRow& row, int64_t column, int64_t columns) 
 
 void conv_dw_row(const DepthwiseRow& row) {
   const Bounds bounds(row);
-  const StripRun wide = find_strip<kWideColumns>(row);
-  const StripRun narrow = find_strip<kColumns>(row);
+  const StripRun wide = find_wide(row);
+  const StripRun narrow = find_narrow(row);
   for (int64_t done = 0; done < row.out_width;) {
     const int64_t left = row.out_width - done;
     const bool takes_wide = wide != nullptr && left > kColumns;

@@ -141,9 +141,9 @@ ConvTileShape shape_of() {
 
 const ConvTiles& conv_tiles() {
 #if defined(__AVX512F__)
-  static const ConvTileShape shapes[] = {shape_of<4, 1>(), shape_of<8, 1>(), shape_of<16, 1>(), shape_of<16, 2>()};
+  static const ConvTileShape shapes[] = {shape_of<8, 1>(), shape_of<16, 1>(), shape_of<16, 2>()};
 #elif defined(__AVX2__)
-  static const ConvTileShape shapes[] = {shape_of<4, 1>(), shape_of<8, 1>(), shape_of<8, 2>()};
+  static const ConvTileShape shapes[] = {shape_of<8, 1>(), shape_of<8, 2>()};
 #else
   static const ConvTileShape shapes[] = {shape_of<4, 1>(), shape_of<4, 2>(), shape_of<4, 4>()};
 #endif

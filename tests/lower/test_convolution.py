@@ -1,0 +1,289 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given as with_examples
+from hypothesis import strategies as st
+from tests.helpers import DYNAMIC, Case, check_case, check_program, check_refused, const, having, inf, nan, op, rand, session
+from tests.helpers import assert_all_same, lowered, run_session
+from torch import Tensor, nn
+
+aten = torch.ops.aten
+CONV = aten.convolution.default
+
+
+def _conv(x: Tensor, weight: Any, bias: Any = None, stride: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1),
+          transposed: bool = False, output_padding: Any = (0, 0), groups: int = 1) -> Case:  # fmt: skip
+    lists = [list(v) for v in (stride, padding, dilation)]
+    case = op(CONV, x, weight, bias, *lists, transposed, list(output_padding), groups)
+    label = f"{tuple(x.shape)}s{lists[0]}p{lists[1]}d{lists[2]}g{groups}{'t' if transposed else ''}{'b' if bias else ''}"
+    return having(case, name=label)
+
+
+def _plain() -> list[Case]:
+    x = rand(2, 3, 9, 11)
+    return [
+        _conv(x, const(5, 3, 3, 3)),
+        _conv(x, const(5, 3, 3, 3), const(5), padding=(1, 1)),
+        _conv(x, const(5, 3, 1, 1), const(5)),
+        _conv(x, const(17, 3, 3, 2), const(17), stride=(2, 3), padding=(2, 1)),
+        _conv(x, const(4, 3, 2, 3), None, dilation=(2, 3)),
+        _conv(x, const(4, 3, 3, 3), const(4), stride=(2, 2), padding=(3, 4), dilation=(2, 2)),
+        _conv(x, const(33, 3, 5, 5), const(33), stride=(4, 4), padding=(2, 2)),
+        _conv(x, const(5, 3, 9, 11)),
+        _conv(x, const(5, 3, 3, 3), stride=[2], padding=[1], dilation=[1]),
+        _conv(rand(2, 3, 9, 4), const(5, 3, 3, 3), stride=[2], padding=[2], dilation=[2]),
+        _conv(rand(2, 6, 7, 8), const(4, 3, 3, 3), const(4), groups=2),
+        _conv(rand(2, 6, 7, 8), const(9, 2, 3, 3), const(9), groups=3),
+        _conv(rand(1, 40, 5, 5), const(40, 20, 3, 3), None, padding=(1, 1), groups=2),
+        _conv(rand(0, 3, 5, 5), const(4, 3, 3, 3), const(4)),
+        _conv(rand(1, 1, 1, 1), const(1, 1, 1, 1), const(1)),
+        _conv(rand(3, 70, 3, 3), const(70, 70, 3, 3), const(70), padding=(1, 1)),
+    ]
+
+
+def _depthwise() -> list[Case]:
+    x = rand(2, 19, 8, 7)
+    return [
+        _conv(x, const(19, 1, 3, 3), const(19), padding=(1, 1), groups=19),
+        _conv(x, const(19, 1, 3, 5), None, stride=(2, 1), padding=(1, 2), dilation=(1, 1), groups=19),
+        _conv(x, const(19, 1, 2, 2), const(19), dilation=(2, 3), groups=19),
+        _conv(x, const(38, 1, 3, 3), const(38), groups=19),
+        _conv(rand(1, 1, 6, 6), const(1, 1, 3, 3), const(1), groups=1),
+    ]
+
+
+def _one_dim() -> list[Case]:
+    x = rand(2, 4, 13)
+    return [
+        _conv(x, const(5, 4, 3), const(5), [1], [1], [1], output_padding=[0]),
+        _conv(x, const(6, 2, 4), None, [3], [2], [2], output_padding=[0], groups=2),
+        _conv(x, const(4, 1, 3), const(4), [1], [1], [1], output_padding=[0], groups=4),
+        _conv(x, const(4, 6, 3), const(6), [2], [1], [1], True, [1]),
+        _conv(x, const(4, 3, 4), const(6), [3], [0], [2], True, [0], 2),
+    ]
+
+
+def _transposed() -> list[Case]:
+    x = rand(2, 6, 4, 5)
+    return [
+        _conv(x, const(6, 5, 2, 2), const(5), (2, 2), transposed=True),
+        _conv(x, const(6, 5, 3, 3), const(5), (2, 2), (1, 1), transposed=True, output_padding=(1, 1)),
+        _conv(x, const(6, 5, 3, 4), None, (3, 2), (1, 2), transposed=True, output_padding=(2, 1)),
+        _conv(x, const(6, 5, 3, 3), None, (1, 1), (0, 0), (2, 3), transposed=True),
+        _conv(x, const(6, 5, 3, 3), const(5), (2, 2), (1, 1), (2, 2), transposed=True, output_padding=(1, 1)),
+        _conv(x, const(6, 4, 3, 3), const(8), (2, 2), (1, 1), transposed=True, output_padding=(0, 1), groups=2),
+        _conv(x, const(6, 1, 3, 3), const(6), (2, 2), (1, 1), transposed=True, groups=6),
+        _conv(x, const(6, 1, 3, 3), const(6), (1, 1), (1, 1), transposed=True, groups=6),
+        _conv(x, const(6, 5, 1, 1), const(5), (2, 2), transposed=True, output_padding=(1, 0)),
+        _conv(x, const(6, 5, 2, 2), const(5), (1, 1), (1, 1), transposed=True),
+        _conv(rand(1, 6, 4, 5), const(6, 5, 2, 2), const(5), (3, 3), (2, 2), transposed=True),
+    ]
+
+
+def _refused() -> list[Case]:
+    return [
+        having(_conv(rand(1, 2, 4, 4, 4), const(3, 2, 2, 2, 2), None, [1, 1, 1], [0, 0, 0], [1, 1, 1]), refused="5-D"),
+        having(_conv(rand(1, 3, 4, 4), rand(5, 3, 3, 3)), refused="not constant"),
+        having(_conv(rand(1, 3, 4, 4).half(), rand(5, 3, 3, 3).half()), refused="not constant|f16"),
+    ]
+
+
+def _symbolic() -> list[Case]:
+    sizes = ({0: DYNAMIC, 2: DYNAMIC, 3: DYNAMIC},)
+    others = ((rand(1, 4, 12, 9),), (rand(5, 4, 7, 30),))
+    x = rand(2, 4, 8, 10)
+    return [
+        having(_conv(x, const(5, 4, 3, 3), const(5), padding=(1, 1)), dynamic=sizes, others=others),
+        having(_conv(x, const(5, 4, 3, 3), const(5), (2, 2), (1, 1)), dynamic=sizes, others=others),
+        having(_conv(x, const(4, 1, 3, 3), None, (2, 2), (1, 1), groups=4), dynamic=sizes, others=others),
+        having(_conv(x, const(4, 5, 2, 2), const(5), (2, 2), transposed=True), dynamic=sizes, others=others),
+    ]
+
+
+CASES = _plain() + _depthwise() + _one_dim() + _transposed() + _refused() + _symbolic()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_case(case: Case) -> None:
+    check_case(case)
+
+
+# ----------------------------------------------------------------------------------------------------------- fusions
+
+
+def _statistics(norm: nn.Module) -> nn.Module:
+    assert isinstance(norm, (nn.BatchNorm1d, nn.BatchNorm2d))
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    norm.running_mean.copy_(rand(norm.num_features))
+    norm.running_var.copy_(rand(norm.num_features).abs() + 0.3)
+    if norm.affine:
+        norm.weight.data.copy_(rand(norm.num_features))
+        norm.bias.data.copy_(rand(norm.num_features) - 1)
+    return norm
+
+
+CONVOLUTIONS = {
+    "plain": lambda bias: nn.Conv2d(4, 6, 3, padding=1, bias=bias),
+    "grouped": lambda bias: nn.Conv2d(4, 6, 3, groups=2, bias=bias),
+    "depthwise": lambda bias: nn.Conv2d(6, 6, 3, groups=6, bias=bias),
+    "transposed": lambda bias: nn.ConvTranspose2d(4, 6, 3, stride=2, bias=bias),
+    "transposed-grouped": lambda bias: nn.ConvTranspose2d(4, 6, 3, stride=2, groups=2, bias=bias),
+}
+ACTIVATIONS: list[Any] = [
+    None, nn.ReLU(), nn.ReLU6(), nn.SiLU(), nn.Hardswish(), nn.GELU(), nn.GELU("tanh"), nn.Hardtanh(-0.3, 0.2), nn.LeakyReLU(),
+    nn.Sigmoid(),
+]  # fmt: skip
+
+
+def _both_ways(module: nn.Module, *inputs: Tensor) -> None:
+    """Fused and unfused agree with eager and with each other."""
+    check_program(module, *inputs)
+    plain = lowered(module, inputs, fusions=frozenset())
+    fused = lowered(module, inputs)
+    assert len(fused.nodes) <= len(plain.nodes)
+    assert_all_same(run_session(session(fused), inputs), run_session(session(plain), inputs))
+
+
+@pytest.mark.parametrize("kind", CONVOLUTIONS)
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("affine", [False, True])
+def test_batch_norm_folds(kind: str, bias: bool, affine: bool) -> None:
+    convolution = CONVOLUTIONS[kind](bias)
+    module = nn.Sequential(convolution, _statistics(nn.BatchNorm2d(6, eps=1e-3, affine=affine)), nn.ReLU())
+    x = rand(2, 6 if kind == "depthwise" else 4, 5, 7)
+    _both_ways(module, x)
+    graph = lowered(module.eval(), (x,))
+    assert {node.op for node in graph.nodes} <= {"conv_2d", "conv_2d_dw", "permute", "cont"}
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=str)
+@pytest.mark.parametrize("kind", ["plain", "depthwise"])
+def test_activation_inside(activation: Any, kind: str) -> None:
+    layers = [CONVOLUTIONS[kind](True), *([] if activation is None else [activation])]
+    _both_ways(nn.Sequential(*layers), rand(2, 6 if kind == "depthwise" else 4, 5, 7) * 3)
+
+
+def test_one_dimensional_fold() -> None:
+    _both_ways(nn.Sequential(nn.Conv1d(3, 5, 3), _statistics(nn.BatchNorm1d(5)), nn.SiLU()), rand(2, 3, 9))
+
+
+class Branches(nn.Module):
+    """A convolution that more than one thing reads."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(3, 4, 3)
+        self.norm = _statistics(nn.BatchNorm2d(4))
+        self.how = how
+
+    def forward(self, x: Tensor) -> Any:
+        y = self.convolution(x)
+        if self.how == "residual":
+            return self.norm(y).relu() + y
+        if self.how == "returned":
+            return y, y.relu()
+        if self.how == "norm-returned":
+            z = self.norm(y)
+            return z, z.relu()
+        if self.how == "two-activations":
+            return y.relu() + torch.nn.functional.silu(y)
+        if self.how == "activation-then-norm":
+            return self.norm(y.relu())
+        if self.how == "two-in-a-row":
+            return torch.nn.functional.silu(y.relu())
+        if self.how == "norm-twice":
+            return self.norm(self.norm(y))
+        return self.norm(y.transpose(2, 3)).relu()
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["residual", "returned", "norm-returned", "two-activations", "activation-then-norm", "two-in-a-row", "norm-twice", "transposed"],
+)
+def test_what_else_reads_a_convolution(how: str) -> None:
+    _both_ways(Branches(how), rand(2, 3, 6, 6))
+
+
+def test_batch_norm_over_another_dim() -> None:
+    """After squeeze the same memory has other channels: their number alone is equal."""
+
+    class Squeezed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.convolution = nn.Conv2d(3, 4, 3)
+            self.norm = _statistics(nn.BatchNorm1d(4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            made: Tensor = self.norm(self.convolution(x).squeeze(0))
+            return made
+
+    _both_ways(Squeezed(), rand(1, 3, 6, 8))
+
+
+def test_one_weight_in_two_convolutions() -> None:
+    """The constants made of a weight are told apart by what was made of them."""
+
+    class Shared(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(rand(4, 4, 3, 3))
+            self.scale = nn.Parameter(rand(4))
+
+        def forward(self, x: Tensor) -> Any:
+            f = torch.nn.functional
+            zeros, ones = torch.zeros(4), torch.ones(4)
+            y, z = f.conv2d(x, self.weight), f.conv2d(torch.cat([x, x], 1), self.weight, groups=2)
+            up = f.conv_transpose2d(x, self.weight)
+            a = f.batch_norm(y, zeros, ones, self.scale, zeros, eps=1e-5)
+            b = f.batch_norm(z, zeros, ones, self.scale, zeros, eps=1.0)
+            return a, b, up, f.conv_transpose2d(torch.cat([x, x], 1)[:, :4], self.weight, groups=2)
+
+    _both_ways(Shared(), rand(1, 4, 5, 5))
+
+
+def test_same_padding() -> None:
+    _both_ways(nn.Sequential(nn.Conv2d(3, 4, (4, 3), padding="same"), nn.ReLU()), rand(1, 3, 7, 8))
+
+
+def test_unbatched_image() -> None:
+    check_program(nn.Conv2d(3, 4, 3), rand(3, 7, 8))
+
+
+def test_special_values() -> None:
+    x = rand(1, 2, 5, 5)
+    x[0, 0, 0, 0], x[0, 1, 4, 4], x[0, 1, 0, 4] = nan, inf, -inf
+    for activation in (nn.ReLU(), nn.ReLU6(), nn.Identity()):
+        check_program(nn.Sequential(nn.Conv2d(2, 3, 2), activation), x)
+
+
+def test_weights_that_the_program_changes_are_no_constants() -> None:
+    class Learns(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("weight", rand(4, 3, 3, 3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            made = torch.nn.functional.conv2d(x, self.weight)  # type: ignore[arg-type]
+            self.weight.mul_(0.5)  # type: ignore[operator]
+            return made
+
+    check_refused(Learns(), rand(1, 3, 5, 5), reason="not constant")
+
+
+@with_examples(
+    st.integers(1, 3), st.integers(1, 20), st.integers(1, 20), st.tuples(*[st.integers(1, 3)] * 2),
+    st.tuples(*[st.integers(1, 3)] * 2), st.tuples(*[st.integers(0, 2)] * 2), st.tuples(*[st.integers(1, 2)] * 2), st.booleans(),
+)  # fmt: skip
+def test_convolution_property(
+    n: int, ic: int, oc: int, kernel: Any, stride: Any, padding: Any, dilation: Any, transposed: bool
+) -> None:
+    kind = nn.ConvTranspose2d if transposed else nn.Conv2d
+    module = kind(ic, oc, kernel, stride=stride, padding=padding, dilation=dilation)
+    x = rand(n, ic, 7, 9)
+    if transposed and min(module(x).shape) < 1:
+        return
+    check_program(module, x)

@@ -1,0 +1,446 @@
+"""Writes small IR programs that cover every op, with constants, inputs and expected outputs: what hostile_test.cpp reads.
+
+python -m tests.native.make_corpus FOLDER
+
+A file is little-endian: "EGGC"; u32 count of constants, each u32 size of key, key, u64 size, bytes; u32 count of inputs,
+each u32 dtype, u32 rank, i64 sizes, u64 size, bytes; u32 count of outputs, each u32 dtype, u64 size, bytes; u64 size of
+the IR, the IR.
+"""
+
+from __future__ import annotations
+
+import argparse
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import sympy
+import torch
+from executorch_ggml.ir.builder import Builder
+from executorch_ggml.ir.dims import ne_of
+from executorch_ggml.ir.dtypes import DType
+from executorch_ggml.ir.graph import Value
+from executorch_ggml.ir.interpreter import Interpreter
+from executorch_ggml.ir.op import Dim
+from executorch_ggml.ir.ops import OPS
+from executorch_ggml.ir.ops.custom import BinaryKind, ReduceKind, UnaryKind
+from executorch_ggml.ir.ops.movement import shape_of
+from executorch_ggml.ir.ops.spatial import Activation, PoolKind, ScaleMode, pack_conv_weight
+from executorch_ggml.ir.serialize import serialize
+from torch import Tensor
+
+DTYPES = {dtype.torch: dtype for dtype in DType}
+
+
+@dataclass
+class Program:
+    """A graph in the making, with the tensors that it is run on."""
+
+    build: Builder = field(default_factory=Builder)
+    inputs: list[Tensor] = field(default_factory=list)
+    constants: dict[str, Tensor] = field(default_factory=dict)
+
+    def input(self, tensor: Tensor, shape: Sequence[Dim] | None = None) -> Value:
+        """One more input, run on this tensor; ``shape`` is the declared one, where it has symbols."""
+        declared = tuple(tensor.shape) if shape is None else tuple(shape)
+        self.inputs.append(tensor)
+        return self.build.input(f"x{len(self.inputs) - 1}", DTYPES[tensor.dtype], declared, ne_of(declared))
+
+    def random(self, *shape: int) -> Value:
+        """One more f32 input of random numbers."""
+        return self.input(torch.randn(shape))
+
+    def constant(self, tensor: Tensor) -> Value:
+        """A constant with these contents."""
+        key = f"c{len(self.constants)}"
+        self.constants[key] = tensor
+        return self.build.constant(key, DTYPES[tensor.dtype], ne_of(tensor.shape), lambda: tensor)
+
+    def emit(self, op: str, *inputs: Value | None, **attrs: Any) -> Value:
+        """One more node, named after its op."""
+        self.build.origin = op
+        return self.build.emit(op, *inputs, **attrs)
+
+    def output(self, *values: Value) -> None:
+        """Give values to the caller, in their four dims reversed."""
+        for value in values:
+            self.build.output(f"y{len(self.build.graph.outputs)}", value, tuple(reversed(value.ne)))
+
+
+PROGRAMS: dict[str, Callable[[Program], None]] = {}
+
+
+def program(function: Callable[[Program], None]) -> Callable[[Program], None]:
+    """Register what makes a program."""
+    PROGRAMS[function.__name__] = function
+    return function
+
+
+# ------------------------------------------------------------------------------------------------------- elementwise
+
+
+def _each_of(p: Program, ops: Sequence[str]) -> None:
+    x = p.input(torch.rand(2, 3, 21) + 0.1)
+    p.output(*(p.emit(op, x) for op in ops))
+
+
+@program
+def unary_powers(p: Program) -> None:
+    _each_of(p, ("sqr", "sqrt", "log", "exp", "expm1", "softplus"))
+
+
+@program
+def unary_signs(p: Program) -> None:
+    _each_of(p, ("abs", "sgn", "neg", "floor", "ceil", "trunc", "sin", "cos"))
+
+
+@program
+def unary_activations(p: Program) -> None:
+    _each_of(p, ("tanh", "elu", "relu", "sigmoid", "gelu", "gelu_erf", "silu", "hardswish", "hardsigmoid"))
+
+
+@program
+def scaled(p: Program) -> None:
+    x = p.random(4, 33)
+    y = p.emit("leaky_relu", x, negative_slope=0.1)
+    y = p.emit("scale_bias", y, s=2.0, b=-1.0)
+    y = p.emit("clamp", y, min=-1.0, max=2.0)
+    p.output(p.emit("swiglu_split", y, x))
+
+
+@program
+def arithmetic(p: Program) -> None:
+    a = p.random(2, 3, 4, 5)
+    b = p.input(torch.rand(4, 1) + 0.5)
+    y = p.emit("add", p.emit("mul", a, b), b)
+    p.output(p.emit("div", p.emit("sub", y, a), b))
+
+
+@program
+def custom_unary(p: Program) -> None:
+    x = p.input(torch.rand(3, 70) + 0.1)
+    n = p.input(torch.arange(-20, 20).reshape(4, 10))
+    floats = (UnaryKind.RSQRT, UnaryKind.ERF, UnaryKind.LOG1P, UnaryKind.ROUND, UnaryKind.TAN, UnaryKind.ATAN)
+    integers = (UnaryKind.NEG, UnaryKind.ABS, UnaryKind.BITWISE_NOT, UnaryKind.SIGN, UnaryKind.LOGICAL_NOT)
+    p.output(*(p.emit("unary", x, kind=kind) for kind in (*floats, UnaryKind.RECIPROCAL, UnaryKind.ISNAN)))
+    p.output(*(p.emit("unary", n, kind=kind) for kind in integers))
+
+
+@program
+def custom_binary(p: Program) -> None:
+    a = p.input(torch.rand(3, 1, 65) + 0.5)
+    b = p.input(torch.rand(2, 65) + 0.5)
+    kinds = (BinaryKind.MAXIMUM, BinaryKind.POW, BinaryKind.FMOD, BinaryKind.REMAINDER, BinaryKind.LT, BinaryKind.DIV)
+    p.output(*(p.emit("binary", a, b, kind=kind) for kind in (*kinds, BinaryKind.ATAN2, BinaryKind.FLOOR_DIVIDE)))
+
+
+@program
+def integer_binary(p: Program) -> None:
+    a = p.input(torch.arange(-12, 12, dtype=torch.int32).reshape(4, 6))
+    b = p.input(torch.tensor([[3], [-2], [1], [7]], dtype=torch.int32))
+    kinds = (BinaryKind.FLOOR_DIVIDE, BinaryKind.REMAINDER, BinaryKind.FMOD, BinaryKind.BITWISE_XOR, BinaryKind.ADD)
+    p.output(*(p.emit("binary", a, b, kind=kind) for kind in (*kinds, BinaryKind.GE, BinaryKind.POW)))
+
+
+@program
+def selection(p: Program) -> None:
+    a = p.random(2, 1, 9)
+    b = p.random(3, 9)
+    condition = p.emit("binary", a, b, kind=BinaryKind.GT)
+    other = p.emit("binary", condition, condition, kind=BinaryKind.LOGICAL_XOR)
+    p.output(p.emit("select", condition, a, b), condition, other)
+
+
+@program
+def conversions(p: Program) -> None:
+    x = p.input(torch.randn(5, 40) * 100)
+    made = [p.emit("convert", x, dtype=dtype) for dtype in (DType.F16, DType.BF16, DType.F64, DType.I64, DType.BOOL)]
+    p.output(*made, *(p.emit("convert", value, dtype=DType.F32) for value in made))
+
+
+# ---------------------------------------------------------------------------------------------------------- movement
+
+
+@program
+def views(p: Program) -> None:
+    x = p.random(3, 4, 5)
+    turned = p.build.permute(x, (1, 2, 0, 3))
+    window = p.build.view(turned, (1, 0, 1, 0), (2, 5, 2, 1), (1, 1, 1, 1))
+    strided = p.build.view(x, (0, 1, 0, 0), (3, 2, 3, 1), (2, 2, 1, 1))
+    p.output(p.emit("cont", turned), p.build.cont(window), p.build.reshape(p.build.cont(strided), (9, 2)))
+
+
+@program
+def shapes(p: Program) -> None:
+    x = p.random(2, 3, 4)
+    y = p.emit("concat", x, p.random(2, 5, 4), dim=1)
+    padded = p.emit("pad_ext", y, lead=(1, 0, 2, 0), trail=(0, 1, 0, 1))
+    p.output(y, padded, p.build.broadcast(p.random(3, 1), (4, 3, 2, 1)))
+
+
+@program
+def bytes_and_halves(p: Program) -> None:
+    a = p.input(torch.randint(-9, 9, (2, 6), dtype=torch.int8))
+    b = p.input(torch.randn(2, 6).half())
+    p.output(p.emit("concat", a, a, dim=0), p.emit("concat", b, b, dim=1), p.build.cont(p.build.transpose(b)))
+
+
+@program
+def gathering(p: Program) -> None:
+    table = p.constant(torch.randn(7, 6))
+    halves = p.constant(torch.randn(9, 4).half())
+    index = p.input(torch.tensor([0, 6, -1, 3]))
+    rows = p.emit("to_index", index, size=7)
+    p.output(p.emit("get_rows", table, p.build.reshape(rows, (4,))), p.emit("take_rows", halves, rows))
+
+
+@program
+def state(p: Program) -> None:
+    x = p.random(2, 8)
+    total = p.build.state("total", DType.F32, (8, 2, 1, 1), lambda: torch.ones(2, 8))
+    steps = p.build.state("steps", DType.I64, (1, 1, 1, 1))
+    grown = p.emit("add", total, x)
+    counted = p.emit("add", steps, p.build.scalar(1, DType.I64))
+    p.emit("write_state", grown, total)
+    p.emit("write_state", counted, steps)
+    p.output(grown, counted)
+
+
+@program
+def made_up(p: Program) -> None:
+    counted = p.emit("iota", ne=(10, 2, 1, 1), start=3, step=-2, dtype=DType.I64)
+    filled = p.build.fill((5, 4), 0.5, DType.F32)
+    p.output(counted, filled, p.emit("iota", ne=(6, 1, 1, 1), start=0, step=1, dtype=DType.F32))
+
+
+# ------------------------------------------------------------------------------------------------- rows and matrices
+
+
+@program
+def rows(p: Program) -> None:
+    x = p.random(2, 3, 4, 17)
+    y = p.emit("norm", x, eps=1e-5)
+    z = p.emit("rms_norm", p.build.permute(x, (0, 2, 1, 3)), eps=1e-6)
+    p.output(p.emit("sum_rows", y), p.emit("mean", z), p.emit("cumsum", x))
+
+
+@program
+def softmax(p: Program) -> None:
+    scores = p.random(2, 4, 5, 6)
+    mask = p.input(torch.randn(1, 1, 8, 6))
+    y = p.emit("soft_max_ext", scores, mask, scale=0.5, max_bias=0.0)
+    hidden = p.emit("diag_mask_inf", scores, n_past=1)
+    p.output(y, p.emit("soft_max_ext", hidden, None, scale=1.0, max_bias=0.0))
+
+
+@program
+def reductions(p: Program) -> None:
+    x = p.random(3, 4, 5, 6)
+    n = p.input(torch.arange(24).reshape(2, 3, 4))
+    whole = (ReduceKind.SUM, ReduceKind.MEAN, ReduceKind.MAX, ReduceKind.PROD)
+    p.output(*(p.emit("reduce", x, kind=kind, axes=(0, 2)) for kind in whole))
+    p.output(p.emit("reduce", x, kind=ReduceKind.ARGMAX, axes=(1,)), p.emit("reduce", n, kind=ReduceKind.MIN, axes=(0,)))
+    p.output(p.emit("reduce", n, kind=ReduceKind.ANY, axes=(0, 1, 2)))
+
+
+@program
+def products(p: Program) -> None:
+    a = p.constant(torch.randn(5, 8))
+    halves = p.constant(torch.randn(2, 4, 5).half())
+    y = p.emit("mul_mat", a, p.random(4, 3, 8))
+    p.output(y, p.emit("mul_mat", halves, y))
+
+
+@program
+def attention(p: Program) -> None:
+    q = p.random(2, 4, 6, 8)
+    k = p.random(2, 2, 7, 8)
+    v = p.random(2, 2, 7, 8)
+    mask = p.input(torch.randn(1, 1, 6, 7).half())
+    p.output(p.emit("flash_attn_ext", q, k, v, mask, scale=0.3, logit_softcap=0.0))
+    p.output(p.emit("flash_attn_ext", q, k, v, None, scale=0.3, logit_softcap=5.0))
+
+
+# ------------------------------------------------------------------------------------------------------------ images
+
+
+def _pixels(p: Program, n: int, c: int, h: int, w: int) -> Value:
+    return p.random(n, h, w, c)
+
+
+_PLAIN = {"stride_w": 1, "stride_h": 1, "pad_w": 1, "pad_h": 1, "dilation_w": 1, "dilation_h": 1}
+_RAW = {"activation": Activation.NONE, "act_min": 0.0, "act_max": 0.0}
+
+
+@program
+def convolution(p: Program) -> None:
+    x = _pixels(p, 2, 4, 7, 6)
+    weight = p.constant(pack_conv_weight(torch.randn(20, 4, 3, 3), 1))
+    bias = p.constant(torch.randn(20))
+    relu = {"activation": Activation.CLAMP, "act_min": 0.0, "act_max": 6.0}
+    size = {"kernel_w": 3, "kernel_h": 3, "up_w": 1, "up_h": 1, "groups": 1}
+    p.output(p.emit("conv_2d", x, weight, bias, ne=(20, 6, 7, 2), **size, **_PLAIN, **relu))
+
+
+@program
+def grouped_transposed(p: Program) -> None:
+    x = _pixels(p, 1, 6, 5, 5)
+    weight = p.constant(pack_conv_weight(torch.randn(4, 3, 2, 2), 2))
+    size = {"kernel_w": 2, "kernel_h": 2, "up_w": 2, "up_h": 2, "groups": 2}
+    p.output(p.emit("conv_2d", x, weight, None, ne=(4, 10, 10, 1), **size, **_PLAIN, **_RAW))
+
+
+@program
+def pointwise(p: Program) -> None:
+    x = _pixels(p, 1, 16, 4, 4)
+    weight = p.constant(pack_conv_weight(torch.randn(33, 16, 1, 1), 1))
+    plain = {**_PLAIN, "pad_w": 0, "pad_h": 0}
+    size = {"kernel_w": 1, "kernel_h": 1, "up_w": 1, "up_h": 1, "groups": 1}
+    silu = {**_RAW, "activation": Activation.SILU}
+    p.output(p.emit("conv_2d", x, weight, None, ne=(33, 4, 4, 1), **size, **plain, **silu))
+
+
+@program
+def depthwise(p: Program) -> None:
+    x = _pixels(p, 1, 19, 8, 9)
+    weight = p.constant(torch.randn(3, 3, 19))
+    bias = p.constant(torch.randn(19))
+    y = p.emit("conv_2d_dw", x, weight, bias, ne=(19, 9, 8, 1), kernel_w=3, kernel_h=3, **_PLAIN, **_RAW)
+    wide = {"stride_w": 2, "stride_h": 3, "pad_w": 2, "pad_h": 0, "dilation_w": 2, "dilation_h": 1}
+    p.output(p.emit("conv_2d_dw", y, weight, None, ne=(19, 5, 2, 1), kernel_w=3, kernel_h=3, **wide, **_RAW))
+
+
+@program
+def pooling(p: Program) -> None:
+    x = _pixels(p, 2, 5, 6, 7)
+    size = {"kernel_w": 3, "kernel_h": 2, "divisor": 0}
+    step = {**_PLAIN, "stride_w": 2}
+    kinds = (PoolKind.MAX, PoolKind.AVG, PoolKind.AVG_PAD)
+    p.output(*(p.emit("pool_2d", x, ne=(5, 4, 7, 2), kind=kind, **size, **step) for kind in kinds))
+
+
+@program
+def resizing(p: Program) -> None:
+    x = p.random(1, 2, 4, 5)
+    p.output(*(p.emit("interpolate", x, ne=(9, 7, 2, 1), mode=mode) for mode in ScaleMode))
+
+
+# ----------------------------------------------------------------------------------------------- what graphs can be
+
+
+@program
+def symbolic(p: Program) -> None:
+    n = sympy.Symbol("n", integer=True, positive=True)
+    m = sympy.Symbol("m", integer=True, positive=True)
+    x = p.input(torch.randn(6, 4), (2 * n, 4))
+    k = p.input(torch.tensor(2), ())
+    p.build.symbol(n, 0, 0, scale=2, min=1, max=64)
+    p.build.symbol(m, 1, -1, min=0, max=8)
+    rows = p.build.view(x, (0, m, 0, 0), (4, 2 * n - m, 1, 1))
+    y = p.emit("concat", rows, x, dim=1)
+    filled = p.build.fill((), 3 * n + m // 2 + sympy.Mod(n, 2), DType.I64)
+    p.output(y, filled, p.build.broadcast(k, (n, 1, 1, 1)))
+
+
+@program
+def deep(p: Program) -> None:
+    y = p.random(2, 3)
+    for _ in range(600):
+        y = p.emit("add", p.emit("neg", y), p.build.scalar(1.0, DType.F32))
+    p.output(y)
+
+
+@program
+def shared_leaves(p: Program) -> None:
+    leaves = [p.constant(torch.full((2, 2), float(i))) for i in range(40)]
+    for leaf in leaves:
+        p.output(leaf, leaf)
+    p.output(p.random(2, 2))
+
+
+@program
+def long_lived(p: Program) -> None:
+    """Short-lived and long-lived values by turns: no gap in memory can be joined with its neighbour."""
+    x = p.random(16)
+    halves = [
+        (p.emit("scale_bias", x, s=float(i), b=0.0), p.emit("scale_bias", x, s=float(i), b=1.0)) for i in range(300)
+    ]
+    first, second = halves[0]
+    for a, _ in halves[1:]:
+        first = p.emit("add", first, a)
+    for _, b in halves[1:]:
+        second = p.emit("add", second, b)
+    p.output(first, second)
+
+
+@program
+def nothing(p: Program) -> None:
+    x = p.input(torch.empty(0, 4))
+    y = p.emit("concat", p.emit("sqr", x), p.random(2, 4), dim=1)
+    p.output(y, p.emit("reduce", x, kind=ReduceKind.SUM, axes=(1,)), p.emit("neg", x))
+
+
+# ----------------------------------------------------------------------------------------------------------- writing
+
+
+def _raw(tensor: Tensor) -> bytes:
+    flat = tensor.detach().contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
+
+
+def _sized(data: bytes) -> bytes:
+    return struct.pack("<Q", len(data)) + data
+
+
+def container(p: Program) -> bytes:
+    """A program's file."""
+    graph = p.build.finish()
+    expected = Interpreter(graph).run(*p.inputs)
+    constants = {constant.key: constant for constant in graph.constants}
+    constants |= {state.init.key: state.init for state in graph.states if state.init is not None}
+    parts = [b"EGGC", struct.pack("<I", len(constants))]
+    for key, constant in constants.items():
+        assert constant.data is not None
+        data = _raw(constant.data().reshape(shape_of(constant.value.ne)).to(constant.value.dtype.torch))
+        parts += [struct.pack("<I", len(key)), key.encode(), _sized(data)]
+    parts.append(struct.pack("<I", len(p.inputs)))
+    for tensor in p.inputs:
+        header = struct.pack(f"<II{tensor.dim()}q", DTYPES[tensor.dtype], tensor.dim(), *tensor.shape)
+        parts += [header, _sized(_raw(tensor))]
+    parts.append(struct.pack("<I", len(expected)))
+    for tensor in expected:
+        parts += [struct.pack("<I", DTYPES[tensor.dtype]), _sized(_raw(tensor))]
+    return b"".join([*parts, _sized(serialize(graph))])
+
+
+def programs() -> dict[str, Program]:
+    """All programs, built. Raises AssertionError where an op of the table is in none of them."""
+    torch.manual_seed(0)
+    built = {}
+    for name, make in PROGRAMS.items():
+        built[name] = Program()
+        make(built[name])
+    used = {node.op for p in built.values() for node in p.build.graph.nodes}
+    missing = set(OPS) - used
+    assert not missing, f"no program has {sorted(missing)}: add them to make_corpus.py"
+    return built
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description="Write the programs that the native tests read, and damage.")
+    parser.add_argument("folder", type=Path)
+    folder: Path = parser.parse_args().folder
+    folder.mkdir(parents=True, exist_ok=True)
+    built = programs()
+    for old in folder.glob("*.eggc"):
+        if old.stem not in built:
+            old.unlink()
+    for name, p in built.items():
+        (folder / f"{name}.eggc").write_bytes(container(p))
+
+
+if __name__ == "__main__":
+    main()
