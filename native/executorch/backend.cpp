@@ -59,7 +59,7 @@ class NamedData : public ConstantSource {
   }
 
   Status find(const std::string& key, const void** data, size_t* size) override {
-    if (map_ == nullptr) return Status::error("constant " + key + ": the program came without named data");
+    if (map_ == nullptr) return Status::error("constant " + key + ": the program has no weights in it; load its data file (.ptd) with it");
     auto found = map_->get_data(key.c_str());
     if (!found.ok()) {
       return Status::error(format("constant %s: not in the program nor in its data file (error 0x%x)", key.c_str(),

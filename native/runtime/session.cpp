@@ -187,8 +187,8 @@ Status Session::make_states(ConstantSource* source) {
     ggml_tensor* tensor = nullptr;
     const void* data = nullptr;
     EXECUTORCH_GGML_TRY(make_leaf(state.value(), "state " + text(state.key()), &tensor));
-    if (state.init() && state.init()->size() > 0) {
-      EXECUTORCH_GGML_TRY(constant_data(source, state.init()->str(), tensor, &data));
+    if (state.initial() && state.initial()->size() > 0) {
+      EXECUTORCH_GGML_TRY(constant_data(source, state.initial()->str(), tensor, &data));
     }
     state_memory_ += ggml_nbytes(tensor);  // each is within the limit, so this does not wrap
     if (state_memory_ > limits_.memory_limit()) {

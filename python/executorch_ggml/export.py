@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from executorch.exir import ExecutorchProgramManager, to_edge_transform_and_lower
 
+from .ir.dims import as_dim, free_symbols
+from .lower.graph import upper_bound
 from .partition import GgmlPartitioner
 
 
@@ -16,8 +18,23 @@ def export(
     """Export a module, delegate to ggml all that it computes right, and make the ExecuTorch program.
 
     ``args``, ``kwargs`` and ``dynamic_shapes`` are those of ``torch.export.export``. Write the result with
-    ``.save(path)`` and run it with :func:`executorch_ggml.load`.
+    ``.save(path)`` and run it with :func:`executorch_ggml.load`. Raises ValueError for a dynamic dim without a maximum,
+    since ExecuTorch plans its memory by the largest sizes.
     """
     program = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
+    _check_bounded(program)
     edge = to_edge_transform_and_lower(program, partitioner=[GgmlPartitioner()])
     return edge.to_executorch()
+
+
+def _check_bounded(program: torch.export.ExportedProgram) -> None:
+    """Raise for the first input dim that has no upper bound."""
+    for node in program.graph.find_nodes(op="placeholder"):
+        fake = node.meta.get("val")
+        for dim, size in enumerate(fake.shape if isinstance(fake, torch.Tensor) else ()):
+            symbols = free_symbols([as_dim(size)])
+            if any(upper_bound(program, symbol) is None for symbol in symbols):
+                raise ValueError(
+                    f"input {node.name}, dim {dim}: the dynamic size has no maximum, and ExecuTorch plans its memory by "
+                    f"it; name it with torch.export.Dim(name, max=...)"
+                )

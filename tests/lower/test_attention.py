@@ -28,8 +28,8 @@ def _plain() -> list[Case]:
         op(SDPA, q, k, v, scale=-0.5),
         op(SDPA, q, k, v, is_causal=True),
         having(op(SDPA, q, k, v, is_causal=True, scale=0.3), name="causal-scale"),
-        having(op(SDPA, q, k, v, is_causal=True, scale=-0.5), name="causal-negative-scale"),
-        having(op(SDPA, q, k, v, is_causal=True, scale=0.0), name="causal-zero-scale"),
+        having(op(SDPA, q, k, v, is_causal=True, scale=-0.5), refused="scale -0.5"),
+        having(op(SDPA, q, k, v, is_causal=True, scale=0.0), refused="scale 0.0"),
         having(op(SDPA, k, q, q, is_causal=True), name="causal-more-queries"),
         having(op(SDPA, q, k, rand(2, 4, 7, 3)), name="narrow-values"),
         having(op(SDPA, rand(3, 5, 8), rand(3, 7, 8), rand(3, 7, 8)), name="3-D"),
@@ -110,7 +110,7 @@ def test_case(case: Case) -> None:
     check_case(case)
 
 
-@pytest.mark.parametrize("case", _masked() + _plain()[:8] + _grouped(), ids=lambda case: case.id)
+@pytest.mark.parametrize("case", _masked() + _plain()[:5] + _grouped(), ids=lambda case: case.id)
 def test_without_fusions(case: Case) -> None:
     """The same attention as separate nodes."""
     tensors = case.inputs

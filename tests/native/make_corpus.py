@@ -11,15 +11,18 @@ from __future__ import annotations
 
 import argparse
 import struct
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import flatbuffers
 import sympy
 import torch
+from executorch_ggml.ir._generated import ggml_ir_generated as fb
 from executorch_ggml.ir.builder import Builder
-from executorch_ggml.ir.dims import ne_of
+from executorch_ggml.ir.dims import floor_div, maximum, minimum, ne_of
 from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.ir.graph import Value
 from executorch_ggml.ir.interpreter import Interpreter
@@ -28,7 +31,7 @@ from executorch_ggml.ir.ops import OPS
 from executorch_ggml.ir.ops.custom import BinaryKind, ReduceKind, UnaryKind
 from executorch_ggml.ir.ops.movement import shape_of
 from executorch_ggml.ir.ops.spatial import Activation, PoolKind, ScaleMode, pack_conv_weight
-from executorch_ggml.ir.serialize import serialize
+from executorch_ggml.ir.serialize import MAGIC, payload, serialize
 from torch import Tensor
 
 DTYPES = {dtype.torch: dtype for dtype in DType}
@@ -340,7 +343,8 @@ def symbolic(p: Program) -> None:
     p.build.symbol(m, 1, -1, min=0, max=8)
     rows = p.build.view(x, (0, m, 0, 0), (4, 2 * n - m, 1, 1))
     y = p.emit("concat", rows, x, dim=1)
-    filled = p.build.fill((), 3 * n + m // 2 + sympy.Mod(n, 2), DType.I64)
+    size = 3 * n + floor_div(m, 2) + sympy.Mod(n, 2) + minimum(n, m) + maximum(n, m)
+    filled = p.build.fill((), size, DType.I64)
     p.output(y, filled, p.build.broadcast(k, (n, 1, 1, 1)))
 
 
@@ -394,6 +398,16 @@ def _sized(data: bytes) -> bytes:
     return struct.pack("<Q", len(data)) + data
 
 
+def with_defaults(ir: bytes) -> bytes:
+    """The same IR with the fields that have default values written out, so that these can be damaged too."""
+    packed = fb.GraphT.InitFromPackedBuf(payload(ir), 0)
+    builder = flatbuffers.Builder(1 << 12)
+    builder.ForceDefaults(True)
+    builder.Finish(packed.Pack(builder), b"GGIR")
+    body = bytes(builder.Output())
+    return struct.pack("<4sIQ", MAGIC, zlib.crc32(body), len(body)) + body
+
+
 def container(p: Program) -> bytes:
     """A program's file."""
     graph = p.build.finish()
@@ -412,7 +426,7 @@ def container(p: Program) -> bytes:
     parts.append(struct.pack("<I", len(expected)))
     for tensor in expected:
         parts += [struct.pack("<I", DTYPES[tensor.dtype]), _sized(_raw(tensor))]
-    return b"".join([*parts, _sized(serialize(graph))])
+    return b"".join([*parts, _sized(with_defaults(serialize(graph)))])
 
 
 def programs() -> dict[str, Program]:

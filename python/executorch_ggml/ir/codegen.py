@@ -95,8 +95,8 @@ table Port { name:string; value:int; shape:[long]; }
 // Data that lives outside the graph, under key.
 table Constant { key:string; value:int; }
 
-// A tensor that keeps its contents from run to run; init is the key of its first contents, or empty for zeros.
-table State { key:string; value:int; init:string; }
+// A tensor that keeps its contents from run to run; initial is the key of its first contents, or empty for zeros.
+table State { key:string; value:int; initial:string; }
 
 // One call of a builder; an input of -1 is an optional one that is absent.
 table Node { op:Op; inputs:[int]; output:int; name:string; }

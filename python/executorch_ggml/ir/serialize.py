@@ -154,7 +154,7 @@ class _Writer:
     def _state(self, entry: State) -> Any:
         packed = fb.StateT()
         packed.key, packed.value = entry.key, self.values[entry.value]
-        packed.init = entry.init.key if entry.init else ""
+        packed.initial = entry.init.key if entry.init else ""
         return packed
 
     def _node(self, node: Node) -> Any:
@@ -197,7 +197,7 @@ class _Reader:
         graph.outputs = [self._port(port) for port in packed.outputs or []]
         graph.constants = [Constant(_text(c.key), self.values[c.value]) for c in packed.constants or []]
         for s in packed.states or []:
-            init = Constant(_text(s.init), self.values[s.value]) if s.init else None
+            init = Constant(_text(s.initial), self.values[s.value]) if s.initial else None
             graph.states.append(State(_text(s.key), self.values[s.value], init))
         graph.nodes = [self._node(node) for node in packed.nodes or []]
         return graph

@@ -44,6 +44,8 @@ def scaled_dot_product_attention(
         if holds:
             return Refused(reason)
     factor = 1.0 / math.sqrt(head) if scale is None else float(scale)
+    if is_causal and factor <= 0.0:
+        return Refused(f"causal attention with scale {factor}: what is hidden would not stay so")
     exact_mask = attn_mask is None or attn_mask.dtype == DType.BOOL
     if "flash_attention" in cx.fusions and exact_mask:
         return _flash_attention(cx, query, key, value, attn_mask, is_causal, factor)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import torch
 
+from ..ir.dims import same_dims
 from ..ir.dtypes import DType
 from ..ir.graph import Value
 from ..ir.op import Dim
@@ -31,10 +32,10 @@ class Pair:
     w: int
 
     @staticmethod
-    def of(numbers: Sequence[int], default: int) -> Pair:
+    def of(numbers: Sequence[int], default: int, rank: int) -> Pair:
         """From ATen's list: empty, one for all, or one a dim (a 1-D convolution is one of height 1)."""
         items = list(numbers) or [default]
-        return Pair(items[0], items[1]) if len(items) == 2 else Pair(default, items[0])
+        return Pair(default, items[0]) if rank == 1 else Pair(items[0], items[-1])
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,11 @@ def _as_kernel(cx: Context, weight: Tensor) -> Tensor:
     return cx.derived("kernel", [weight], (features, inputs, 1, 1), lambda w: w.view(features, inputs, 1, 1))
 
 
+def image_shape(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """The shape of a 1-D signal as an image of height 1; that of an image as it is."""
+    return (*shape[:2], 1, shape[2]) if len(shape) == 3 else shape
+
+
 def image_of(cx: Context, x: Tensor) -> Tensor:
     """A 1-D signal as an image of height 1."""
     if x.rank == 4:
@@ -146,17 +152,18 @@ def convolution(
 ) -> Tensor | Refused:
     """1-D and 2-D convolution, plain or transposed, with constant weights."""
     del output_padding  # the traced shape has it
-    if x.rank not in (3, 4):
-        return Refused(f"a convolution of {x.rank}-D input: only 1-D and 2-D ones are supported")
+    if x.rank not in (3, 4) or weight.rank != x.rank:
+        return Refused(
+            f"a convolution of {x.rank}-D input and {weight.rank}-D weights: only 1-D and 2-D ones are supported"
+        )
     if weight.data is None or (bias is not None and bias.data is None):
         return Refused("weights that are not constant")
     if x.dtype != DType.F32 or weight.dtype != DType.F32:
         return Refused(f"a convolution in {x.dtype.name.lower()}: only float32 is supported")
-    shape = cx.shape()
-    if len(shape) == 3:
-        shape = (shape[0], shape[1], 1, shape[2])
+    shape = image_shape(cx.shape())
     kernel = _weight_image(cx, weight)
-    steps, pads, gaps = Pair.of(stride, 1), Pair.of(padding, 0), Pair.of(dilation, 1)
+    rank = x.rank - 2
+    steps, pads, gaps = Pair.of(stride, 1, rank), Pair.of(padding, 0, rank), Pair.of(dilation, 1, rank)
     up = Pair(1, 1)
     if transposed:
         kernel = _flipped(cx, kernel, groups)
@@ -182,7 +189,7 @@ def _flipped(cx: Context, weight: Tensor, groups: int) -> Tensor:
         grouped = w.view(groups, ic // groups, oc, kh, kw).transpose(1, 2)
         return grouped.reshape(groups * oc, ic // groups, kh, kw).flip(2, 3)
 
-    return cx.derived("flipped", [weight], (groups * oc, ic // groups, kh, kw), flip)
+    return cx.derived(f"flipped{groups}", [weight], (groups * oc, ic // groups, kh, kw), flip)
 
 
 def emit_convolution(cx: Context, call: Convolution) -> Tensor:
@@ -221,7 +228,7 @@ def packed_weight(cx: Context, weight: Tensor, groups: int) -> Tensor:
     oc, ic, kh, kw = (int(n) for n in weight.shape)
     blocks = groups * -(-(oc // groups) // 16)
     size = blocks * 16 * kh * kw * ic + ic
-    return cx.derived("packed", [weight], (size,), lambda w: pack_conv_weight(w, groups))
+    return cx.derived(f"packed{groups}", [weight], (size,), lambda w: pack_conv_weight(w, groups))
 
 
 def with_batch_norm(
@@ -238,6 +245,8 @@ def with_batch_norm(
     if "batch_norm" not in cx.fusions or not foldable or any(t.data is None for t in statistics):
         return None
     assert isinstance(call, Convolution)
+    if not same_dims(image_shape(x.shape), call.shape):
+        return None  # the same elements seen in another shape: their channels are others
     has_gamma, has_beta, has_bias = gamma is not None, beta is not None, call.bias is not None
 
     def scale(variance: torch.Tensor, rest: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -253,9 +262,9 @@ def with_batch_norm(
         return (shift * scale(variance, rest) + offset).float()
 
     shape = [int(n) for n in call.weight.shape]
-    weight = cx.derived("folded", [call.weight, *statistics], shape, new_weight)
+    weight = cx.derived(f"folded{eps:g}", [call.weight, *statistics], shape, new_weight)
     biased = [*statistics, call.bias] if call.bias is not None else statistics
-    bias = cx.derived("folded_bias", biased, (shape[0],), new_bias)
+    bias = cx.derived(f"folded_bias{eps:g}", biased, (shape[0],), new_bias)
     return emit_convolution(cx, replace(call, weight=weight, bias=bias))
 
 

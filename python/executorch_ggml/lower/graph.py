@@ -50,6 +50,7 @@ class Lowering:
         self.program = program
         self.fusions = fusions
         self._constants = constant_sources(program)
+        self._mutated = mutated_buffers(program)
 
     # ---------------------------------------------------------------------------------------- one node, as a check
 
@@ -79,7 +80,7 @@ class Lowering:
             return as_dim(fake)
         if isinstance(fake, (tuple, list)):
             return tuple(self._placeholder(builder, f"{node.name}.{i}", item) for i, item in enumerate(fake))
-        if node.name in self._constants:
+        if node.name in self._constants and node.name not in self._mutated:
             return self._constant(builder, node)
         return self._placeholder(builder, node.name, fake)
 
@@ -100,10 +101,9 @@ class Lowering:
         env: dict[Node, Any] = {}
         records: dict[Any, Any] = {}
         signature = self.program.graph_signature
-        states = mutated_buffers(self.program)
         for node in self.program.graph.nodes:
             if node.op == "placeholder":
-                if node.name in states:
+                if node.name in self._mutated:
                     env[node] = self._state(builder, node)
                 elif node.name in self._constants:
                     env[node] = self._constant(builder, node)
@@ -261,10 +261,14 @@ def bind_symbols(builder: Builder, program: ExportedProgram) -> None:
 
 def _bounds(program: ExportedProgram, symbol: sympy.Symbol) -> tuple[int, int]:
     constraint: Any = program.range_constraints.get(symbol)
-    if constraint is None:
-        return 0, MAX_SIZE
-    low = 0 if constraint.lower in (-int_oo, -sympy.oo) else max(0, int(constraint.lower))
+    low = 0 if constraint is None or constraint.lower in (-int_oo, -sympy.oo) else int(constraint.lower)
+    high = upper_bound(program, symbol)
     # Export assumes sizes of 2 and more unless told otherwise; 0 and 1 run just as well here.
-    low = 0 if low <= 2 else low
-    high = MAX_SIZE if constraint.upper in (int_oo, sympy.oo) else min(int(constraint.upper), MAX_SIZE)
-    return low, high
+    return (0 if low <= 2 else low), MAX_SIZE if high is None else min(high, MAX_SIZE)
+
+
+def upper_bound(program: ExportedProgram, symbol: sympy.Symbol) -> int | None:
+    """The largest value that a program's symbol may take, or None where there is no bound."""
+    constraint: Any = program.range_constraints.get(symbol)
+    bounded = constraint is not None and constraint.upper not in (int_oo, sympy.oo)
+    return int(constraint.upper) if bounded else None

@@ -34,6 +34,7 @@ def columns(cx: Context, matrix: Tensor) -> Tensor:
 def affine(cx: Context, rows: Value, weight: Tensor, bias: Tensor | None) -> Tensor:
     """``rows @ weight.T + bias``: with packed weights where they are constant, else with ggml's product."""
     constant = weight.data is not None and (bias is None or (bias.data is not None and bias.rank == 1))
+    constant = constant and 0 not in weight.shape
     if "packed_linear" in cx.fusions and constant:
         return PackedLinear(rows, weight, bias).emit(cx, Epilogue())
     y = cx.builder.emit("mul_mat", weight.value, rows)
@@ -71,5 +72,7 @@ def addmm(cx: Context, bias: Tensor, a: Tensor, b: Tensor, beta: Any = 1, alpha:
     if alpha == 1 and beta == 1:
         return affine(cx, a.value, columns(cx, b), bias)
     scaled = cx.builder.emit("scale_bias", affine(cx, a.value, columns(cx, b), None).value, s=float(alpha), b=0.0)
+    if beta == 0:
+        return cx.out(scaled)  # torch reads no bias then, so that its NaN does not matter
     addend = cx.builder.emit("scale_bias", bias.value, s=float(beta), b=0.0)
     return cx.out(cx.builder.emit("add", scaled, addend))

@@ -62,8 +62,8 @@ def batch_norm(
         return ((rest[-1].double() if bias else 0.0) - mean.double() * factor).float()
 
     per_channel = (channels, *([1] * (x.rank - 2)))
-    scales = cx.derived("scale", statistics, per_channel, lambda *s: scale(*s).view(per_channel))
-    shifts = cx.derived("shift", statistics, per_channel, lambda *s: shift(*s).view(per_channel))
+    scales = cx.derived(f"scale{eps:g}", statistics, per_channel, lambda *s: scale(*s).view(per_channel))
+    shifts = cx.derived(f"shift{eps:g}", statistics, per_channel, lambda *s: shift(*s).view(per_channel))
     axes, (dense, s, t) = common_layout(cx.builder, [x.value, scales.value, shifts.value])
     return cx.out(cx.builder.permute(_scaled(cx, dense, s, t), axes), 0), None, None
 
@@ -143,6 +143,8 @@ def group_norm(
 ) -> Tensor | Refused:
     """Group norm."""
     del cudnn_enabled
+    if not isinstance(x.shape[1], int):
+        return Refused("a group norm over a symbolic number of channels")
     if x.dtype != DType.F32:
         return Refused(f"a group norm in {x.dtype.name.lower()}: only float32 is supported")
     return cx.out(_group_norm(cx, x, num_groups, weight, bias, eps))
@@ -154,8 +156,8 @@ def native_group_norm(
 ) -> tuple[Tensor | None, ...] | Refused:
     """Group norm; its statistics are not given."""
     del n, c, hxw
-    if not _unused(cx, 1, 2) or x.dtype != DType.F32:
-        return Refused("the statistics of a group norm are read, or it is not in float32")
+    if not _unused(cx, 1, 2) or x.dtype != DType.F32 or not isinstance(x.shape[1], int):
+        return Refused("the statistics of a group norm are read, or it is not in float32, or its channels are symbolic")
     return cx.out(_group_norm(cx, x, group, weight, bias, eps), 0), None, None
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
-from ..ir.dims import as_dim
+from ..ir.dims import as_dim, same
 from ..ir.dtypes import DType
+from ..ir.op import Dim
 from ..ir.ops.custom import ReduceKind
 from ..ir.ops.spatial import PoolKind, ScaleMode
 from .context import Context, Tensor
@@ -145,10 +146,24 @@ def _resize(cx: Context, x: Tensor, mode: ScaleMode, scales: Sequence[float | No
     if x.rank != 4 or x.dtype != DType.F32:
         return Refused("resizing of other than 4-D float32 images")
     n, c, oh, ow = cx.shape()
+    if mode == ScaleMode.NEAREST and not all(map(_same_pixels, x.shape[2:], (oh, ow), scales)):
+        return Refused(f"nearest resizing from {list(x.shape[2:])} to {[oh, ow]}, where rounding may take other pixels")
     for size, made, scale in zip(x.shape[2:], (oh, ow), scales, strict=True):
         if scale is not None and not (isinstance(size, int) and size * scale == made) and float(scale) != int(scale):
             return Refused(f"resizing by {scale}, which the sizes {size} and {made} do not say exactly")
     return Tensor(cx.builder.emit("interpolate", x.value, ne=(ow, oh, c, n), mode=mode), cx.shape())
+
+
+def _same_pixels(size: Dim, made: Dim, scale: float | None) -> bool:
+    """Whether ggml takes the pixels along a dim that torch takes: it divides where torch multiplies, both in float32."""
+    if same(made, size) or same(made, 2 * size):
+        return True
+    if not isinstance(size, int) or not isinstance(made, int):
+        return False
+    places = torch.arange(made, dtype=torch.float32)
+    step = torch.tensor(size / made if scale is None else 1.0 / scale, dtype=torch.float32)
+    ratio = torch.tensor(made / size, dtype=torch.float32)
+    return torch.equal((places * step).long().clamp(max=size - 1), (places / ratio).long())
 
 
 def _given(scales: Sequence[float] | None) -> Sequence[float | None]:

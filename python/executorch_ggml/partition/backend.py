@@ -18,6 +18,8 @@ from ..lower import Lowering
 # Constants are used in place from the mapped file: ggml asks for 32 bytes, a cache line is kinder.
 ALIGNMENT = 64
 
+WEIGHTS_FILE_KEY = "weights_file"  # compile spec: the name of the .ptd file that constants go to
+
 
 @final
 class GgmlBackend(BackendDetails):
@@ -26,11 +28,11 @@ class GgmlBackend(BackendDetails):
     @staticmethod
     def preprocess(edge_program: ExportedProgram, compile_specs: list[CompileSpec]) -> PreprocessResult:
         """Lower one partition. Its constants go to the program's named data, keyed by name and contents."""
-        del compile_specs  # they carry what explain and inspect show; nothing in them changes the graph
         graph = Lowering(edge_program).graph()
         store = NamedDataStore()
+        weights_file = next((spec.value.decode() for spec in compile_specs if spec.key == WEIGHTS_FILE_KEY), None)
         for constant in named_constants(graph):
-            _store(store, constant)
+            _store(store, constant, weights_file)
         return PreprocessResult(
             processed_bytes=serialize(graph), debug_handle_map={}, data_store_output=store.get_named_data_store_output()
         )
@@ -41,11 +43,11 @@ def named_constants(graph: Graph) -> list[Constant]:
     return graph.constants + [state.init for state in graph.states if state.init is not None]
 
 
-def _store(store: NamedDataStore, constant: Constant) -> None:
+def _store(store: NamedDataStore, constant: Constant, weights_file: str | None) -> None:
     """Write a constant's bytes, and add a digest of them to its key: other programs may use the same name."""
     data = constant_bytes(constant)
     constant.key = f"{constant.key}#{hashlib.sha256(data).hexdigest()[:16]}"
-    store.add_named_data(constant.key, data, ALIGNMENT)
+    store.add_named_data(constant.key, data, ALIGNMENT, weights_file)
 
 
 def constant_bytes(constant: Constant) -> bytes:

@@ -21,6 +21,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from ..lower import Lowering
 from ..lower.graph import is_size_node, overload_of
 from ..lower.registry import PRESERVED
+from .backend import WEIGHTS_FILE_KEY
 
 REFUSED_KEY = "refused"  # compile spec: what stayed outside and why, as JSON, for `executorch-ggml inspect`
 
@@ -49,10 +50,14 @@ class GgmlPartitioner(Partitioner):
 
     For ``to_edge_transform_and_lower(program, partitioner=[GgmlPartitioner()])``. After partitioning, ``refused`` has
     each node that was left, by name, with the reason.
+
+    With ``weights_file`` the constants go to a file of their own: ``write_tensor_data_to_file(folder)`` of the
+    ExecuTorch program writes ``<weights_file>.ptd``, and ``executorch_ggml.load(..., data_path=)`` reads it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, weights_file: str | None = None) -> None:
         super().__init__()
+        self.weights_file = weights_file
         self.refused: dict[str, str] = {}
         self._preserved: tuple[ExportedProgram, list[OpOverload]] | None = None
 
@@ -71,7 +76,10 @@ class GgmlPartitioner(Partitioner):
         partitions = generate_partitions_from_list_of_nodes(
             exported_program.graph_module, op_support=_Supported(refused)
         )
-        spec = DelegationSpec("GgmlBackend", [_refused_spec(refused)])
+        specs = [_refused_spec(refused)]
+        if self.weights_file is not None:
+            specs.append(CompileSpec(WEIGHTS_FILE_KEY, self.weights_file.encode()))
+        spec = DelegationSpec("GgmlBackend", specs)
         tags = {}
         for part in partitions:
             _take_in_sizes(exported_program, part)
