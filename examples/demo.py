@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 THREADS = min(2, os.cpu_count() or 1)
-TITLES = {"eager": "eager PyTorch", "xnnpack": "ExecuTorch, XNNPACK", "ggml": "ExecuTorch, ggml"}
+TITLES = {"eager": "eager PyTorch", "xnnpack": "ExecuTorch + XNNPACK", "ggml": "ExecuTorch + ggml"}
 
 
 def save_eager(model: nn.Module, path: Path) -> None:

@@ -26,7 +26,7 @@ from executorch_ggml.ir.interpreter import Interpreter
 from executorch_ggml.ir.serialize import deserialize, serialize
 from executorch_ggml.ir.verify import verify
 from executorch_ggml.lower import Lowering
-from executorch_ggml.lower.graph import ALL_FUSIONS, overload_of
+from executorch_ggml.lower.graph import ALL_FUSIONS, is_size_node, overload_of
 from executorch_ggml.lower.registry import PRESERVED
 from executorch_ggml.partition import GgmlPartitioner
 from executorch_ggml.partition.backend import named_constants
@@ -225,14 +225,29 @@ class Delegated:
         return executorch_ggml.load(self.path)
 
 
+def delegates_of(edge: EdgeProgramManager) -> list[LoweredBackendModule]:
+    """The delegates of a lowered program, in order."""
+    graph_module = edge.exported_program().graph_module
+    modules = (getattr(graph_module, str(node.target)) for node in graph_module.graph.find_nodes(op="get_attr"))
+    return [module for module in modules if isinstance(module, LoweredBackendModule)]
+
+
+def left_of(edge: EdgeProgramManager) -> list[str]:
+    """The computing ops of a lowered program that no delegate took."""
+    calls = (node for node in edge.exported_program().graph.nodes if node.op == "call_function")
+    names = [str(overload_of(node)) for node in calls if not is_size_node(node)]
+    return [name for name in names if "getitem" not in name and "call_delegate" not in name]
+
+
 def delegated(function: Callable[..., Any], args: Inputs, path: Path, dynamic: Any = None) -> Delegated:
     """Export, partition, and write the program below the folder `path`."""
     partitioner = GgmlPartitioner()
     edge = to_edge_transform_and_lower(exported(function, args, dynamic), partitioner=[partitioner])
+    delegates, left = delegates_of(edge), left_of(edge)  # before to_executorch, which works in place
     target = path / "program.pte"
     with target.open("wb") as file:
         edge.to_executorch().write_to_file(file)
-    return Delegated(edge, partitioner, target)
+    return Delegated(delegates, left, partitioner, target)
 
 
 def check_delegate(

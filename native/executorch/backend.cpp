@@ -4,7 +4,7 @@
 #include <executorch/runtime/core/exec_aten/util/tensor_util.h>
 #include <executorch/runtime/platform/log.h>
 
-#include <new>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -30,7 +30,7 @@ et::Error report(et::Error code, const std::string& message) {
 
 bool to_dtype(ScalarType type, DType* dtype) {
   switch (type) {
-#define CASE(scalar, ir)  \
+#define CASE(scalar, ir)   \
   case ScalarType::scalar: \
     *dtype = DType::ir;    \
     return true;
@@ -59,7 +59,8 @@ class NamedData : public ConstantSource {
   }
 
   Status find(const std::string& key, const void** data, size_t* size) override {
-    if (map_ == nullptr) return Status::error("constant " + key + ": the program has no weights in it; load its data file (.ptd) with it");
+    if (map_ == nullptr)
+      return Status::error("constant " + key + ": the program has no weights in it; load its data file (.ptd) with it");
     auto found = map_->get_data(key.c_str());
     if (!found.ok()) {
       return Status::error(format("constant %s: not in the program nor in its data file (error 0x%x)", key.c_str(),
@@ -86,19 +87,29 @@ class OutputTensors : public OutputSink {
       *data = &integers_[index];
       return {};
     }
-    if (!values_[index]->isTensor()) return Status::error(format("output %zu is neither a tensor nor an integer", index));
+    if (!values_[index]->isTensor())
+      return Status::error(format("output %zu is neither a tensor nor an integer", index));
     Tensor& tensor = values_[index]->toTensor();
     DType given{};
     if (!to_dtype(tensor.scalar_type(), &given) || given != dtype) {
-      return Status::error(format("output %zu: the program's tensor has another dtype than the graph's", index));
+      return Status::error(
+          format("output %zu: the graph gives %s, the program's tensor is of another dtype; export the model again",
+                 index, dtype_name(dtype)));
     }
-    if (sizes.size() > kMaxRank) return Status::error(format("output %zu has %zu dims, ExecuTorch takes %zu", index, sizes.size(), kMaxRank));
+    if (sizes.size() > kMaxRank)
+      return Status::error(format("output %zu has %zu dims, ExecuTorch takes %zu", index, sizes.size(), kMaxRank));
     SizesType wanted[kMaxRank];
     for (size_t d = 0; d < sizes.size(); ++d) wanted[d] = static_cast<SizesType>(sizes[d]);
     if (et::resize_tensor(tensor, {wanted, sizes.size()}) != et::Error::Ok) {
-      return Status::error(format("output %zu: its memory was planned for a smaller size", index));
+      return Status::error(
+          format("output %zu: shape %s does not fit the memory that was planned for it; export the model with larger "
+                 "maximal sizes of its dynamic dims",
+                 index, describe_sizes(sizes).c_str()));
     }
     *data = tensor.mutable_data_ptr();
+    if (*data == nullptr && tensor.numel() > 0) {
+      return Status::error(format("output %zu has no memory; export the program with its outputs planned", index));
+    }
     return {};
   }
 
@@ -133,33 +144,23 @@ class GgmlBackend final : public et::BackendInterface {
 
   et::Result<et::DelegateHandle*> init(et::BackendInitContext& context, et::FreeableBuffer* processed,
                                        et::ArrayRef<et::CompileSpec>) const override {
-    auto* handle = new (std::nothrow) Handle(context.get_named_data_map());
-    if (handle == nullptr) return et::Error::MemoryAllocationFailed;
-    SessionOptions options;
-    if (auto threads = context.get_runtime_spec<int>("num_threads"); threads.ok()) options.threads = threads.get();
-    if (auto device = context.get_runtime_spec<const char*>("device"); device.ok()) options.device = device.get();
-    const Status status = Session::load(processed->data(), processed->size(), &handle->constants, options, &handle->session);
-    if (!status.ok()) {
-      delete handle;
-      return report(et::Error::DelegateInvalidCompatibility, status.message());
-    }
-    const size_t inputs = handle->session->inputs().size();
-    handle->views.resize(inputs);
-    handle->sizes.resize(inputs * kMaxInputRank);
-    handle->scalars.resize(inputs);
-    handle->integers.resize(handle->session->outputs().size());
-    return handle;
+    std::unique_ptr<Handle> handle;
+    const Status status = without_exceptions([&] { return open(context, *processed, &handle); });
+    if (!status.ok()) return report(et::Error::DelegateInvalidCompatibility, status.message());
+    return handle.release();
   }
 
-  et::Error execute(et::BackendExecutionContext&, et::DelegateHandle* opaque, et::Span<et::EValue*> args) const override {
+  et::Error execute(et::BackendExecutionContext&, et::DelegateHandle* opaque,
+                    et::Span<et::EValue*> args) const override {
     auto* handle = static_cast<Handle*>(opaque);
     const size_t inputs = handle->session->inputs().size();
     const size_t outputs = handle->session->outputs().size();
     if (args.size() != inputs + outputs) {
-      return report(et::Error::InvalidArgument, format("%zu arguments, expected %zu inputs and %zu outputs", args.size(), inputs, outputs));
+      return report(et::Error::InvalidArgument,
+                    format("%zu arguments, expected %zu inputs and %zu outputs", args.size(), inputs, outputs));
     }
     for (size_t i = 0; i < inputs; ++i) {
-      const Status status = read_input(handle, i, *args[i]);
+      const Status status = without_exceptions([&] { return read_input(handle, i, *args[i]); });
       if (!status.ok()) return report(et::Error::InvalidArgument, status.message());
     }
     OutputTensors sink(et::Span<et::EValue*>(args.data() + inputs, outputs), &handle->integers);
@@ -172,6 +173,23 @@ class GgmlBackend final : public et::BackendInterface {
   void destroy(et::DelegateHandle* opaque) const override { delete static_cast<Handle*>(opaque); }
 
  private:
+  static Status open(et::BackendInitContext& context, const et::FreeableBuffer& processed,
+                     std::unique_ptr<Handle>* made) {
+    std::unique_ptr<Handle> handle(new Handle(context.get_named_data_map()));
+    SessionOptions options;
+    if (auto threads = context.get_runtime_spec<int>("num_threads"); threads.ok()) options.threads = threads.get();
+    if (auto device = context.get_runtime_spec<const char*>("device"); device.ok()) options.device = device.get();
+    EXECUTORCH_GGML_TRY(
+        Session::load(processed.data(), processed.size(), &handle->constants, options, &handle->session));
+    const size_t inputs = handle->session->inputs().size();
+    handle->views.resize(inputs);
+    handle->sizes.resize(inputs * kMaxInputRank);
+    handle->scalars.resize(inputs);
+    handle->integers.resize(handle->session->outputs().size());
+    *made = std::move(handle);
+    return {};
+  }
+
   static Status read_input(Handle* handle, size_t index, et::EValue& value) {
     TensorView& view = handle->views[index];
     int64_t* sizes = handle->sizes.data() + index * kMaxInputRank;
@@ -181,16 +199,26 @@ class GgmlBackend final : public et::BackendInterface {
       return {};
     }
     const char* name = handle->session->inputs()[index].name.c_str();
-    if (!value.isTensor()) return Status::error(format("input %zu (%s) is neither a tensor nor an integer", index, name));
+    if (!value.isTensor())
+      return Status::error(format("input %zu (%s) is neither a tensor nor an integer", index, name));
     const Tensor& tensor = value.toTensor();
     DType dtype{};
-    if (!to_dtype(tensor.scalar_type(), &dtype)) return Status::error(format("input %zu (%s): its dtype is not one that ggml has", index, name));
-    if (static_cast<size_t>(tensor.dim()) > kMaxInputRank) return Status::error(format("input %zu (%s) has %d dims", index, name, static_cast<int>(tensor.dim())));
+    if (!to_dtype(tensor.scalar_type(), &dtype)) {
+      return Status::error(
+          format("input %zu (%s): ExecuTorch's dtype #%d is none that ggml has; convert it before the model", index,
+                 name, static_cast<int>(tensor.scalar_type())));
+    }
+    if (static_cast<size_t>(tensor.dim()) > kMaxInputRank) {
+      return Status::error(format("input %zu (%s) has %d dims, expected at most %zu", index, name,
+                                  static_cast<int>(tensor.dim()), kMaxInputRank));
+    }
     if (!et::tensor_is_contiguous(tensor)) {
       return Status::error(format("input %zu (%s) is not contiguous; call .contiguous() on it", index, name));
     }
     for (int d = 0; d < static_cast<int>(tensor.dim()); ++d) sizes[d] = tensor.size(d);
     view = {tensor.mutable_data_ptr(), dtype, sizes, static_cast<int>(tensor.dim())};
+    if (view.data == nullptr && tensor.numel() > 0)
+      return Status::error(format("input %zu (%s) has no memory; set it before the run", index, name));
     return {};
   }
 };
@@ -205,10 +233,16 @@ extern "C" {
 
 const char* executorch_ggml_last_error(void) { return executorch_ggml::last_error.c_str(); }
 
+void executorch_ggml_clear_error(void) { executorch_ggml::last_error.clear(); }
+
+void executorch_ggml_clear_error(void) { executorch_ggml::last_error.clear(); }
+
 void executorch_ggml_set_num_threads(int threads) { executorch_ggml::set_default_threads(threads); }
 
 int executorch_ggml_get_num_threads(void) { return executorch_ggml::default_threads(); }
 
-int executorch_ggml_is_registered(void) { return executorch_ggml::registered == ::executorch::runtime::Error::Ok ? 1 : 0; }
+int executorch_ggml_is_registered(void) {
+  return executorch_ggml::registered == ::executorch::runtime::Error::Ok ? 1 : 0;
+}
 
 }  // extern "C"

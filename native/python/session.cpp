@@ -35,9 +35,11 @@ Array to_array(nb::handle object, const std::string& what) {
   nb::ndarray<nb::ro> any;
   if (!nb::try_cast(object, any, /*convert=*/false)) {
     const std::string type = nb::cast<std::string>(nb::str(object.type()));
-    raise(Status::error(what + " is a " + type + ", expected a numpy array, a torch tensor without gradient, or another that speaks DLPack"));
+    raise(Status::error(what + " is a " + type +
+                        ", expected a numpy array, a torch tensor without gradient, or another that speaks DLPack"));
   }
-  if (any.device_type() != nb::device::cpu::value) raise(Status::error(what + " is not in the CPU's memory; move it there with .cpu()"));
+  if (any.device_type() != nb::device::cpu::value)
+    raise(Status::error(what + " is not in the CPU's memory; move it there with .cpu()"));
   raise(Status::error(what + " is not contiguous; call .contiguous() or numpy.ascontiguousarray on it"));
 }
 
@@ -85,7 +87,8 @@ class Arrays : public ConstantSource {
   Status find(const std::string& key, const void** data, size_t* size) override {
     const auto found = arrays_.find(key);
     if (found == arrays_.end()) {
-      return Status::error(format("constant %s: not among the %zu constants given; pass it under this key", key.c_str(), arrays_.size()));
+      return Status::error(format("constant %s: not among the %zu constants given; pass it under this key", key.c_str(),
+                                  arrays_.size()));
     }
     *data = found->second.data();
     *size = found->second.nbytes();
@@ -125,7 +128,8 @@ class NewArrays : public OutputSink {
       nb::capsule owner(output.data, [](void* data) noexcept { std::free(data); });
       void* data = output.data;
       output.data = nullptr;
-      nb::ndarray<nb::numpy> array(data, output.sizes.size(), output.sizes.data(), owner, nullptr, dlpack_type(output.dtype));
+      nb::ndarray<nb::numpy> array(data, output.sizes.size(), output.sizes.data(), owner, nullptr,
+                                   dlpack_type(output.dtype));
       list.append(nb::cast(array));
     }
     return list;
@@ -137,7 +141,9 @@ class NewArrays : public OutputSink {
 
 // Bytes that the session points into, copied to where they are aligned.
 struct Payload {
-  explicit Payload(const nb::bytes& bytes) : words((bytes.size() + 7) / 8) { std::memcpy(words.data(), bytes.c_str(), bytes.size()); }
+  explicit Payload(const nb::bytes& bytes) : words(bytes.size() / 8 + 1) {
+    std::memcpy(words.data(), bytes.c_str(), bytes.size());
+  }
   std::vector<uint64_t> words;
 };
 
@@ -164,7 +170,9 @@ class PySession {
       const Array& array = arrays.back();
       DType dtype{};
       if (!dtype_of(array.dtype(), &dtype)) {
-        raise(Status::error(what + ": its dtype is none of float32, float16, bfloat16, float64, int8, int16, int32, int64, uint8 and bool"));
+        raise(Status::error(
+            what +
+            ": its dtype is none of float32, float16, bfloat16, float64, int8, int16, int32, int64, uint8 and bool"));
       }
       void* data = const_cast<void*>(static_cast<const void*>(array.data()));  // inputs are read only
       views.push_back({data, dtype, array.shape_ptr(), static_cast<int>(array.ndim())});

@@ -7,8 +7,8 @@
 #include <initializer_list>
 
 #include "ggml.h"
-#include "resource_limits.h"
 #include "ops_generated.h"
+#include "resource_limits.h"
 #include "results.h"
 
 namespace executorch_ggml {
@@ -97,7 +97,8 @@ inline bool attends(const ggml_tensor* q, const ggml_tensor* k, const ggml_tenso
   const bool masked = mask == nullptr || (mask->ne[0] == k->ne[1] && mask->ne[1] >= q->ne[1] &&
                                           divides(mask->ne[2], q->ne[2]) && divides(mask->ne[3], q->ne[3]));
   // ggml's scratch memory grows with the head's size, and it counts query rows in an int.
-  const bool sizes = q->ne[0] <= (1 << 16) && v->ne[0] <= (1 << 16) && element_count({q->ne[1], q->ne[2], q->ne[3], 1}) <= INT32_MAX;
+  const bool sizes =
+      q->ne[0] <= (1 << 16) && v->ne[0] <= (1 << 16) && element_count({q->ne[1], q->ne[2], q->ne[3], 1}) <= INT32_MAX;
   return inner && batch && masked && sizes;
 }
 

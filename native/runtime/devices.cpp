@@ -37,7 +37,8 @@ void keep_warnings(ggml_log_level level, const char* text, void* previous_level)
 
 void load_backends_once() {
   static const bool loaded = [] {
-    if (ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU) != nullptr) return true;  // linked in, or loaded by the host
+    if (ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU) != nullptr)
+      return true;  // linked in, or loaded by the host
     ggml_log_callback callback = nullptr;
     void* data = nullptr;
     ggml_log_get(&callback, &data);
@@ -119,7 +120,8 @@ Status Cpu::open(int threads, Lane* lane) {
   lane->backend = ggml_backend_dev_init(device, nullptr);
   const auto set_threads = cpu_function<ggml_backend_set_n_threads_t>(device, "ggml_backend_set_n_threads");
   const auto new_pool = cpu_function<decltype(&ggml_threadpool_new)>(device, "ggml_threadpool_new");
-  const auto set_pool = cpu_function<decltype(&ggml_backend_cpu_set_threadpool)>(device, "ggml_backend_cpu_set_threadpool");
+  const auto set_pool =
+      cpu_function<decltype(&ggml_backend_cpu_set_threadpool)>(device, "ggml_backend_cpu_set_threadpool");
   if (lane->backend == nullptr || set_threads == nullptr || new_pool == nullptr || set_pool == nullptr) {
     return Status::error("ggml's CPU backend does not open or is not the ggml that this runtime was built for");
   }

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "devices.h"
+#include "payload.h"
 #include "status.h"
 
 namespace executorch_ggml {
@@ -106,10 +107,13 @@ const char* dtype_name(DType dtype) {
   return index < std::size(kNames) ? kNames[index] : "an unknown element type";
 }
 
-std::string describe(const Dims& ne) {
-  return format("[%lld, %lld, %lld, %lld]", static_cast<long long>(ne[0]), static_cast<long long>(ne[1]),
-                static_cast<long long>(ne[2]), static_cast<long long>(ne[3]));
+std::string describe_sizes(const std::vector<int64_t>& sizes) {
+  std::string text = "[";
+  for (size_t i = 0; i < sizes.size(); ++i) text += (i ? ", " : "") + std::to_string(sizes[i]);
+  return text + "]";
 }
+
+std::string describe(const Dims& ne) { return describe_sizes({ne.begin(), ne.end()}); }
 
 std::string describe(const ggml_tensor* tensor) {
   if (tensor == nullptr) return "nothing";
@@ -123,8 +127,8 @@ bool NodeBuilder::fail(std::string message) {
 
 Status NodeBuilder::error(const fb::Node& node, const std::string& message) const {
   const OpInputs spec = op_inputs(node.op_type());
-  return Status::error(format("node %s (%s): %s", node.name() ? node.name()->c_str() : "", spec.op ? spec.op : "?",
-                              message.c_str()));
+  return Status::error(
+      format("node %s (%s): %s", node.name() ? node.name()->c_str() : "", spec.op ? spec.op : "?", message.c_str()));
 }
 
 bool NodeBuilder::check(bool holds, const char* text) {
@@ -156,7 +160,10 @@ bool NodeBuilder::dims(const fb::Ne* ne, const char* attr, Dims* value) {
 }
 
 bool NodeBuilder::ints(const flatbuffers::Vector<int64_t>* from, const char* attr, Ints* value) {
-  if (from == nullptr || from->size() > 4) return fail(format("attribute %s: expected one to four integers", attr));
+  if (from == nullptr || from->size() > 4 || !is_aligned(from)) {
+    return fail(format("attribute %s: expected up to four integers, got %s", attr,
+                       from == nullptr ? "nothing" : format("%u, or damaged ones", from->size()).c_str()));
+  }
   value->size = static_cast<int>(from->size());
   for (int i = 0; i < value->size; ++i) value->at[i] = from->Get(i);
   return true;
@@ -237,7 +244,8 @@ ggml_tensor* NodeBuilder::filled(float value) {
 
 Status check_value(const fb::Value& value, const Dims& ne, size_t memory_limit) {
   if (value.dtype() > fb::DType::F64) {
-    return Status::error(format("element type #%d is unknown to this runtime; update executorch-ggml", static_cast<int>(value.dtype())));
+    return Status::error(
+        format("element type #%d is unknown to this runtime; update executorch-ggml", static_cast<int>(value.dtype())));
   }
   // Strides must fit even where another dim is 0.
   int64_t bytes = static_cast<int64_t>(ggml_type_size(storage_type(static_cast<DType>(value.dtype()))));
@@ -266,7 +274,8 @@ Status NodeBuilder::leaf(const fb::Value& value, ggml_tensor** tensor) {
 static std::string dtype_names(uint32_t dtypes) {
   std::string names;
   for (int i = 0; i <= kDTypeMax; ++i) {
-    if ((dtypes >> i & 1u) != 0) names += (names.empty() ? "" : " or ") + std::string(dtype_name(static_cast<DType>(i)));
+    if ((dtypes >> i & 1u) != 0)
+      names += (names.empty() ? "" : " or ") + std::string(dtype_name(static_cast<DType>(i)));
   }
   return names;
 }
@@ -321,14 +330,17 @@ Status NodeBuilder::empty_output(const fb::Node& node, ggml_tensor** tensor) {
 
 // ggml's own kernels are not made for empty inputs; what has elements all the same is a sum over none of them.
 bool NodeBuilder::sums_nothing(const fb::Node& node, const OpInputs& spec, ggml_tensor* const* inputs) const {
-  if (node.op_type() == fb::Op::Reduce || node.op_type() == fb::Op::Concat || node.op_type() == fb::Op::WriteState) return false;
-  return std::any_of(inputs, inputs + spec.count, [](const ggml_tensor* input) { return input && ggml_nelements(input) == 0; });
+  if (node.op_type() == fb::Op::Reduce || node.op_type() == fb::Op::Concat || node.op_type() == fb::Op::WriteState)
+    return false;
+  return std::any_of(inputs, inputs + spec.count,
+                     [](const ggml_tensor* input) { return input && ggml_nelements(input) == 0; });
 }
 
 Status NodeBuilder::build(const fb::Node& node) {
   const OpInputs spec = op_inputs(node.op_type());
   if (spec.op == nullptr || node.op() == nullptr) {
-    return error(node, format("op #%d is unknown to this runtime; update executorch-ggml", static_cast<int>(node.op_type())));
+    return error(node,
+                 format("op #%d is unknown to this runtime; update executorch-ggml", static_cast<int>(node.op_type())));
   }
   if (node.output() < 0 || static_cast<size_t>(node.output()) >= values_.size() || values_[node.output()] != nullptr) {
     return error(node, format("its output is value %d, expected one of the %zu values that nothing has made yet",

@@ -39,6 +39,7 @@ ggml_type storage_type(DType dtype);
 // For messages: an element type as torch calls it, dims, and a tensor's type and dims.
 const char* dtype_name(DType dtype);
 std::string describe(const Dims& ne);
+std::string describe_sizes(const std::vector<int64_t>& sizes);
 std::string describe(const ggml_tensor* tensor);
 
 // Whether a value's element type is known, and its memory within the limit.

@@ -29,6 +29,27 @@ uint32_t crc32(const uint8_t* data, size_t size) {
   return crc ^ 0xFFFFFFFFu;
 }
 
+bool ports_are_aligned(const flatbuffers::Vector<flatbuffers::Offset<fb::Port>>* ports) {
+  for (flatbuffers::uoffset_t i = 0; ports != nullptr && i < ports->size(); ++i) {
+    if (!is_aligned(ports->Get(i)->shape())) return false;
+  }
+  return true;
+}
+
+// FlatBuffers' own checks, and of what they leave out. Attributes are checked where they are read.
+Status verify(const uint8_t* body, size_t size) {
+  if (size < FLATBUFFERS_MAX_BUFFER_SIZE) {  // a larger one fails an assertion
+    flatbuffers::Verifier verifier(body, size);
+    if (fb::VerifyGraphBuffer(verifier)) {
+      const fb::Graph& graph = *fb::GetGraph(body);
+      const bool aligned = is_aligned(graph.values()) && is_aligned(graph.exprs()) &&
+                           ports_are_aligned(graph.inputs()) && ports_are_aligned(graph.outputs());
+      if (aligned) return {};
+    }
+  }
+  return Status::error("IR is not a valid FlatBuffer of schema ggml_ir.fbs; export the model again");
+}
+
 }  // namespace
 
 Status open_payload(const void* data, size_t size, const fb::Graph** graph) {
@@ -54,14 +75,12 @@ Status open_payload(const void* data, size_t size, const fb::Graph** graph) {
   if (reinterpret_cast<uintptr_t>(body) % alignof(uint64_t) != 0) {
     return Status::error("IR is not aligned to 8 bytes; load the program from a file or an aligned buffer");
   }
-  flatbuffers::Verifier verifier(body, body_size);
-  if (!fb::VerifyGraphBuffer(verifier)) {
-    return Status::error("IR is not a valid FlatBuffer of schema ggml_ir.fbs; export the model again");
-  }
+  EXECUTORCH_GGML_TRY(verify(body, body_size));
   const fb::Graph* root = fb::GetGraph(body);
   if (root->version() != kIrVersion) {
-    return Status::error(format("IR version %u: this runtime reads version %u; export the model again with the matching executorch-ggml",
-                                root->version(), kIrVersion));
+    return Status::error(
+        format("IR version %u: this runtime reads version %u; export the model again with the matching executorch-ggml",
+               root->version(), kIrVersion));
   }
   *graph = root;
   return {};

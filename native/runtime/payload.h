@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "ggml_ir_generated.h"
 #include "result.h"
@@ -9,6 +10,12 @@
 namespace executorch_ggml {
 
 constexpr uint32_t kIrVersion = 1;
+
+// Whether a vector's numbers lie where numbers of 8 bytes may: FlatBuffers verifies this of its length alone.
+template <class T>
+bool is_aligned(const flatbuffers::Vector<T>* vector) {
+  return vector == nullptr || reinterpret_cast<uintptr_t>(vector->Data()) % sizeof(int64_t) == 0;
+}
 
 // Check untrusted bytes and give the graph inside, which points into them.
 Status open_payload(const void* data, size_t size, const fb::Graph** graph);

@@ -28,12 +28,6 @@ bool writes_state(const fb::Node& node) { return node.op_type() == fb::Op::Write
 // How many nodes may wait to be put into ggml's graph: it goes back along them by recursion.
 constexpr int kMaxDepth = 256;
 
-std::string sizes_text(const int64_t* sizes, int rank) {
-  std::string made = "[";
-  for (int i = 0; i < rank; ++i) made += format("%s%lld", i ? ", " : "", static_cast<long long>(sizes[i]));
-  return made + "]";
-}
-
 Status check_port(const fb::Graph& graph, size_t index, const TensorView& given) {
   const fb::Port& port = *graph.inputs()->Get(index);
   const auto wanted = static_cast<DType>(graph.values()->Get(port.value())->dtype());
@@ -43,12 +37,14 @@ Status check_port(const fb::Graph& graph, size_t index, const TensorView& given)
   }
   if (given.rank != static_cast<int>(size_of(port.shape()))) {
     return Status::error(format("input %zu (%s): shape %s has %d dims, expected %zu", index, text(port.name()),
-                                sizes_text(given.sizes, given.rank).c_str(), given.rank, size_of(port.shape())));
+                                describe_sizes({given.sizes, given.sizes + given.rank}).c_str(), given.rank,
+                                size_of(port.shape())));
   }
   const size_t item = ggml_type_size(storage_type(wanted));
   if (reinterpret_cast<uintptr_t>(given.data) % item != 0) {
-    return Status::error(format("input %zu (%s): its data begins at an address that is not a multiple of %s's %zu bytes; copy it",
-                                index, text(port.name()), dtype_name(wanted), item));
+    return Status::error(
+        format("input %zu (%s): its data begins at an address that is not a multiple of %s's %zu bytes; copy it", index,
+               text(port.name()), dtype_name(wanted), item));
   }
   return {};
 }
@@ -98,8 +94,8 @@ Status port_sizes(const Shapes& shapes, const fb::Port& port, const ggml_tensor*
   int64_t elements = 1;
   for (int64_t size : *sizes) elements = saturating_mul(elements, size);
   if (elements == ggml_nelements(value)) return {};
-  return Status::error(format("shape %s, but the graph has %s", sizes_text(sizes->data(), static_cast<int>(sizes->size())).c_str(),
-                              describe(value).c_str()));
+  return Status::error(
+      format("shape %s, but the graph has %s", describe_sizes(*sizes).c_str(), describe(value).c_str()));
 }
 
 }  // namespace
@@ -164,7 +160,8 @@ Status PreparedGraph::open_arena(const Leaves& leaves) {
   // ggml aborts where its arena or its graph overflows: a node makes three tensors at most, an output one.
   const size_t tensors = 3 * count(graph_.nodes()) + size_of(graph_.inputs()) + size_of(graph_.outputs()) + 1;
   const size_t in_graph = tensors + leaves.constants.size() + leaves.states.size();
-  if (in_graph > INT32_MAX / 2) return Status::error(format("a graph of %zu tensors, more than ggml can count", in_graph));
+  if (in_graph > INT32_MAX / 2)
+    return Status::error(format("a graph of %zu tensors, more than ggml can count", in_graph));
   EXECUTORCH_GGML_TRY(arena_.open(ggml_tensor_overhead() * tensors + ggml_graph_overhead_custom(in_graph, false)));
   cgraph_ = ggml_new_graph_custom(arena_.context(), in_graph, false);
   return {};
@@ -173,8 +170,10 @@ Status PreparedGraph::open_arena(const Leaves& leaves) {
 Status PreparedGraph::build(const Leaves& leaves) {
   EXECUTORCH_GGML_TRY(open_arena(leaves));
   std::vector<ggml_tensor*> values(size_of(graph_.values()), nullptr);
-  NodeBuilder builder(arena_.context(), graph_, shapes_, device_ == nullptr, limits_.memory_limit(), &status_, &calls_, &values);
-  for (size_t i = 0; i < leaves.constants.size(); ++i) values[graph_.constants()->Get(i)->value()] = leaves.constants[i];
+  NodeBuilder builder(arena_.context(), graph_, shapes_, device_ == nullptr, limits_.memory_limit(), &status_, &calls_,
+                      &values);
+  for (size_t i = 0; i < leaves.constants.size(); ++i)
+    values[graph_.constants()->Get(i)->value()] = leaves.constants[i];
   for (size_t i = 0; i < leaves.states.size(); ++i) {
     values[graph_.states()->Get(i)->value()] = leaves.states[i];
     builder.remember_state(leaves.states[i]);
@@ -201,7 +200,8 @@ Status PreparedGraph::make_inputs(NodeBuilder* builder, std::vector<ggml_tensor*
     std::vector<int64_t> sizes;
     Status status = builder->leaf(*graph_.values()->Get(port.value()), &tensor);
     if (status.ok()) status = port_sizes(shapes_, port, tensor, &sizes);
-    if (!status.ok()) return Status::error(format("input %zu (%s): %s", i, text(port.name()), status.message().c_str()));
+    if (!status.ok())
+      return Status::error(format("input %zu (%s): %s", i, text(port.name()), status.message().c_str()));
     ggml_set_input(tensor);
     put_on_host(tensor, &inputs_[i]);
     (*values)[port.value()] = tensor;
@@ -254,7 +254,8 @@ Status PreparedGraph::make_outputs(const std::vector<ggml_tensor*>& values) {
   for (size_t i = 0; i < outputs_.size(); ++i) {
     const fb::Port& port = *graph_.outputs()->Get(i);
     const Status status = make_output(i, values[port.value()]);
-    if (!status.ok()) return Status::error(format("output %zu (%s): %s", i, text(port.name()), status.message().c_str()));
+    if (!status.ok())
+      return Status::error(format("output %zu (%s): %s", i, text(port.name()), status.message().c_str()));
   }
   return {};
 }
@@ -296,8 +297,9 @@ void PreparedGraph::place_views() {
 
 Status PreparedGraph::check_memory(size_t bytes) const {
   if (bytes <= limits_.memory_limit()) return {};
-  return Status::error(format("this input's sizes need %zu bytes of working memory, more than the %zu that a program may use",
-                              bytes, limits_.memory_limit()));
+  return Status::error(
+      format("this input's sizes need %zu bytes of working memory, more than the %zu that a program may use", bytes,
+             limits_.memory_limit()));
 }
 
 Status PreparedGraph::plan_on_cpu() {
@@ -308,7 +310,8 @@ Status PreparedGraph::plan_on_cpu() {
   EXECUTORCH_GGML_TRY(check_memory(needed));
   if (memory.size() > 0) {
     buffer_ = ggml_backend_alloc_buffer(cpu_backend_, memory.size());
-    if (buffer_ == nullptr) return Status::error(format("no memory for intermediate values of %zu bytes", memory.size()));
+    if (buffer_ == nullptr)
+      return Status::error(format("no memory for intermediate values of %zu bytes", memory.size()));
     memory.apply(buffer_);
   }
   working_memory_ = memory.size();

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "devices.h"
-#include "resource_limits.h"
 #include "node_builder.h"
+#include "resource_limits.h"
 
 namespace executorch_ggml {
 

@@ -1,6 +1,8 @@
 // Errors as values: what went wrong, in a sentence that names the thing.
 #pragma once
 
+#include <exception>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -22,10 +24,22 @@ class Status {
   std::string message_;
 };
 
-#define EXECUTORCH_GGML_TRY(expression)     \
-  do {                                      \
+#define EXECUTORCH_GGML_TRY(expression)                   \
+  do {                                                    \
     ::executorch_ggml::Status try_status_ = (expression); \
     if (!try_status_.ok()) return try_status_;            \
   } while (0)
+
+// Where memory runs out the standard library throws; hosts may be built without exceptions.
+template <class Function>
+Status without_exceptions(const Function& function) {
+  try {
+    return function();
+  } catch (const std::bad_alloc&) {
+    return Status::error("out of memory");
+  } catch (const std::exception& error) {
+    return Status::error(error.what());
+  }
+}
 
 }  // namespace executorch_ggml

@@ -1,7 +1,6 @@
 #include "session.h"
 
 #include <cstring>
-#include <exception>
 
 #include "payload.h"
 #include "status.h"
@@ -15,18 +14,6 @@ constexpr size_t kMaxPrepared = 8;
 constexpr uintptr_t kAlignment = 32;  // what ggml's CPU buffers ask for
 
 constexpr size_t kMaxRank = 16;  // what ExecuTorch and numpy take
-
-// Where memory runs out the standard library throws; hosts may be built without exceptions.
-template <class Function>
-Status without_exceptions(const Function& function) {
-  try {
-    return function();
-  } catch (const std::bad_alloc&) {
-    return Status::error("out of memory");
-  } catch (const std::exception& error) {
-    return Status::error(error.what());
-  }
-}
 
 template <class T>
 size_t size_of(const T* vector) {
@@ -48,7 +35,8 @@ Status check_values(const fb::Graph& graph, const T* entries, const char* what, 
     EXECUTORCH_GGML_TRY(check_value(graph, value, what, i));
     if (taken == nullptr) continue;
     if ((*taken)[value]) {
-      return Status::error(format("%s %zu: value %d is another input's, constant's or state's already", what, i, value));
+      return Status::error(
+          format("%s %zu: value %d is another input's, constant's or state's already", what, i, value));
     }
     (*taken)[value] = true;
   }
@@ -61,11 +49,12 @@ Status port_infos(const fb::Graph& graph, const T* ports, const char* what, std:
     const fb::Port& port = *ports->Get(i);
     const auto dtype = graph.values()->Get(port.value())->dtype();
     if (dtype > fb::DType::F64) {
-      return Status::error(format("%s %zu has element type #%d, unknown to this runtime; update executorch-ggml", what, i,
-                                  static_cast<int>(dtype)));
+      return Status::error(format("%s %zu has element type #%d, unknown to this runtime; update executorch-ggml", what,
+                                  i, static_cast<int>(dtype)));
     }
     if (size_of(port.shape()) > kMaxRank) {
-      return Status::error(format("%s %zu has %zu dims, expected at most %zu", what, i, size_of(port.shape()), kMaxRank));
+      return Status::error(
+          format("%s %zu has %zu dims, expected at most %zu", what, i, size_of(port.shape()), kMaxRank));
     }
     infos->push_back({text(port.name()), static_cast<DType>(dtype), static_cast<int>(size_of(port.shape()))});
   }
@@ -128,12 +117,14 @@ Status Session::make_leaf(int value, const std::string& key, ggml_tensor** tenso
   return {};
 }
 
-Status Session::constant_data(ConstantSource* source, const std::string& key, const ggml_tensor* tensor, const void** data) {
+Status Session::constant_data(ConstantSource* source, const std::string& key, const ggml_tensor* tensor,
+                              const void** data) {
   size_t size = 0;
   EXECUTORCH_GGML_TRY(source->find(key, data, &size));
   const size_t expected = ggml_nbytes(tensor);
   if (size == expected) return {};
-  return Status::error(format("constant %s: %zu bytes, expected %zu for %s", key.c_str(), size, expected, describe(tensor).c_str()));
+  return Status::error(
+      format("constant %s: %zu bytes, expected %zu for %s", key.c_str(), size, expected, describe(tensor).c_str()));
 }
 
 Status Session::own(ggml_tensor* tensor) {

@@ -69,7 +69,8 @@ Status Shapes::check(const fb::Graph& graph) {
   for (size_t i = 0; i < exprs; ++i) {
     const fb::Expr& expr = *graph.exprs()->Get(i);
     if (expr.op() == fb::ExprOp::Symbol && (expr.a() < 0 || static_cast<size_t>(expr.a()) >= symbols)) {
-      return Status::error(format("size expression %zu names symbol %lld, of %zu", i, static_cast<long long>(expr.a()), symbols));
+      return Status::error(
+          format("size expression %zu names symbol %lld, of %zu", i, static_cast<long long>(expr.a()), symbols));
     }
     if (expr.op() > fb::ExprOp::Max) return Status::error(format("size expression %zu: unknown operator", i));
     if (is_binary(expr.op())) {
@@ -86,17 +87,18 @@ Status Shapes::bind(const fb::Graph& graph, const std::vector<int64_t>& sources)
     const fb::Symbol& symbol = *graph.symbols()->Get(i);
     const char* name = symbol.name() ? symbol.name()->c_str() : "";
     int64_t scaled = 0;
-    if (__builtin_sub_overflow(sources[i], symbol.offset(), &scaled) || symbol.scale() == -1 || scaled % symbol.scale() != 0) {
+    if (__builtin_sub_overflow(sources[i], symbol.offset(), &scaled) || symbol.scale() == -1 ||
+        scaled % symbol.scale() != 0) {
       return Status::error(format("input %d, dim %d: size %lld is not %lld * %s + %lld", symbol.input(), symbol.dim(),
                                   static_cast<long long>(sources[i]), static_cast<long long>(symbol.scale()), name,
                                   static_cast<long long>(symbol.offset())));
     }
     symbols[i] = scaled / symbol.scale();
     if (symbols[i] < symbol.min() || symbols[i] > symbol.max()) {
-      return Status::error(format("input %d, dim %d: size %lld makes %s = %lld, outside the %lld to %lld that the model was exported for",
-                                  symbol.input(), symbol.dim(), static_cast<long long>(sources[i]), name,
-                                  static_cast<long long>(symbols[i]), static_cast<long long>(symbol.min()),
-                                  static_cast<long long>(symbol.max())));
+      return Status::error(format(
+          "input %d, dim %d: size %lld makes %s = %lld, outside the %lld to %lld that the model was exported for",
+          symbol.input(), symbol.dim(), static_cast<long long>(sources[i]), name, static_cast<long long>(symbols[i]),
+          static_cast<long long>(symbol.min()), static_cast<long long>(symbol.max())));
     }
   }
   const size_t count = graph.exprs() ? graph.exprs()->size() : 0;
@@ -126,7 +128,8 @@ Status Shapes::eval(int64_t sdim, int64_t* value) const {
   }
   const uint64_t index = static_cast<uint64_t>(-(sdim + 1));
   if (index >= exprs_.size()) {
-    return Status::error(format("a size refers to expression %llu, of %zu", static_cast<unsigned long long>(index), exprs_.size()));
+    return Status::error(
+        format("a size refers to expression %llu, of %zu", static_cast<unsigned long long>(index), exprs_.size()));
   }
   *value = exprs_[index];
   return {};
@@ -135,7 +138,8 @@ Status Shapes::eval(int64_t sdim, int64_t* value) const {
 Status Shapes::size(int64_t sdim, int64_t* value) const {
   EXECUTORCH_GGML_TRY(eval(sdim, value));
   if (*value < 0 || *value > kMaxDim) {
-    return Status::error(format("a size of %lld: expected 0 to %lld", static_cast<long long>(*value), static_cast<long long>(kMaxDim)));
+    return Status::error(
+        format("a size of %lld: expected 0 to %lld", static_cast<long long>(*value), static_cast<long long>(kMaxDim)));
   }
   return {};
 }

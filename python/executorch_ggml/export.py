@@ -35,6 +35,6 @@ def _check_bounded(program: torch.export.ExportedProgram) -> None:
             symbols = free_symbols([as_dim(size)])
             if any(upper_bound(program, symbol) is None for symbol in symbols):
                 raise ValueError(
-                    f"input {node.name}, dim {dim}: the dynamic size has no maximum, and ExecuTorch plans its memory by "
-                    f"it; name it with torch.export.Dim(name, max=...)"
+                    f"input {node.name}, dim {dim}: the dynamic size has no maximum, and ExecuTorch plans memory by "
+                    f"it; declare it with torch.export.Dim(name, max=...)"
                 )

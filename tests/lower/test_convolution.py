@@ -232,10 +232,12 @@ def test_one_weight_in_two_convolutions() -> None:
             super().__init__()
             self.weight = nn.Parameter(rand(4, 4, 3, 3))
             self.scale = nn.Parameter(rand(4))
+            self.register_buffer("zeros", torch.zeros(4))
+            self.register_buffer("ones", torch.ones(4))
 
         def forward(self, x: Tensor) -> Any:
             f = torch.nn.functional
-            zeros, ones = torch.zeros(4), torch.ones(4)
+            zeros, ones = self.get_buffer("zeros"), self.get_buffer("ones")
             y, z = f.conv2d(x, self.weight), f.conv2d(torch.cat([x, x], 1), self.weight, groups=2)
             up = f.conv_transpose2d(x, self.weight)
             a = f.batch_norm(y, zeros, ones, self.scale, zeros, eps=1e-5)
@@ -267,8 +269,9 @@ def test_weights_that_the_program_changes_are_no_constants() -> None:
             self.register_buffer("weight", rand(4, 3, 3, 3))
 
         def forward(self, x: Tensor) -> Tensor:
-            made = torch.nn.functional.conv2d(x, self.weight)  # type: ignore[arg-type]
-            self.weight.mul_(0.5)  # type: ignore[operator]
+            weight = self.get_buffer("weight")
+            made = torch.nn.functional.conv2d(x, weight)
+            weight.mul_(0.5)
             return made
 
     check_refused(Learns(), rand(1, 3, 5, 5), reason="not constant")

@@ -147,12 +147,26 @@ class Damager {
     }
     find_ports(graph.inputs());
     find_ports(graph.outputs());
+    find_pairs(graph);
     find_leaves(graph.constants());
     find_leaves(graph.states());
     for (size_t i = 0; graph.nodes() != nullptr && i < graph.nodes()->size(); ++i) {
       find_node(*graph.nodes()->Get(static_cast<flatbuffers::uoffset_t>(i)));
     }
     add(&choices_, field(graph, fb::Graph::VT_VERSION));
+  }
+
+  // A dim of an input as the caller has it, and as the graph has it.
+  void find_pairs(const fb::Graph& graph) {
+    for (size_t i = 0; graph.inputs() != nullptr && i < graph.inputs()->size(); ++i) {
+      const fb::Port& port = *graph.inputs()->Get(static_cast<flatbuffers::uoffset_t>(i));
+      const auto& ne = graph.values()->Get(static_cast<flatbuffers::uoffset_t>(port.value()))->ne();
+      const size_t rank = port.shape() == nullptr ? 0 : port.shape()->size();
+      for (size_t d = 0; d < rank && rank <= 4; ++d) {
+        add(&port_dims_, port.shape()->Data() + 8 * d);
+        add(&value_dims_, reinterpret_cast<const char*>(&ne) + 8 * (rank - 1 - d));
+      }
+    }
   }
 
   void find_node(const fb::Node& node) {
@@ -188,7 +202,7 @@ class Damager {
   }
 
   void damage_field(std::string* ir, Random& random) const {
-    switch (below(random, 12)) {
+    switch (below(random, 14)) {
       case 0:
       case 1:
       case 2:
@@ -204,6 +218,8 @@ class Damager {
         return damage_float(ir, random);
       case 8:
         return retype(ir, random);
+      case 9:
+        return resize_input(ir, random);
       default:
         return resize(ir, random);
     }
@@ -216,11 +232,35 @@ class Damager {
   static int64_t extreme(Random& random) {
     constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
     constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-    return pick<int64_t>(
-        random, {0,        -1,           1,          2,           3,        4,          5,          7,        8,
-                 16,       17,           64,         100,         1 << 12,  1 << 16,    1 << 20,    1 << 24,  (1 << 24) - 1,
-                 INT32_MAX, int64_t{1} << 31, int64_t{1} << 32, int64_t{1} << 40, int64_t{1} << 62, kMost, kLeast, INT32_MIN, -2,
-                 -3,       -100});
+    return pick<int64_t>(random, {0,
+                                  -1,
+                                  1,
+                                  2,
+                                  3,
+                                  4,
+                                  5,
+                                  7,
+                                  8,
+                                  16,
+                                  17,
+                                  64,
+                                  100,
+                                  1 << 12,
+                                  1 << 16,
+                                  1 << 20,
+                                  1 << 24,
+                                  (1 << 24) - 1,
+                                  INT32_MAX,
+                                  int64_t{1} << 31,
+                                  int64_t{1} << 32,
+                                  int64_t{1} << 40,
+                                  int64_t{1} << 62,
+                                  kMost,
+                                  kLeast,
+                                  INT32_MIN,
+                                  -2,
+                                  -3,
+                                  -100});
   }
 
   void damage_word(std::string* ir, Random& random) const {
@@ -251,7 +291,8 @@ class Damager {
   void damage_float(std::string* ir, Random& random) const {
     constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
     constexpr float kInfinity = std::numeric_limits<float>::infinity();
-    put(ir, one_of(floats_, random), pick<float>(random, {0.0f, -1.0f, 1.0f, 1e30f, -kInfinity, kInfinity, kNan, 8.0f}));
+    put(ir, one_of(floats_, random),
+        pick<float>(random, {0.0f, -1.0f, 1.0f, 1e30f, -kInfinity, kInfinity, kNan, 8.0f}));
   }
 
   // One size becomes another wherever it is used: what depends on it may still agree.
@@ -262,6 +303,15 @@ class Damager {
     for (size_t place : words_) {
       if (get<int64_t>(*ir, place) == before && (before > 1 || below(random, 8) == 0)) put(ir, place, after);
     }
+  }
+
+  // An input of another size, which the caller gives: for the nodes that read it to notice.
+  void resize_input(std::string* ir, Random& random) const {
+    const size_t i = below(random, port_dims_.size());
+    const auto size = static_cast<int64_t>(below(random, 20));
+    if (port_dims_.empty()) return;
+    put(ir, port_dims_[i], size);
+    put(ir, value_dims_[i], size);
   }
 
   void retype(std::string* ir, Random& random) const {
@@ -275,11 +325,13 @@ class Damager {
   std::string ir_;
   std::vector<uint64_t> words_of_ir_;  // the FlatBuffer, aligned
   int values_ = 0;
-  Places words_;    // sizes, attributes, expressions: int64
-  Places links_;    // numbers of values, inputs and dims: int32
-  Places dtypes_;   // of values
-  Places choices_;  // ops, enums, any byte of an attribute
-  Places floats_;   // any four bytes of an attribute
+  Places words_;       // sizes, attributes, expressions: int64
+  Places links_;       // numbers of values, inputs and dims: int32
+  Places port_dims_;   // of inputs
+  Places value_dims_;  // the same dims of their values
+  Places dtypes_;      // of values
+  Places choices_;     // ops, enums, any byte of an attribute
+  Places floats_;      // any four bytes of an attribute
 };
 
 }  // namespace executorch_ggml::testing

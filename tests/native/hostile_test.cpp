@@ -46,11 +46,11 @@ void say_where(int signal) {
   _exit(1);
 }
 
-// Memory that ends where the next page is not to be touched.
+// Memory that ends where the next page must not be touched.
 class Guarded {
  public:
   explicit Guarded(size_t size, size_t alignment = 8) {
-    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const size_t page = page_size();
     const size_t used = (size + alignment - 1) / alignment * alignment;
     mapped_ = (used + page - 1) / page * page + page;
     void* memory = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -68,7 +68,15 @@ class Guarded {
   }
   char* data() const { return data_; }
 
+  // Copies bytes in, and makes writes crash from then on.
+  void fill_and_lock(const std::string& bytes) {
+    if (!bytes.empty()) std::memcpy(data_, bytes.data(), bytes.size());
+    mprotect(begin_, mapped_ - page_size(), PROT_READ);
+  }
+
  private:
+  static size_t page_size() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
+
   char* begin_;
   char* data_;
   size_t mapped_;
@@ -146,7 +154,7 @@ class Constants : public ConstantSource {
   explicit Constants(const Program& program) {
     for (const auto& [key, bytes] : program.constants) {
       Guarded memory(bytes.size(), 32);
-      std::memcpy(memory.data(), bytes.data(), bytes.size());
+      memory.fill_and_lock(bytes);
       memory_.emplace(key, std::pair(std::move(memory), bytes.size()));
     }
   }
@@ -199,7 +207,8 @@ std::vector<Input> wanted_inputs(const Program& program, const fb::Graph& graph,
       inputs.push_back(known);
       continue;
     }
-    for (size_t at = 0; at < bytes; ++at) input.bytes += known.bytes.empty() ? 'x' : known.bytes[at % known.bytes.size()];
+    for (size_t at = 0; at < bytes; ++at)
+      input.bytes += known.bytes.empty() ? 'x' : known.bytes[at % known.bytes.size()];
     inputs.push_back(input);
   }
   return inputs;
@@ -210,7 +219,7 @@ Status run_session(Session* session, const std::vector<Input>& inputs, Outputs* 
   std::vector<TensorView> views;
   for (const Input& input : inputs) {
     memory.emplace_back(input.bytes.size());
-    std::memcpy(memory.back().data(), input.bytes.data(), input.bytes.size());
+    memory.back().fill_and_lock(input.bytes);
     views.push_back({memory.back().data(), input.dtype, input.sizes.data(), static_cast<int>(input.sizes.size())});
   }
   return session->run(views.data(), views.size(), outputs);
@@ -230,20 +239,18 @@ void fail(Tally* tally, const std::string& message) {
   ++tally->failures;
 }
 
-Status load(const Program& program, const std::vector<uint64_t>& words, size_t size, Constants* constants,
-            std::unique_ptr<Session>* session) {
+Status load(const std::vector<uint64_t>& words, size_t size, Constants* constants, std::unique_ptr<Session>* session) {
   SessionOptions options;
   options.threads = 2;
   options.limits.memory = kMemory;
   options.limits.work = kWork;
-  (void)program;
   return Session::load(words.data(), size, constants, options, session);
 }
 
-// IR in memory that is aligned and ends where it ends.
+// IR in memory that is aligned.
 std::vector<uint64_t> aligned(const std::string& ir) {
   std::vector<uint64_t> words((ir.size() + 7) / 8);
-  std::memcpy(words.data(), ir.data(), ir.size());
+  if (!ir.empty()) std::memcpy(words.data(), ir.data(), ir.size());
   return words;
 }
 
@@ -252,7 +259,7 @@ void try_damaged(const Program& program, const std::string& ir, Tally* tally) {
   Constants constants(program);
   std::unique_ptr<Session> session;
   ++tally->damaged;
-  Status status = load(program, words, ir.size(), &constants, &session);
+  Status status = load(words, ir.size(), &constants, &session);
   if (!status.ok()) return;
   ++tally->loaded;
   const fb::Graph* graph = nullptr;
@@ -295,7 +302,7 @@ void check_whole(const Program& program, Tally* tally) {
   Constants constants(program);
   std::unique_ptr<Session> session;
   Outputs outputs;
-  Status status = load(program, words, program.ir.size(), &constants, &session);
+  Status status = load(words, program.ir.size(), &constants, &session);
   if (status.ok()) status = run_session(session.get(), program.inputs, &outputs);
   if (!status.ok()) return fail(tally, status.message());
   if (outputs.count() != program.outputs.size()) return fail(tally, "another number of outputs than expected");

@@ -75,6 +75,7 @@ class Builder:
         if key in self._made:
             return self._made[key]
         _verify_call(op, ready, attrs)
+        attrs = {attr.name: attrs[attr.name] for attr in spec.attrs}
         operands = [None if value is None else Operand(value.dtype, value.ne) for value in ready]
         dtype, ne = spec.result(*operands, **attrs)
         node = Node(spec, ready, attrs, Value(dtype, ne, _strides(op, ready, attrs, ne)), self.origin)

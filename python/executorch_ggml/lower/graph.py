@@ -80,7 +80,8 @@ class Lowering:
             return as_dim(fake)
         if isinstance(fake, (tuple, list)):
             return tuple(self._placeholder(builder, f"{node.name}.{i}", item) for i, item in enumerate(fake))
-        if node.name in self._constants and node.name not in self._mutated:
+        returned = any(user.op == "output" for user in node.users)  # then it is an input of the delegate
+        if node.name in self._constants and node.name not in self._mutated and not returned:
             return self._constant(builder, node)
         return self._placeholder(builder, node.name, fake)
 

@@ -49,8 +49,8 @@ def batch_norm(
     if folded is not None:
         return folded, None, None
     statistics = [t for t in (variance, mean, weight, bias) if t is not None]
-    if any(t.data is None for t in statistics) or x.dtype != DType.F32:
-        return Refused("a batch norm whose statistics are not constant, or not in float32")
+    if any(t.data is None for t in statistics) or x.dtype != DType.F32 or x.rank > 4:
+        return Refused("a batch norm whose statistics are not constant, not in float32, or of more than four dims")
     channels = int(as_dim(mean.shape[0]))
 
     def scale(variance: torch.Tensor, mean: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:

@@ -11,7 +11,7 @@ import torch
 from executorch.exir.backend.backend_details import CompileSpec
 from executorch.exir.backend.canonical_partitioners.pattern_op_partitioner import generate_partitions_from_list_of_nodes
 from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
-from executorch.exir.backend.utils import tag_constant_data, tag_mutated_buffer
+from executorch.exir.backend.utils import tag_constant_data
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import Node
@@ -70,7 +70,7 @@ class GgmlPartitioner(Partitioner):
         return self._preserved[1], None
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
-        """Tag the nodes of each partition, the constants they alone read and the buffers they alone write."""
+        """Tag the nodes of each partition, the constants they read and the buffers that they alone read and write."""
         refused = refusals(exported_program)
         self.refused = {node.name: reason for node, reason in refused.items()}
         partitions = generate_partitions_from_list_of_nodes(
@@ -90,8 +90,31 @@ class GgmlPartitioner(Partitioner):
             for node in part.nodes:
                 node.meta["delegation_tag"] = tag
         tag_constant_data(exported_program)
-        tag_mutated_buffer(exported_program)
+        _release_returned_constants(exported_program)
+        _tag_states(exported_program)
         return PartitionResult(tagged_exported_program=exported_program, partition_tags=tags)
+
+
+def _release_returned_constants(program: ExportedProgram) -> None:
+    """A constant that is itself an output stays with ExecuTorch, and is an input of the delegates that read it."""
+    for node in program.graph.find_nodes(op="placeholder"):
+        if "delegation_tag" in node.meta and any(user.op == "output" for user in node.users):
+            del node.meta["delegation_tag"]
+
+
+def _tag_states(program: ExportedProgram) -> None:
+    """A buffer that the program writes is a delegate's state where that delegate does all reading and writing of it.
+
+    Any other stays with ExecuTorch, which gives it to the delegates and copies back what they make.
+    """
+    signature = program.graph_signature
+    buffers = {target: name for name, target in signature.inputs_to_buffers.items()}
+    nodes = {node.name: node for node in program.graph.nodes}
+    for written, target in signature.buffers_to_mutate.items():
+        buffer, source = nodes[buffers[target]], nodes[written]
+        tags = {node.meta.get("delegation_tag") for node in (source, *buffer.users)}
+        if source.op == "call_function" and buffer.users and len(tags) == 1 and None not in tags:
+            buffer.meta["delegation_tag"] = tags.pop()
 
 
 def _preserved_ops(program: ExportedProgram) -> list[OpOverload]:

@@ -39,7 +39,17 @@ def load_delegate() -> ctypes.CDLL:
 def last_error() -> str:
     """The delegate's last error message on this thread."""
     message: bytes = load_delegate().executorch_ggml_last_error()
-    return message.decode()
+    return message.decode(errors="replace")
+
+
+def clear_error() -> None:
+    """Forget the delegate's last error message on this thread."""
+    load_delegate().executorch_ggml_clear_error()
+
+
+def clear_error() -> None:
+    """Forget the delegate's last error message on this thread."""
+    load_delegate().executorch_ggml_clear_error()
 
 
 def set_num_threads(threads: int) -> None:

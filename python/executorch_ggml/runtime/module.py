@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from ._library import last_error, load_delegate
+from ._library import clear_error, last_error, load_delegate
 
 
 class Module:
@@ -34,7 +34,7 @@ class Module:
         for index, value in enumerate(inputs):
             if isinstance(value, torch.Tensor) and not value.is_contiguous():
                 raise RuntimeError(f"{self._path}: {method}: input {index} is not contiguous; call .contiguous() on it")
-        outputs = self._checked(lambda: ready.execute(list(inputs)), method)
+        outputs = self._checked(lambda: ready.execute(list(inputs)), method, inputs)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def _load(self, method: str) -> Any:
@@ -44,14 +44,58 @@ class Module:
             self._methods[method] = self._checked(lambda: self._program.load_method(method), method)
         return self._methods[method]
 
-    def _checked(self, call: Any, method: str) -> Any:
-        before = last_error()
+    def _checked(self, call: Callable[[], Any], method: str, inputs: Sequence[Any] | None = None) -> Any:
+        """What a call gives; its failure in the delegate's words, or ours, since ExecuTorch's are a number."""
+        clear_error()
         try:
             return call()
         except RuntimeError as error:
-            message = last_error()
-            detail = message if message and message != before else str(error)
-            raise RuntimeError(f"{self._path}: {method}: {detail}") from error
+            reason = last_error()
+            if not reason and inputs is not None:
+                reason = _input_fault(self._program.metadata(method), inputs) or ""
+            raise RuntimeError(f"{self._path}: {method}: {reason or error}") from error
+
+
+def _input_fault(meta: Any, inputs: Sequence[Any]) -> str | None:
+    """The first input that is not as the method's metadata says, in words."""
+    if len(inputs) != meta.num_inputs():
+        return f"{len(inputs)} inputs given, expected {meta.num_inputs()}"
+    for index, value in enumerate(inputs):
+        try:
+            expected = meta.input_tensor_meta(index)
+        except IndexError:  # not a tensor
+            if not isinstance(value, (bool, int, float)):
+                return f"input {index} is a {type(value).__name__}, expected a number"
+            continue
+        fault = _tensor_fault(value, expected)
+        if fault is not None:
+            return f"input {index}: {fault}"
+    return None
+
+
+def _tensor_fault(value: Any, expected: Any) -> str | None:
+    if not isinstance(value, torch.Tensor):
+        return f"a {type(value).__name__}, expected a torch tensor"
+    dtype, sizes = _DTYPES.get(expected.dtype()), tuple(expected.sizes())
+    if dtype is not None and value.dtype != dtype:
+        return f"dtype {value.dtype}, expected {dtype}; convert it with .to({dtype})"
+    if value.dim() != len(sizes):
+        return f"shape {list(value.shape)} has {value.dim()} dims, expected {len(sizes)}"
+    for dim, (size, most) in enumerate(zip(value.shape, sizes, strict=True)):
+        if size > most:
+            return f"size {size} in dim {dim}, expected at most {most}, which the program was planned for"
+    for dim, (size, most) in enumerate(zip(value.shape, sizes, strict=True)):
+        if size != most:
+            return f"size {size} in dim {dim}, expected {most}, unless that dim is dynamic"
+    return None
+
+
+def _check_is_program(path: str) -> None:
+    """Raise where a file is no ExecuTorch program: ExecuTorch itself may end the process at one."""
+    with open(path, "rb") as file:
+        head = file.read(8)
+    if head[4:6] != b"ET":
+        raise RuntimeError(f"{path}: not an ExecuTorch program: bytes 4 to 8 are {head[4:]!r}, expected ET and a version")
 
 
 def load(path: str | os.PathLike[str], *, data_path: str | os.PathLike[str] | None = None) -> Module:
@@ -62,5 +106,9 @@ def load(path: str | os.PathLike[str], *, data_path: str | os.PathLike[str] | No
     text = os.fspath(path)
     if not os.path.exists(text):
         raise FileNotFoundError(f"{text}: no such program")
-    program = Runtime.get().load_program(text, data_path=None if data_path is None else os.fspath(data_path))
+    _check_is_program(text)
+    try:
+        program = Runtime.get().load_program(text, data_path=None if data_path is None else os.fspath(data_path))
+    except RuntimeError as error:
+        raise RuntimeError(f"{text}: {error}; is the file damaged, or from another version of ExecuTorch?") from error
     return Module(program, text)

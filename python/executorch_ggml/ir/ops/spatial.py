@@ -122,6 +122,8 @@ def conv_2d(
     ``pad`` is the near side's; the far side's follows from ``ne``. ``up > 1`` reads the input as if ``up - 1`` zeros
     stood between its pixels: a transposed convolution.
     """
+    if 0 in shape_of(ne):
+        return x.new_zeros(shape_of(ne))
     _, oh, ow, oc = shape_of(ne)
     kernel = unpack_conv_weight(weight, oc, x.shape[-1] // groups, kernel_h, kernel_w, groups)
     image = _spread(x.permute(0, 3, 1, 2), up_h, up_w)

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from executorch_ggml.ir.builder import Builder
+from executorch_ggml.ir.dtypes import DType
+from executorch_ggml.ir.graph import IRError, Value
+from executorch_ggml.ir.op import Dims
+
+
+def _input(builder: Builder, *shape: int, name: str = "x", dtype: DType = DType.F32) -> Value:
+    ne = (*reversed(shape), 1, 1, 1, 1)[:4]
+    return builder.input(name, dtype, shape, (ne[0], ne[1], ne[2], ne[3]))
+
+
+def test_equal_calls_are_one_node() -> None:
+    build = Builder()
+    x = _input(build, 2, 3)
+    assert build.emit("relu", x) is build.emit("relu", x)
+    assert build.emit("relu", x) is not build.emit("silu", x)
+    assert build.scalar(1.0, DType.F32) is build.scalar(1.0, DType.F32)
+    assert build.scalar(0.0, DType.F32) is not build.scalar(-0.0, DType.F32)
+    nan = float("nan")
+    assert build.scalar(nan, DType.F32) is build.scalar(nan + 1, DType.F32)
+
+
+def test_views_that_change_nothing_are_free() -> None:
+    build = Builder()
+    x = _input(build, 2, 3)
+    assert build.reshape(x, (3, 2)) is x
+    assert build.permute(build.permute(x, (1, 0, 2, 3)), (1, 0, 2, 3)) is x
+    assert build.view(x, (0, 0, 0, 0), (3, 2)) is x
+    assert build.broadcast(x, (3, 2)) is x
+    assert build.convert(x, DType.F32) is x
+    assert build.reshape(build.reshape(x, (6,)), (3, 2)) is x
+
+
+def test_dense_copies_only_where_asked() -> None:
+    build = Builder()
+    x = _input(build, 2, 3)
+    assert build.cont(x) is x
+    turned = build.transpose(x)
+    assert not turned.is_contiguous
+    build.emit("unary", turned, kind=0)
+    assert [node.op for node in build.graph.nodes] == ["permute", "unary"]
+    build.emit("sqr", turned)
+    assert [node.op for node in build.graph.nodes][2:] == ["cont", "sqr"]
+
+
+def test_attributes_are_what_the_wire_has() -> None:
+    build = Builder()
+    made = build.emit("clamp", _input(build, 3), min=-1e300, max=0.1)
+    assert made.producer is not None
+    assert made.producer.attrs["min"] == float("-inf")
+    assert made.producer.attrs["max"] == torch.tensor(0.1).item()
+
+
+def test_what_nothing_needs_goes() -> None:
+    build = Builder()
+    x = _input(build, 3)
+    build.constant("unused", DType.F32, (3, 1, 1, 1))
+    build.emit("silu", x)
+    build.output("y", build.emit("relu", x), (3,))
+    graph = build.finish()
+    assert [node.op for node in graph.nodes] == ["relu"]
+    assert not graph.constants
+
+
+def test_writes_to_states_stay() -> None:
+    build = Builder()
+    state = build.state("count", DType.F32, (1, 1, 1, 1))
+    build.emit("write_state", build.emit("add", state, build.scalar(1.0, DType.F32)), state)
+    graph = build.finish()
+    assert [node.op for node in graph.nodes] == ["fill", "add", "write_state"]
+    assert [entry.key for entry in graph.states] == ["count"]
+
+
+def test_one_key_is_one_constant() -> None:
+    build = Builder()
+    ne: Dims = (3, 1, 1, 1)
+    assert build.constant("w", DType.F32, ne) is build.constant("w", DType.F32, ne)
+    with pytest.raises(IRError, match="'w'.*again"):
+        build.constant("w", DType.F16, ne)
+
+
+def test_wrong_calls_name_the_op_and_what_is_wrong() -> None:
+    build = Builder()
+    x, y = _input(build, 2, 3), _input(build, 4, 5, name="y")
+    i = _input(build, 2, name="i", dtype=DType.I32)
+    with pytest.raises(IRError, match="mul_mat: multiplies"):
+        build.emit("mul_mat", x, y)
+    with pytest.raises(IRError, match="add: broadcasts_to"):
+        build.emit("add", x, y)
+    with pytest.raises(IRError, match=r"relu: input a is i32.*expected one of f32"):
+        build.emit("relu", i)
+    with pytest.raises(IRError, match="relu: input a is missing"):
+        build.emit("relu", None)
+    with pytest.raises(IRError, match="clamp: attributes"):
+        build.emit("clamp", x, min=0.0)
+    with pytest.raises(IRError, match="reshape: same_count"):
+        build.reshape(x, (7,))
+    with pytest.raises(IRError, match="permute: permutation"):
+        build.permute(x, (0, 0, 1, 2))
+    with pytest.raises(IRError, match="view: view_inside"):
+        build.view(x, (2, 0, 0, 0), (2, 2))
+    with pytest.raises(IRError, match="concat: same_dims_but"):
+        build.emit("concat", x, y, dim=0)

@@ -1,0 +1,81 @@
+"""The op table and all that is generated from it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from executorch_ggml.ir import codegen
+from executorch_ggml.ir.checks import CHECKS
+from executorch_ggml.ir.dtypes import DType
+from executorch_ggml.ir.op import OPS, Registry, op
+from executorch_ggml.ir.ops.spatial import pack_conv_weight, unpack_conv_weight
+from tests.helpers import rand
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_generated_files_are_what_the_table_says() -> None:
+    script = ROOT / "python" / "executorch_ggml" / "ir" / "codegen.py"
+    made = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+
+
+def test_generation_without_the_package(tmp_path: Path) -> None:
+    """As the build does it: the table alone, without torch being imported."""
+    script = ROOT / "python" / "executorch_ggml" / "ir" / "codegen.py"
+    command = [sys.executable, str(script), "--schema-out", str(tmp_path / "ir.fbs"), "--cpp-out", str(tmp_path)]
+    subprocess.run(command, check=True)
+    assert (tmp_path / "ir.fbs").read_text() == (ROOT / "schema" / "ggml_ir.fbs").read_text()
+    for name in ("ops_generated.h", "build_generated.inc"):
+        assert (tmp_path / name).read_text().startswith(f"// {codegen.NOTICE}")
+
+
+def test_rows_are_documented_and_checked_by_known_predicates() -> None:
+    for spec in (OPS[name] for name in OPS):
+        assert spec.doc.endswith((".", ").")), spec.name
+        for text in spec.checks:
+            name, _, arguments = text.partition("(")
+            assert name in CHECKS, f"{spec.name}: {text}"
+            known = {i.name for i in spec.inputs} | {a.name for a in spec.attrs}
+            assert {a.strip() for a in arguments.rstrip(")").split(",")} <= known, f"{spec.name}: {text}"
+
+
+def test_names_and_numbers_are_taken_once() -> None:
+    registry = Registry()
+    spec = OPS["relu"]
+    registry.add(spec)
+    with pytest.raises(ValueError, match="relu .*declared twice"):
+        registry.add(spec)
+    assert registry.by_number(spec.number) is spec
+    assert registry.by_number(9999) is None
+    numbers = [OPS[name].number for name in OPS]
+    assert numbers == sorted(set(numbers))
+
+
+def test_a_row_must_match_its_function() -> None:
+    with pytest.raises(TypeError, match="do not match its parameters"):
+        op(9998, inputs={"b": "f32"}, result=lambda a: a)(lambda a: a)
+
+
+@pytest.mark.parametrize("dtype", list(DType))
+def test_dtypes(dtype: DType) -> None:
+    assert DType.from_torch(dtype.torch) == dtype
+    assert torch.empty(0, dtype=dtype.torch).element_size() == dtype.itemsize
+    assert dtype.ggml.startswith("GGML_TYPE_")
+
+
+def test_dtypes_without_a_counterpart() -> None:
+    assert DType.from_torch(torch.complex64) is None
+
+
+@pytest.mark.parametrize(("oc", "ic", "kh", "kw", "groups"), [(5, 3, 2, 3, 1), (16, 4, 1, 1, 1), (34, 2, 3, 3, 2), (6, 1, 3, 3, 6)])
+def test_packed_weights_unpack(oc: int, ic: int, kh: int, kw: int, groups: int) -> None:
+    weight = rand(oc, ic, kh, kw)
+    packed = pack_conv_weight(weight, groups)
+    blocks = groups * -(-(oc // groups) // 16)
+    assert packed.numel() == blocks * 16 * ic * kh * kw + ic
+    torch.testing.assert_close(unpack_conv_weight(packed, oc, ic, kh, kw, groups), weight, rtol=0, atol=0)

@@ -1,0 +1,88 @@
+"""What is delegated, what is not and why; programs that are cut into several parts."""
+
+from pathlib import Path
+
+import torch
+from executorch.exir import to_edge_transform_and_lower
+from torch import Tensor, nn
+from torch.export import Dim
+
+import executorch_ggml
+from executorch_ggml import GgmlPartitioner, explain
+from executorch_ggml.cli import main
+from tests.helpers import assert_same
+
+
+class AroundTopk(nn.Module):
+    """A top-k, which is not lowered, between two parts that are; a size crosses over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 5), nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        hidden = self.first(x).relu()
+        ordered, order = torch.topk(hidden, 5)
+        return self.last(ordered) * x.shape[0], order
+
+
+class Passing(nn.Module):
+    """Outputs that no node computes: an input, a constant, one value twice."""
+
+    weight: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.arange(4.0))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        y = x + self.weight
+        return x.view(2, 2), y, y.reshape(2, 2), self.weight * 1
+
+
+def test_several_partitions(tmp_path: Path) -> None:
+    model = AroundTopk().eval()
+    x = torch.randn(4, 6)
+    exported = torch.export.export(model, (x,), dynamic_shapes=({0: Dim("rows", max=16)},))
+    partitioner = GgmlPartitioner()
+    program = to_edge_transform_and_lower(exported, partitioner=[partitioner]).to_executorch()
+    assert set(partitioner.refused.values()) == {"no lowering for this overload"}
+    assert len(program.executorch_program.execution_plan[0].delegates) == 2
+    program.save(str(tmp_path / "model.pte"))
+    module = executorch_ggml.load(tmp_path / "model.pte")
+    for rows in (4, 1, 16):
+        x = torch.randn(rows, 6)
+        for ours, theirs in zip(module(x), model(x), strict=True):
+            assert_same(ours, theirs.detach())
+
+
+def test_outputs_that_nothing_computes(tmp_path: Path) -> None:
+    model = Passing()
+    x = torch.randn(4)
+    executorch_ggml.export(model, (x,)).save(str(tmp_path / "model.pte"))
+    module = executorch_ggml.load(tmp_path / "model.pte")
+    for _ in range(2):
+        for ours, theirs in zip(module(x), model(x), strict=True):
+            assert_same(ours, theirs)
+
+
+def test_explain_says_why() -> None:
+    exported = torch.export.export(AroundTopk().eval(), (torch.randn(4, 6),))
+    explanation = explain(exported)
+    assert [verdict.op for verdict in explanation.refused if "topk" in verdict.op]
+    text = str(explanation)
+    assert f"{explanation.delegated} of {len(explanation.nodes)} nodes run in ggml" in text
+    assert "aten.topk.default: no lowering for this overload" in text
+    assert str(explain(exported)) == text, "explaining changes nothing"
+
+
+def test_inspect(tmp_path: Path, capsys: object) -> None:
+    executorch_ggml.export(AroundTopk().eval(), (torch.randn(4, 6),)).save(str(tmp_path / "model.pte"))
+    assert main(["inspect", str(tmp_path / "model.pte")]) == 0
+    printed = capsys.readouterr().out  # type: ignore[attr-defined] # pytest's fixture
+    assert "method forward: 2 delegates, 1 calls outside" in printed
+    assert "conv_2d(%x" in printed.replace("%input", "%x")
+    assert "[left to ExecuTorch x1] aten.topk.default: no lowering for this overload" in printed
+    (tmp_path / "text.pte").write_text("not a program")
+    assert main(["inspect", str(tmp_path / "text.pte")]) == 1
+    assert "is not an ExecuTorch program" in capsys.readouterr().err  # type: ignore[attr-defined] # as above

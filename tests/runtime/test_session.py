@@ -1,0 +1,126 @@
+"""The session: IR run without ExecuTorch."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import executorch_ggml
+from executorch_ggml.ir.builder import Builder
+from executorch_ggml.ir.dtypes import DType
+from executorch_ggml.ir.graph import Graph
+from executorch_ggml.ir.ops.movement import shape_of
+from executorch_ggml.ir.serialize import serialize
+from executorch_ggml.lower import Lowering
+from executorch_ggml.runtime import Session, devices
+from tests.helpers import decomposed
+
+ROWS = torch.export.Dim("rows", max=512)
+
+
+class Mixed(nn.Module):
+    """Enough nodes that several threads take part."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(64, 256), nn.Linear(256, 16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(torch.softmax(self.first(x), -1)) + x[:, :16]
+
+
+@pytest.fixture(scope="module")
+def model() -> nn.Module:
+    torch.manual_seed(0)
+    return Mixed().eval().requires_grad_(False)
+
+
+@pytest.fixture(scope="module")
+def session(model: nn.Module) -> Session:
+    exported = torch.export.export(model, (torch.randn(3, 64),), dynamic_shapes=({0: ROWS},))
+    graph = Lowering(decomposed(exported)).graph()
+    constants = {}
+    for constant in graph.constants:
+        assert constant.data is not None
+        constants[constant.key] = constant.data().reshape(shape_of(constant.value.ne)).contiguous()
+    return Session(serialize(graph), constants, threads=2)
+
+
+def test_numpy_and_torch(session: Session, model: nn.Module) -> None:
+    x = torch.randn(5, 64)
+    for given in (x, x.numpy()):
+        (made,) = session.run(given)
+        assert isinstance(made, np.ndarray)
+        torch.testing.assert_close(torch.from_numpy(made), model(x))
+    assert session.input_names == ["x"]
+    assert len(session.output_names) == 1
+
+
+def test_sizes_alternate_with_bounded_memory(session: Session, model: nn.Module) -> None:
+    inputs = [torch.randn(rows, 64) for rows in (1, 7)]
+    expected = [model(x) for x in inputs]
+    for turn in range(1000):
+        (made,) = session.run(inputs[turn % 2])
+        torch.testing.assert_close(torch.from_numpy(made), expected[turn % 2])
+    for rows in range(1, 40):
+        session.run(torch.randn(rows, 64))
+    assert session.prepared_count <= 8
+
+
+def test_runs_from_several_threads(session: Session, model: nn.Module) -> None:
+    inputs = [torch.randn(1 + rows % 5, 64) for rows in range(40)]
+    expected = [model(x) for x in inputs]
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(lambda x: session.run(x)[0], inputs))
+    for ours, theirs in zip(made, expected, strict=True):
+        torch.testing.assert_close(torch.from_numpy(ours), theirs)
+
+
+def test_outputs_are_their_own_memory(session: Session) -> None:
+    (first,) = session.run(torch.ones(2, 64))
+    copy = first.copy()
+    session.run(torch.zeros(2, 64))
+    np.testing.assert_array_equal(first, copy)
+
+
+def test_reset() -> None:
+    builder = Builder()
+    x = builder.input("x", DType.F32, (3,), (3, 1, 1, 1))
+    total = builder.state("total", DType.F32, (3, 1, 1, 1), lambda: torch.tensor([1.0, 2.0, 3.0]))
+    added = builder.emit("add", total, x)
+    builder.emit("write_state", added, total)
+    builder.output("sum", added, (3,))
+    session = Session(serialize(builder.finish()), {"total": torch.tensor([1.0, 2.0, 3.0])})
+    ones = np.ones(3, np.float32)
+    assert [session.run(ones)[0].tolist() for _ in range(2)] == [[2, 3, 4], [3, 4, 5]]
+    session.reset()
+    assert session.run(ones)[0].tolist() == [2, 3, 4]
+
+
+def test_devices() -> None:
+    kinds = [device.kind for device in devices()]
+    assert kinds.count("cpu") == 1
+    with pytest.raises(RuntimeError, match="no device nothing here; there is cpu"):
+        Session(serialize(_identity()), device="nothing")
+
+
+def test_thread_counts() -> None:
+    before = executorch_ggml.get_num_threads()
+    try:
+        executorch_ggml.set_num_threads(1)
+        assert executorch_ggml.get_num_threads() == 1
+        assert Session(serialize(_identity())).run(np.ones(2, np.float32))[0].tolist() == [1, 1]
+    finally:
+        executorch_ggml.set_num_threads(0)
+    assert executorch_ggml.get_num_threads() == before
+    with pytest.raises(ValueError, match="-1"):
+        executorch_ggml.set_num_threads(-1)
+
+
+def _identity() -> Graph:
+    builder = Builder()
+    x = builder.input("x", DType.F32, (2,), (2, 1, 1, 1))
+    builder.output("x", x, (2,))
+    return builder.finish()

@@ -1,0 +1,55 @@
+"""Whole models: one delegate each, every compute node in it, any size within the bounds, the answers eager's."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from executorch.exir import to_edge_transform_and_lower
+
+import executorch_ggml
+from executorch_ggml import GgmlPartitioner
+from tests import zoo
+
+SIZES = {
+    "bert": ({"batch": 1, "tokens": 7}, {"batch": 2, "tokens": 33}),
+    "vit": ({"batch": 1}, {"batch": 2}),
+    "llama": ({"tokens": 1}, {"tokens": 70}),
+    "llama_masked": ({"batch": 1, "tokens": 5}, {"batch": 2, "tokens": 40}),
+    "llama_packed": ({"tokens": 6}, {"tokens": 66}),
+    "resnet18": ({"batch": 1}, {"batch": 2}),
+    "mobilenet_v2": ({"batch": 1}, {"batch": 2}),
+    "unet": ({"batch": 1}, {"batch": 2}),
+    "lstm": ({"batch": 1}, {"batch": 5}),
+    "gru": (),  # torch's decomposition of aten.gru fixes the batch at the example's
+}
+
+
+def test_every_model_is_tested() -> None:
+    assert set(SIZES) == set(zoo.MODELS)
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_model(name: str, tmp_path: Path) -> None:
+    model = zoo.load(name, small=True)
+    exported = torch.export.export(model.module, model.args, dynamic_shapes=model.dynamic_shapes)
+    partitioner = GgmlPartitioner()
+    edge = to_edge_transform_and_lower(exported, partitioner=[partitioner])
+    assert partitioner.refused == {}
+    program = edge.to_executorch()
+    plan = program.executorch_program.execution_plan[0]
+    assert [delegate.id for delegate in plan.delegates] == ["GgmlBackend"]
+    assert plan.operators == [], "calls outside the delegate"
+
+    program.save(str(tmp_path / "model.pte"))
+    module = executorch_ggml.load(tmp_path / "model.pte")
+    for sizes in ({}, *SIZES[name], {}):
+        inputs = zoo.resized(model, **sizes) if sizes else model.args
+        with torch.no_grad():
+            expected = model.module(*inputs)
+        for ours, theirs in zip(_list(module(*inputs)), _list(expected), strict=True):
+            error = (ours - theirs).abs().max() / theirs.abs().max()
+            assert error < 1e-4, f"{name} {sizes}: {error}"
+
+
+def _list(result: object) -> list[torch.Tensor]:
+    return [result] if isinstance(result, torch.Tensor) else list(result)  # type: ignore[call-overload] # a tuple of them
