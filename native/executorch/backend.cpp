@@ -235,8 +235,6 @@ const char* executorch_ggml_last_error(void) { return executorch_ggml::last_erro
 
 void executorch_ggml_clear_error(void) { executorch_ggml::last_error.clear(); }
 
-void executorch_ggml_clear_error(void) { executorch_ggml::last_error.clear(); }
-
 void executorch_ggml_set_num_threads(int threads) { executorch_ggml::set_default_threads(threads); }
 
 int executorch_ggml_get_num_threads(void) { return executorch_ggml::default_threads(); }

@@ -14,7 +14,6 @@ extern "C" {
 
 /* What went wrong in the last failed load or run on this thread; "" if nothing did since the last clearing. */
 EXECUTORCH_GGML_API const char* executorch_ggml_last_error(void);
-EXECUTORCH_GGML_API void executorch_ggml_clear_error(void);
 
 /* Forget it, so that what is there after the next call is of that call. */
 EXECUTORCH_GGML_API void executorch_ggml_clear_error(void);

@@ -47,11 +47,6 @@ def clear_error() -> None:
     load_delegate().executorch_ggml_clear_error()
 
 
-def clear_error() -> None:
-    """Forget the delegate's last error message on this thread."""
-    load_delegate().executorch_ggml_clear_error()
-
-
 def set_num_threads(threads: int) -> None:
     """CPU threads of the programs loaded from now on; 0 restores EXECUTORCH_GGML_NUM_THREADS, or one a core."""
     if threads < 0:

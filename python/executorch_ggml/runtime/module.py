@@ -10,6 +10,20 @@ import torch
 
 from ._library import clear_error, last_error, load_delegate
 
+# ExecuTorch's numbers of element types.
+_DTYPES = {
+    0: torch.uint8,
+    1: torch.int8,
+    2: torch.int16,
+    3: torch.int32,
+    4: torch.int64,
+    5: torch.float16,
+    6: torch.float32,
+    7: torch.float64,
+    11: torch.bool,
+    15: torch.bfloat16,
+}
+
 
 class Module:
     """A loaded program. Calling it runs its method ``forward``; ``method(name)`` gives the others."""
@@ -57,26 +71,29 @@ class Module:
 
 
 def _input_fault(meta: Any, inputs: Sequence[Any]) -> str | None:
-    """The first input that is not as the method's metadata says, in words."""
+    """What is not as the method's metadata says, in words."""
     if len(inputs) != meta.num_inputs():
         return f"{len(inputs)} inputs given, expected {meta.num_inputs()}"
+    shapes = []
     for index, value in enumerate(inputs):
         try:
             expected = meta.input_tensor_meta(index)
         except IndexError:  # not a tensor
             if not isinstance(value, (bool, int, float)):
-                return f"input {index} is a {type(value).__name__}, expected a number"
+                return f"input {index}: a {type(value).__name__}, expected a number"
             continue
-        fault = _tensor_fault(value, expected)
+        fault = _tensor_fault(value, _DTYPES.get(expected.dtype()), tuple(expected.sizes()))
         if fault is not None:
             return f"input {index}: {fault}"
-    return None
+        shapes.append((list(value.shape), list(expected.sizes())))
+    # Sizes below the planned ones are right in dynamic dims, which the metadata doesn't tell from the others.
+    smaller = [f"{given} for {planned}" for given, planned in shapes if given != planned]
+    return f"input shapes {', '.join(smaller)}: less is possible in dynamic dims only" if smaller else None
 
 
-def _tensor_fault(value: Any, expected: Any) -> str | None:
+def _tensor_fault(value: Any, dtype: torch.dtype | None, sizes: Sequence[int]) -> str | None:
     if not isinstance(value, torch.Tensor):
         return f"a {type(value).__name__}, expected a torch tensor"
-    dtype, sizes = _DTYPES.get(expected.dtype()), tuple(expected.sizes())
     if dtype is not None and value.dtype != dtype:
         return f"dtype {value.dtype}, expected {dtype}; convert it with .to({dtype})"
     if value.dim() != len(sizes):
@@ -84,9 +101,6 @@ def _tensor_fault(value: Any, expected: Any) -> str | None:
     for dim, (size, most) in enumerate(zip(value.shape, sizes, strict=True)):
         if size > most:
             return f"size {size} in dim {dim}, expected at most {most}, which the program was planned for"
-    for dim, (size, most) in enumerate(zip(value.shape, sizes, strict=True)):
-        if size != most:
-            return f"size {size} in dim {dim}, expected {most}, unless that dim is dynamic"
     return None
 
 
