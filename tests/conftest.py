@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 
 # Exports are slow and vary with the load of the machine: no deadline; the same examples on every run.
 settings.register_profile(
-    "project", deadline=None, derandomize=True, max_examples=60, suppress_health_check=list(HealthCheck)
+    "project", deadline=None, derandomize=True, max_examples=40, suppress_health_check=list(HealthCheck)
 )
 settings.load_profile("project")
 

@@ -21,11 +21,12 @@ from torch._ops import OpOverload
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 import executorch_ggml
+from executorch_ggml.export import executorch_config
 from executorch_ggml.ir.graph import Graph, IRError
 from executorch_ggml.ir.interpreter import Interpreter
 from executorch_ggml.ir.serialize import deserialize, serialize
 from executorch_ggml.ir.verify import verify
-from executorch_ggml.lower import Lowering
+from executorch_ggml.lower import LOWERINGS, Lowering
 from executorch_ggml.lower.graph import ALL_FUSIONS, is_size_node, overload_of
 from executorch_ggml.lower.registry import PRESERVED
 from executorch_ggml.partition import GgmlPartitioner
@@ -117,6 +118,9 @@ def lowered(
 
 def decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """The program in core ATen, but for the composites that are lowered whole; without assertions, as Edge has it."""
+    calls = [node for node in program.graph.nodes if node.op == "call_function" and not is_size_node(node)]
+    if all(node.target in LOWERINGS for node in calls):
+        return program  # what decomposing would leave as it is, at some cost
     table = torch.export.default_decompositions()
     for overload in PRESERVED:
         table.pop(overload, None)
@@ -188,25 +192,10 @@ def assert_refused(program: torch.export.ExportedProgram, reason: str) -> None:
 class Delegated:
     """What became of a model on the user's way."""
 
-    edge: EdgeProgramManager
+    delegates: list[LoweredBackendModule]
+    left: list[str]  # the ops that ExecuTorch's own kernels run
     partitioner: GgmlPartitioner
     path: Path
-
-    @property
-    def delegates(self) -> list[LoweredBackendModule]:
-        """The delegates, in order."""
-        graph_module = self.edge.exported_program().graph_module
-        modules = (getattr(graph_module, str(n.target)) for n in graph_module.graph.nodes if n.op == "get_attr")
-        return [module for module in modules if isinstance(module, LoweredBackendModule)]
-
-    @property
-    def left(self) -> list[str]:
-        """The ops that ExecuTorch's own kernels run."""
-        calls = (n for n in self.edge.exported_program().graph.nodes if n.op == "call_function")
-        names = [str(overload_of(node)) for node in calls]
-        return [
-            name for name in names if "getitem" not in name and "call_delegate" not in name and "sym_size" not in name
-        ]
 
     def graph(self, index: int = 0) -> Graph:
         """A delegate's IR, read back from its bytes, with its constants' data."""
@@ -246,7 +235,7 @@ def delegated(function: Callable[..., Any], args: Inputs, path: Path, dynamic: A
     delegates, left = delegates_of(edge), left_of(edge)  # before to_executorch, which works in place
     target = path / "program.pte"
     with target.open("wb") as file:
-        edge.to_executorch().write_to_file(file)
+        edge.to_executorch(executorch_config()).write_to_file(file)
     return Delegated(delegates, left, partitioner, target)
 
 

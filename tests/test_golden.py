@@ -10,11 +10,11 @@ import pytest
 import torch
 from executorch.exir import to_edge_transform_and_lower
 from executorch.exir.lowered_backend_module import LoweredBackendModule
+from tests import zoo
 
 from executorch_ggml import GgmlPartitioner
 from executorch_ggml.ir.printer import to_text
 from executorch_ggml.ir.serialize import deserialize
-from tests import zoo
 
 FOLDER = Path(__file__).parent / "golden"
 MODELS = ("bert", "llama", "resnet18", "unet", "lstm")

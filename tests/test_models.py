@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 from executorch.exir import to_edge_transform_and_lower
+from tests import zoo
 
 import executorch_ggml
 from executorch_ggml import GgmlPartitioner
-from tests import zoo
 
 SIZES = {
     "bert": ({"batch": 1, "tokens": 7}, {"batch": 2, "tokens": 33}),

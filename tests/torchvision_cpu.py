@@ -40,7 +40,7 @@ def declare_missing_operators() -> Any:
     Returns:
         The library that holds the declarations: they last as long as it does, so it is cached.
     """
-    library: Any = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
+    library: Any = torch.library.Library("torchvision", "FRAGMENT")
     for name in ("nms", "qnms"):
         if not hasattr(torch.ops.torchvision, name):
             library.define(name + _NMS_ARGUMENTS)

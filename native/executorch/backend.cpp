@@ -23,8 +23,8 @@ using ::executorch::aten::Tensor;
 thread_local std::string last_error;
 
 et::Error report(et::Error code, const std::string& message) {
-  last_error = message;
-  ET_LOG(Error, "GgmlBackend: %s", message.c_str());
+  last_error = readable(message);
+  ET_LOG(Error, "GgmlBackend: %s", last_error.c_str());
   return code;
 }
 

@@ -19,13 +19,6 @@ namespace {
 
 using Array = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 
-// Names in a program may hold any bytes, which a Python string may not.
-std::string readable(const std::string& text) {
-  nb::object string = nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
-  if (!string.is_valid()) throw nb::python_error();
-  return nb::cast<std::string>(string);
-}
-
 [[noreturn]] void raise(const Status& status) { throw std::runtime_error(readable(status.message())); }
 
 // An array where it lies; anything that would need a copy is refused, with the reason.
@@ -36,7 +29,7 @@ Array to_array(nb::handle object, const std::string& what) {
   if (!nb::try_cast(object, any, /*convert=*/false)) {
     const std::string type = nb::cast<std::string>(nb::str(object.type()));
     raise(Status::error(what + " is a " + type +
-                        ", expected a numpy array, a torch tensor without gradient, or another that speaks DLPack"));
+                        ", expected a numpy array, a torch tensor or another that speaks DLPack"));
   }
   if (any.device_type() != nb::device::cpu::value)
     raise(Status::error(what + " is not in the CPU's memory; move it there with .cpu()"));

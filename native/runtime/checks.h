@@ -113,7 +113,7 @@ inline bool window(int64_t kernel, int64_t stride, int64_t pad, int64_t dilation
 // Places that windows touch, inside the image or out of it, are few enough to be counted in 64 bits.
 inline bool reaches(const ggml_tensor* x, const Dims& ne, int64_t kernel_w, int64_t stride_w, int64_t pad_w,
                     int64_t dilation_w, int64_t kernel_h, int64_t stride_h, int64_t pad_h, int64_t dilation_h) {
-  constexpr int64_t kLimit = int64_t{1} << 61;
+  constexpr int64_t kLimit = int64_t{1} << 59;
   const int64_t across = ne[1] * stride_w + kernel_w * dilation_w + std::abs(pad_w);
   const int64_t down = ne[2] * stride_h + kernel_h * dilation_h + std::abs(pad_h);
   const int64_t rows = saturating_add(down, saturating_mul(x->ne[2], x->ne[3]));

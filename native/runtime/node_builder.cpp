@@ -120,6 +120,27 @@ std::string describe(const ggml_tensor* tensor) {
   return ggml_type_name(tensor->type) + describe(dims_of(tensor));
 }
 
+std::string Attr::text() const {
+  const std::string name = std::string(name_) + "=";
+  if (count_ == 0) return name + format("%g", static_cast<double>(real_));
+  if (count_ == 1) return name + std::to_string(at_[0]);
+  return name + describe_sizes({at_, at_ + count_});
+}
+
+namespace {
+
+// "float32 or float16" of a bit per type.
+std::string dtype_names(uint32_t dtypes) {
+  std::string names;
+  for (int i = 0; i <= kDTypeMax; ++i) {
+    if ((dtypes >> i & 1u) == 0) continue;
+    names += (names.empty() ? "" : " or ") + std::string(dtype_name(static_cast<DType>(i)));
+  }
+  return names;
+}
+
+}  // namespace
+
 bool NodeBuilder::fail(std::string message) {
   if (error_.empty()) error_ = std::move(message);
   return false;
@@ -131,13 +152,14 @@ Status NodeBuilder::error(const fb::Node& node, const std::string& message) cons
       format("node %s (%s): %s", node.name() ? node.name()->c_str() : "", spec.op ? spec.op : "?", message.c_str()));
 }
 
-bool NodeBuilder::check(bool holds, const char* text) {
+bool NodeBuilder::check(bool holds, const char* text, std::initializer_list<Attr> attrs) {
   if (holds) return true;
   std::string given;
   for (size_t i = 0; node_->inputs() && i < node_->inputs()->size(); ++i) {
     const int index = node_->inputs()->Get(i);
-    given += (i ? ", " : "") + describe(index < 0 ? nullptr : values_[index]);
+    given += (given.empty() ? "" : ", ") + describe(index < 0 ? nullptr : values_[index]);
   }
+  for (const Attr& attr : attrs) given += (given.empty() ? "" : ", ") + attr.text();
   return fail(std::string(text) + " does not hold for " + given);
 }
 
@@ -270,16 +292,6 @@ Status NodeBuilder::leaf(const fb::Value& value, ggml_tensor** tensor) {
   return {};
 }
 
-// "float32 or float16" of a bit per type.
-static std::string dtype_names(uint32_t dtypes) {
-  std::string names;
-  for (int i = 0; i <= kDTypeMax; ++i) {
-    if ((dtypes >> i & 1u) != 0)
-      names += (names.empty() ? "" : " or ") + std::string(dtype_name(static_cast<DType>(i)));
-  }
-  return names;
-}
-
 Status NodeBuilder::check_input(const fb::Node& node, const InputSpec& spec, int index, ggml_tensor* tensor) const {
   const auto dtype = static_cast<uint32_t>(graph_.values()->Get(index)->dtype());
   if ((spec.dtypes >> dtype & 1u) == 0) {
@@ -367,7 +379,8 @@ Status NodeBuilder::make(const fb::Node& node, const OpInputs& spec, ggml_tensor
     return {};
   }
   *made = dispatch(*this, node, inputs);
-  if (*made == nullptr) return error(node, error_.empty() ? "this runtime has no way to run it" : error_);
+  if (*made == nullptr)
+    return error(node, error_.empty() ? "this build has no call for it; build executorch-ggml again" : error_);
   EXECUTORCH_GGML_TRY(check_output(node, *made));
   remember_index(node, inputs[0], *made);
   work_ = saturating_add(work_, work_of(node, inputs, spec.count, *made));

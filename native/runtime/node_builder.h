@@ -1,9 +1,11 @@
 // Turns the nodes of an IR graph into ggml tensors, one builder call a node, for one set of sizes.
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <memory>
 #include <new>
+#include <string>
 #include <type_traits>
 #include <unordered_map>
 #include <unordered_set>
@@ -41,6 +43,24 @@ const char* dtype_name(DType dtype);
 std::string describe(const Dims& ne);
 std::string describe_sizes(const std::vector<int64_t>& sizes);
 std::string describe(const ggml_tensor* tensor);
+
+// An attribute's name and value, for messages.
+class Attr {
+ public:
+  Attr(const char* name, int64_t value) : name_(name), at_{value} {}
+  Attr(const char* name, float value) : name_(name), real_(value), count_(0) {}
+  Attr(const char* name, const Dims& value) : name_(name), count_(4) { std::copy(value.begin(), value.end(), at_); }
+  Attr(const char* name, const Ints& value) : name_(name), count_(value.size) { std::copy_n(value.at, 4, at_); }
+  template <class Enum, class = std::enable_if_t<std::is_enum_v<Enum>>>
+  Attr(const char* name, Enum value) : Attr(name, static_cast<int64_t>(value)) {}
+  std::string text() const;
+
+ private:
+  const char* name_;
+  int64_t at_[4] = {};
+  float real_ = 0.0f;
+  int count_ = 1;  // of at_; 0: a float
+};
 
 // Whether a value's element type is known, and its memory within the limit.
 Status check_value(const fb::Value& value, const Dims& ne, size_t memory_limit);
@@ -93,7 +113,7 @@ class NodeBuilder {
   // What generated code uses. False and null mean that error_ has the message.
   ggml_context* context() const { return ctx_; }
   bool uses_kernels() const { return use_kernels_; }
-  bool check(bool holds, const char* text);
+  bool check(bool holds, const char* text, std::initializer_list<Attr> attrs = {});
   bool all_f32(ggml_tensor* const* inputs);
   bool dim(int64_t sdim, const char* attr, int64_t* value);
   bool dims(const fb::Ne* ne, const char* attr, Dims* value);

@@ -55,7 +55,8 @@ Status verify(const uint8_t* body, size_t size) {
 Status open_payload(const void* data, size_t size, const fb::Graph** graph) {
   const auto* bytes = static_cast<const uint8_t*>(data);
   if (bytes == nullptr || size < kHeaderSize) {
-    return Status::error(format("IR of %zu bytes: shorter than its header of %zu", size, kHeaderSize));
+    return Status::error(format("IR of %zu bytes, expected a header of %zu and more: not an executorch-ggml program",
+                                size, kHeaderSize));
   }
   if (std::memcmp(bytes, kMagic, sizeof(kMagic)) != 0) {
     return Status::error("IR does not start with EGGM: not an executorch-ggml program");
@@ -65,7 +66,7 @@ Status open_payload(const void* data, size_t size, const fb::Graph** graph) {
   std::memcpy(&checksum, bytes + 4, sizeof(checksum));
   std::memcpy(&body_size, bytes + 8, sizeof(body_size));
   if (body_size > size - kHeaderSize) {
-    return Status::error(format("IR is truncated: %zu bytes, its header says %llu", size,
+    return Status::error(format("IR is truncated: %zu bytes, its header says %llu; copy the program again", size,
                                 static_cast<unsigned long long>(body_size + kHeaderSize)));
   }
   const uint8_t* body = bytes + kHeaderSize;

@@ -25,6 +25,8 @@ const char* text(const flatbuffers::String* string) { return string ? string->c_
 
 bool writes_state(const fb::Node& node) { return node.op_type() == fb::Op::WriteState; }
 
+constexpr size_t kMostTensors = INT32_MAX / 2;  // ggml counts them in an int
+
 // How many nodes may wait to be put into ggml's graph: it goes back along them by recursion.
 constexpr int kMaxDepth = 256;
 
@@ -160,8 +162,10 @@ Status PreparedGraph::open_arena(const Leaves& leaves) {
   // ggml aborts where its arena or its graph overflows: a node makes three tensors at most, an output one.
   const size_t tensors = 3 * count(graph_.nodes()) + size_of(graph_.inputs()) + size_of(graph_.outputs()) + 1;
   const size_t in_graph = tensors + leaves.constants.size() + leaves.states.size();
-  if (in_graph > INT32_MAX / 2)
-    return Status::error(format("a graph of %zu tensors, more than ggml can count", in_graph));
+  if (in_graph > kMostTensors) {
+    return Status::error(
+        format("a graph of %zu tensors, expected at most %zu; split the model", in_graph, kMostTensors));
+  }
   EXECUTORCH_GGML_TRY(arena_.open(ggml_tensor_overhead() * tensors + ggml_graph_overhead_custom(in_graph, false)));
   cgraph_ = ggml_new_graph_custom(arena_.context(), in_graph, false);
   return {};
@@ -311,7 +315,7 @@ Status PreparedGraph::plan_on_cpu() {
   if (memory.size() > 0) {
     buffer_ = ggml_backend_alloc_buffer(cpu_backend_, memory.size());
     if (buffer_ == nullptr)
-      return Status::error(format("no memory for intermediate values of %zu bytes", memory.size()));
+      return Status::error(format("no memory for intermediate values of %zu bytes; run smaller inputs", memory.size()));
     memory.apply(buffer_);
   }
   working_memory_ = memory.size();

@@ -9,8 +9,12 @@ namespace {
 
 bool is_binary(fb::ExprOp op) { return op >= fb::ExprOp::Add && op <= fb::ExprOp::Max; }
 
-// Floor division and the modulus that goes with it, as Python has them.
+// Floor division and the modulus that goes with it, as Python has them. b is not 0, and not -1 for the least a.
 int64_t floor_div(int64_t a, int64_t b) { return a / b - ((a % b != 0) && ((a < 0) != (b < 0))); }
+int64_t floor_mod(int64_t a, int64_t b) {
+  const int64_t rest = a % b;
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
 
 Status apply(fb::ExprOp op, int64_t a, int64_t b, int64_t* value) {
   bool overflow = false;
@@ -23,8 +27,9 @@ Status apply(fb::ExprOp op, int64_t a, int64_t b, int64_t* value) {
       break;
     case fb::ExprOp::FloorDiv:
     case fb::ExprOp::Mod:
-      if (b == 0 || (a == INT64_MIN && b == -1)) return Status::error("a size expression divides by zero");
-      *value = op == fb::ExprOp::FloorDiv ? floor_div(a, b) : a - floor_div(a, b) * b;
+      if (b == 0) return Status::error("division by zero");
+      if (a == INT64_MIN && b == -1) return Status::error("overflow of 64 bits");
+      *value = op == fb::ExprOp::FloorDiv ? floor_div(a, b) : floor_mod(a, b);
       break;
     case fb::ExprOp::Min:
       *value = std::min(a, b);
@@ -33,12 +38,12 @@ Status apply(fb::ExprOp op, int64_t a, int64_t b, int64_t* value) {
       *value = std::max(a, b);
       break;
   }
-  return overflow ? Status::error("a size expression overflows 64 bits") : Status();
+  return overflow ? Status::error("overflow of 64 bits") : Status();
 }
 
 Status check_operand(int64_t sdim, size_t made) {
   if (sdim < 0 && static_cast<uint64_t>(-(sdim + 1)) >= made) {
-    return Status::error(format("size expression %zu refers to expression %lld, which is not made yet", made,
+    return Status::error(format("size expression %zu refers to expression %lld, expected an earlier one", made,
                                 static_cast<long long>(-(sdim + 1))));
   }
   return {};
@@ -47,9 +52,13 @@ Status check_operand(int64_t sdim, size_t made) {
 Status check_symbol(const fb::Graph& graph, const fb::Symbol& symbol) {
   const size_t inputs = graph.inputs() ? graph.inputs()->size() : 0;
   const char* name = symbol.name() ? symbol.name()->c_str() : "";
-  if (symbol.input() < 0 || static_cast<size_t>(symbol.input()) >= inputs || symbol.scale() == 0) {
-    return Status::error(format("symbol %s is read off input %d, of %zu inputs, with scale %lld", name, symbol.input(),
-                                inputs, static_cast<long long>(symbol.scale())));
+  if (symbol.input() < 0 || static_cast<size_t>(symbol.input()) >= inputs) {
+    return Status::error(
+        format("symbol %s is read off input %d, expected 0 or more and less than %zu", name, symbol.input(), inputs));
+  }
+  if (symbol.scale() == 0 || symbol.scale() == -1) {
+    return Status::error(
+        format("symbol %s has scale %lld, expected neither 0 nor -1", name, static_cast<long long>(symbol.scale())));
   }
   const auto* shape = graph.inputs()->Get(symbol.input())->shape();
   const int64_t rank = shape ? shape->size() : 0;
@@ -69,10 +78,14 @@ Status Shapes::check(const fb::Graph& graph) {
   for (size_t i = 0; i < exprs; ++i) {
     const fb::Expr& expr = *graph.exprs()->Get(i);
     if (expr.op() == fb::ExprOp::Symbol && (expr.a() < 0 || static_cast<size_t>(expr.a()) >= symbols)) {
-      return Status::error(
-          format("size expression %zu names symbol %lld, of %zu", i, static_cast<long long>(expr.a()), symbols));
+      return Status::error(format("size expression %zu refers to symbol %lld, expected 0 or more and less than %zu", i,
+                                  static_cast<long long>(expr.a()), symbols));
     }
-    if (expr.op() > fb::ExprOp::Max) return Status::error(format("size expression %zu: unknown operator", i));
+    if (expr.op() > fb::ExprOp::Max) {
+      return Status::error(
+          format("size expression %zu: operator #%d is unknown to this runtime; update executorch-ggml", i,
+                 static_cast<int>(expr.op())));
+    }
     if (is_binary(expr.op())) {
       EXECUTORCH_GGML_TRY(check_operand(expr.a(), i));
       EXECUTORCH_GGML_TRY(check_operand(expr.b(), i));
@@ -87,8 +100,7 @@ Status Shapes::bind(const fb::Graph& graph, const std::vector<int64_t>& sources)
     const fb::Symbol& symbol = *graph.symbols()->Get(i);
     const char* name = symbol.name() ? symbol.name()->c_str() : "";
     int64_t scaled = 0;
-    if (__builtin_sub_overflow(sources[i], symbol.offset(), &scaled) || symbol.scale() == -1 ||
-        scaled % symbol.scale() != 0) {
+    if (__builtin_sub_overflow(sources[i], symbol.offset(), &scaled) || scaled % symbol.scale() != 0) {
       return Status::error(format("input %d, dim %d: size %lld is not %lld * %s + %lld", symbol.input(), symbol.dim(),
                                   static_cast<long long>(sources[i]), static_cast<long long>(symbol.scale()), name,
                                   static_cast<long long>(symbol.offset())));
@@ -114,7 +126,12 @@ Status Shapes::bind(const fb::Graph& graph, const std::vector<int64_t>& sources)
       int64_t b = 0;
       EXECUTORCH_GGML_TRY(eval(expr.a(), &a));
       EXECUTORCH_GGML_TRY(eval(expr.b(), &b));
-      EXECUTORCH_GGML_TRY(apply(expr.op(), a, b, &value));
+      const Status status = apply(expr.op(), a, b, &value);
+      if (!status.ok()) {
+        return Status::error(format(
+            "size expression %zu of %lld and %lld: %s; these inputs' sizes are none that the model was exported for", i,
+            static_cast<long long>(a), static_cast<long long>(b), status.message().c_str()));
+      }
     }
     exprs_.push_back(value);
   }
@@ -128,8 +145,8 @@ Status Shapes::eval(int64_t sdim, int64_t* value) const {
   }
   const uint64_t index = static_cast<uint64_t>(-(sdim + 1));
   if (index >= exprs_.size()) {
-    return Status::error(
-        format("a size refers to expression %llu, of %zu", static_cast<unsigned long long>(index), exprs_.size()));
+    return Status::error(format("a size refers to expression %llu, expected less than %zu",
+                                static_cast<unsigned long long>(index), exprs_.size()));
   }
   *value = exprs_[index];
   return {};
@@ -139,7 +156,7 @@ Status Shapes::size(int64_t sdim, int64_t* value) const {
   EXECUTORCH_GGML_TRY(eval(sdim, value));
   if (*value < 0 || *value > kMaxDim) {
     return Status::error(
-        format("a size of %lld: expected 0 to %lld", static_cast<long long>(*value), static_cast<long long>(kMaxDim)));
+        format("a size of %lld, expected 0 to %lld", static_cast<long long>(*value), static_cast<long long>(kMaxDim)));
   }
   return {};
 }

@@ -15,6 +15,10 @@ namespace executorch_ggml {
 // printf into a string.
 std::string format(const char* pattern, ...) EXECUTORCH_GGML_PRINTF(1, 2);
 
+// The text as UTF-8 without control characters, a question mark for each byte that is neither. Names in a program may
+// hold any bytes, and hosts end at a log line or message that does.
+std::string readable(const std::string& text);
+
 // The first failure of a run. Kernels run on several threads: the first to fail writes, the others are ignored.
 class RunStatus {
  public:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from executorch.exir import EdgeCompileConfig, ExecutorchProgramManager, to_edge_transform_and_lower
+from executorch.exir import (
+    EdgeCompileConfig,
+    ExecutorchBackendConfig,
+    ExecutorchProgramManager,
+    to_edge_transform_and_lower,
+)
+from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
 
 from .ir.dims import as_dim, free_symbols
 from .lower.graph import upper_bound
@@ -26,7 +32,12 @@ def export(
     # ExecuTorch's check of the Edge program makes a symbolic batch constant where an op gives a list (split, in a GRU).
     config = EdgeCompileConfig(_check_ir_validity=False)
     edge = to_edge_transform_and_lower(program, partitioner=[GgmlPartitioner()], compile_config=config)
-    return edge.to_executorch()
+    return edge.to_executorch(executorch_config())
+
+
+def executorch_config() -> ExecutorchBackendConfig:
+    """ExecuTorch's defaults, but buffers that it keeps itself start with the module's contents, not zeros."""
+    return ExecutorchBackendConfig(passes=[InitializedMutableBufferPass([""])])
 
 
 def _check_bounded(program: torch.export.ExportedProgram) -> None:

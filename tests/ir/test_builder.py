@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from executorch_ggml.ir.builder import Builder
 from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.ir.graph import IRError, Value
@@ -79,7 +80,7 @@ def test_one_key_is_one_constant() -> None:
     build = Builder()
     ne: Dims = (3, 1, 1, 1)
     assert build.constant("w", DType.F32, ne) is build.constant("w", DType.F32, ne)
-    with pytest.raises(IRError, match="'w'.*again"):
+    with pytest.raises(IRError, match=r"'w'.*again"):
         build.constant("w", DType.F16, ne)
 
 

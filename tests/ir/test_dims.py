@@ -2,6 +2,10 @@ from __future__ import annotations
 
 import pytest
 import sympy
+from hypothesis import given as with_examples
+from hypothesis import strategies as st
+from torch.utils._sympy.functions import FloorDiv, Max, Mod
+
 from executorch_ggml.ir.dims import (
     as_dim,
     evaluate,
@@ -16,9 +20,6 @@ from executorch_ggml.ir.dims import (
     same_dims,
     unsupported_part,
 )
-from hypothesis import given as with_examples
-from hypothesis import strategies as st
-from torch.utils._sympy.functions import FloorDiv, Max, Mod
 
 n, m = sympy.symbols("n m", integer=True, positive=True)
 
@@ -56,7 +57,9 @@ def test_arithmetic() -> None:
     assert free_symbols([n * m, 3, n + 1]) == {n, m}
 
 
-@pytest.mark.parametrize("fine", [3, n, n + m * 2 - 1, FloorDiv(n + 1, 2), Mod(n, 3), Max(n, m), n**2, FloorDiv(n, 2) * m])
+@pytest.mark.parametrize(
+    "fine", [3, n, n + m * 2 - 1, FloorDiv(n + 1, 2), Mod(n, 3), Max(n, m), n**2, FloorDiv(n, 2) * m]
+)
 def test_what_the_wire_can_say(fine: object) -> None:
     assert unsupported_part(fine) is None
 

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.helpers import rand
+
 from executorch_ggml.ir import codegen
 from executorch_ggml.ir.checks import CHECKS
 from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.ir.op import OPS, Registry, op
 from executorch_ggml.ir.ops.spatial import pack_conv_weight, unpack_conv_weight
-from tests.helpers import rand
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -48,7 +49,7 @@ def test_names_and_numbers_are_taken_once() -> None:
     registry = Registry()
     spec = OPS["relu"]
     registry.add(spec)
-    with pytest.raises(ValueError, match="relu .*declared twice"):
+    with pytest.raises(ValueError, match=r"relu .*declared twice"):
         registry.add(spec)
     assert registry.by_number(spec.number) is spec
     assert registry.by_number(9999) is None
@@ -72,7 +73,9 @@ def test_dtypes_without_a_counterpart() -> None:
     assert DType.from_torch(torch.complex64) is None
 
 
-@pytest.mark.parametrize(("oc", "ic", "kh", "kw", "groups"), [(5, 3, 2, 3, 1), (16, 4, 1, 1, 1), (34, 2, 3, 3, 2), (6, 1, 3, 3, 6)])
+@pytest.mark.parametrize(
+    ("oc", "ic", "kh", "kw", "groups"), [(5, 3, 2, 3, 1), (16, 4, 1, 1, 1), (34, 2, 3, 3, 2), (6, 1, 3, 3, 6)]
+)
 def test_packed_weights_unpack(oc: int, ic: int, kh: int, kw: int, groups: int) -> None:
     weight = rand(oc, ic, kh, kw)
     packed = pack_conv_weight(weight, groups)

@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 import torch
+from tests.helpers import DYNAMIC, assert_all_same, lowered, rand, run_interpreter
+from torch import Tensor, nn
+
 from executorch_ggml.ir.builder import Builder
 from executorch_ggml.ir.dims import same_dims
 from executorch_ggml.ir.dtypes import DType
@@ -13,8 +16,6 @@ from executorch_ggml.ir.interpreter import Interpreter
 from executorch_ggml.ir.printer import to_text
 from executorch_ggml.ir.serialize import deserialize, payload, serialize
 from executorch_ggml.ir.verify import verify
-from tests.helpers import DYNAMIC, assert_all_same, lowered, rand, run_interpreter
-from torch import Tensor, nn
 
 
 class Mixed(nn.Module):

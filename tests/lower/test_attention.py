@@ -97,9 +97,13 @@ def _symbolic() -> list[Case]:
     return [
         having(op(SDPA, *inputs(2, 6)), name="symbolic", dynamic=sizes, others=others),
         having(op(SDPA, *inputs(2, 6), is_causal=True), name="symbolic-causal", dynamic=sizes, others=others),
-        having(op(SDPA, *inputs(2, 6), mask[0]), name="symbolic-mask", dynamic=(*sizes, {0: DYNAMIC, 2: DYNAMIC, 3: DYNAMIC}),
-               others=masked),
-    ]  # fmt: skip
+        having(
+            op(SDPA, *inputs(2, 6), mask[0]),
+            name="symbolic-mask",
+            dynamic=(*sizes, {0: DYNAMIC, 2: DYNAMIC, 3: DYNAMIC}),
+            others=masked,
+        ),
+    ]
 
 
 CASES = _plain() + _masked() + _grouped() + _symbolic()
@@ -127,5 +131,10 @@ def test_heads_cut_from_one_projection() -> None:
         return made.transpose(1, 2).flatten(2)
 
     mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]])
-    check_program(program, rand(2, 5, 96), mask, dynamic=({0: DYNAMIC, 1: DYNAMIC}, {0: DYNAMIC, 1: DYNAMIC}),
-                  others=((rand(1, 9, 96), torch.ones(1, 9, dtype=torch.int64)),))  # fmt: skip
+    check_program(
+        program,
+        rand(2, 5, 96),
+        mask,
+        dynamic=({0: DYNAMIC, 1: DYNAMIC}, {0: DYNAMIC, 1: DYNAMIC}),
+        others=((rand(1, 9, 96), torch.ones(1, 9, dtype=torch.int64)),),
+    )

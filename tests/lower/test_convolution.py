@@ -6,19 +6,45 @@ import pytest
 import torch
 from hypothesis import given as with_examples
 from hypothesis import strategies as st
-from tests.helpers import DYNAMIC, Case, check_case, check_program, check_refused, const, having, inf, nan, op, rand, session
-from tests.helpers import assert_all_same, lowered, run_session
+from tests.helpers import (
+    DYNAMIC,
+    Case,
+    assert_all_same,
+    check_case,
+    check_program,
+    check_refused,
+    const,
+    having,
+    inf,
+    lowered,
+    nan,
+    op,
+    rand,
+    run_session,
+    session,
+)
 from torch import Tensor, nn
 
 aten = torch.ops.aten
 CONV = aten.convolution.default
 
 
-def _conv(x: Tensor, weight: Any, bias: Any = None, stride: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1),
-          transposed: bool = False, output_padding: Any = (0, 0), groups: int = 1) -> Case:  # fmt: skip
+def _conv(
+    x: Tensor,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = (1, 1),
+    padding: Any = (0, 0),
+    dilation: Any = (1, 1),
+    transposed: bool = False,
+    output_padding: Any = (0, 0),
+    groups: int = 1,
+) -> Case:
     lists = [list(v) for v in (stride, padding, dilation)]
-    case = op(CONV, x, weight, bias, *lists, transposed, list(output_padding)[: len(stride)] , groups)
-    label = f"{tuple(x.shape)}s{lists[0]}p{lists[1]}d{lists[2]}g{groups}{'t' if transposed else ''}{'b' if bias else ''}"
+    case = op(CONV, x, weight, bias, *lists, transposed, list(output_padding)[: len(stride)], groups)
+    label = (
+        f"{tuple(x.shape)}s{lists[0]}p{lists[1]}d{lists[2]}g{groups}{'t' if transposed else ''}{'b' if bias else ''}"
+    )
     return having(case, name=label)
 
 
@@ -85,7 +111,18 @@ def _transposed() -> list[Case]:
 
 def _refused() -> list[Case]:
     return [
-        having(_conv(rand(1, 2, 4, 4, 4), const(3, 2, 2, 2, 2), None, [1, 1, 1], [0, 0, 0], [1, 1, 1], output_padding=[0, 0, 0]), refused="5-D"),
+        having(
+            _conv(
+                rand(1, 2, 4, 4, 4),
+                const(3, 2, 2, 2, 2),
+                None,
+                [1, 1, 1],
+                [0, 0, 0],
+                [1, 1, 1],
+                output_padding=[0, 0, 0],
+            ),
+            refused="5-D",
+        ),
         having(_conv(rand(1, 3, 4, 4), rand(5, 3, 3, 3)), refused="not constant"),
         having(_conv(rand(1, 3, 4, 4).half(), rand(5, 3, 3, 3).half()), refused="not constant|f16"),
     ]
@@ -134,9 +171,17 @@ CONVOLUTIONS = {
     "transposed-grouped": lambda bias: nn.ConvTranspose2d(4, 6, 3, stride=2, groups=2, bias=bias),
 }
 ACTIVATIONS: list[Any] = [
-    None, nn.ReLU(), nn.ReLU6(), nn.SiLU(), nn.Hardswish(), nn.GELU(), nn.GELU("tanh"), nn.Hardtanh(-0.3, 0.2), nn.LeakyReLU(),
+    None,
+    nn.ReLU(),
+    nn.ReLU6(),
+    nn.SiLU(),
+    nn.Hardswish(),
+    nn.GELU(),
+    nn.GELU("tanh"),
+    nn.Hardtanh(-0.3, 0.2),
+    nn.LeakyReLU(),
     nn.Sigmoid(),
-]  # fmt: skip
+]
 
 
 def _both_ways(module: nn.Module, *inputs: Tensor) -> None:
@@ -202,7 +247,16 @@ class Branches(nn.Module):
 
 @pytest.mark.parametrize(
     "how",
-    ["residual", "returned", "norm-returned", "two-activations", "activation-then-norm", "two-in-a-row", "norm-twice", "transposed"],
+    [
+        "residual",
+        "returned",
+        "norm-returned",
+        "two-activations",
+        "activation-then-norm",
+        "two-in-a-row",
+        "norm-twice",
+        "transposed",
+    ],
 )
 def test_what_else_reads_a_convolution(how: str) -> None:
     _both_ways(Branches(how), rand(2, 3, 6, 6))
@@ -278,9 +332,15 @@ def test_weights_that_the_program_changes_are_no_constants() -> None:
 
 
 @with_examples(
-    st.integers(1, 3), st.integers(1, 20), st.integers(1, 20), st.tuples(*[st.integers(1, 3)] * 2),
-    st.tuples(*[st.integers(1, 3)] * 2), st.tuples(*[st.integers(0, 2)] * 2), st.tuples(*[st.integers(1, 2)] * 2), st.booleans(),
-)  # fmt: skip
+    st.integers(1, 3),
+    st.integers(1, 20),
+    st.integers(1, 20),
+    st.tuples(*[st.integers(1, 3)] * 2),
+    st.tuples(*[st.integers(1, 3)] * 2),
+    st.tuples(*[st.integers(0, 2)] * 2),
+    st.tuples(*[st.integers(1, 2)] * 2),
+    st.booleans(),
+)
 def test_convolution_property(
     n: int, ic: int, oc: int, kernel: Any, stride: Any, padding: Any, dilation: Any, transposed: bool
 ) -> None:

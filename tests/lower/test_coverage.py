@@ -6,10 +6,11 @@ import importlib
 from pathlib import Path
 
 import pytest
-from executorch_ggml.lower import LOWERINGS, lowers
-from executorch_ggml.lower.registry import PRESERVED
 from tests.helpers import Case
 from torch._ops import OpOverload
+
+from executorch_ggml.lower import LOWERINGS, lowers
+from executorch_ggml.lower.registry import PRESERVED
 
 FAMILIES = sorted(path.stem for path in Path(__file__).parent.glob("test_*.py") if path.stem != "test_coverage")
 
@@ -40,4 +41,4 @@ def test_an_overload_is_registered_once() -> None:
 
 
 def test_what_is_preserved_is_lowered() -> None:
-    assert PRESERVED <= set(LOWERINGS)
+    assert set(LOWERINGS) >= PRESERVED

@@ -2,8 +2,22 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.helpers import DYNAMIC, Case, assert_same, check_case, check_program, having, inf, nan, op, rand
-from tests.helpers import lowered, run_interpreter, run_session, session
+from tests.helpers import (
+    DYNAMIC,
+    Case,
+    assert_same,
+    check_case,
+    check_program,
+    having,
+    inf,
+    lowered,
+    nan,
+    op,
+    rand,
+    run_interpreter,
+    run_session,
+    session,
+)
 from torch import Tensor
 
 aten = torch.ops.aten

@@ -32,30 +32,87 @@ dim_order_ops = torch.ops.dim_order_ops
 F16, BF16, I32, I64, U8 = torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8
 
 UNARY_FLOAT = [
-    aten.sqrt.default, aten.log.default, aten.sin.default, aten.cos.default, aten.tanh.default, aten.sigmoid.default,
-    aten.exp.default, aten.expm1.default, aten.floor.default, aten.ceil.default, aten.trunc.default,
-    aten.hardsigmoid.default, aten.rsqrt.default, aten.reciprocal.default, aten.erf.default, aten.log1p.default,
-    aten.round.default, aten.isnan.default, aten.isinf.default, aten.tan.default, aten.atan.default,
-    aten.neg.default, aten.abs.default, aten.sign.default, aten.relu.default, aten.silu.default,
-    aten.hardswish.default, aten.gelu.default, aten.leaky_relu.default, aten.elu.default, aten.softplus.default,
-    aten.hardtanh.default, aten.logical_not.default,
-]  # fmt: skip
+    aten.sqrt.default,
+    aten.log.default,
+    aten.sin.default,
+    aten.cos.default,
+    aten.tanh.default,
+    aten.sigmoid.default,
+    aten.exp.default,
+    aten.expm1.default,
+    aten.floor.default,
+    aten.ceil.default,
+    aten.trunc.default,
+    aten.hardsigmoid.default,
+    aten.rsqrt.default,
+    aten.reciprocal.default,
+    aten.erf.default,
+    aten.log1p.default,
+    aten.round.default,
+    aten.isnan.default,
+    aten.isinf.default,
+    aten.tan.default,
+    aten.atan.default,
+    aten.neg.default,
+    aten.abs.default,
+    aten.sign.default,
+    aten.relu.default,
+    aten.silu.default,
+    aten.hardswish.default,
+    aten.gelu.default,
+    aten.leaky_relu.default,
+    aten.elu.default,
+    aten.softplus.default,
+    aten.hardtanh.default,
+    aten.logical_not.default,
+]
 # Which of them torch computes on integers, and on booleans.
 UNARY_INT = [
-    aten.sqrt.default, aten.log.default, aten.sin.default, aten.tanh.default, aten.sigmoid.default, aten.exp.default,
-    aten.floor.default, aten.ceil.default, aten.trunc.default, aten.round.default, aten.reciprocal.default,
-    aten.isnan.default, aten.isinf.default, aten.neg.default, aten.abs.default, aten.sign.default, aten.relu.default,
-    aten.logical_not.default, aten.bitwise_not.default, aten.hardtanh.default, aten.atan.default,
-]  # fmt: skip
+    aten.sqrt.default,
+    aten.log.default,
+    aten.sin.default,
+    aten.tanh.default,
+    aten.sigmoid.default,
+    aten.exp.default,
+    aten.floor.default,
+    aten.ceil.default,
+    aten.trunc.default,
+    aten.round.default,
+    aten.reciprocal.default,
+    aten.isnan.default,
+    aten.isinf.default,
+    aten.neg.default,
+    aten.abs.default,
+    aten.sign.default,
+    aten.relu.default,
+    aten.logical_not.default,
+    aten.bitwise_not.default,
+    aten.hardtanh.default,
+    aten.atan.default,
+]
 UNARY_BOOL = [
-    aten.sqrt.default, aten.cos.default, aten.sigmoid.default, aten.isnan.default, aten.logical_not.default,
-    aten.bitwise_not.default, aten.reciprocal.default,
-]  # fmt: skip
+    aten.sqrt.default,
+    aten.cos.default,
+    aten.sigmoid.default,
+    aten.isnan.default,
+    aten.logical_not.default,
+    aten.bitwise_not.default,
+    aten.reciprocal.default,
+]
 
 ARITHMETIC = [
-    aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor, aten.maximum.default, aten.minimum.default,
-    aten.atan2.default, aten.remainder.Tensor, aten.fmod.Tensor, aten.floor_divide.default, aten.pow.Tensor_Tensor,
-]  # fmt: skip
+    aten.add.Tensor,
+    aten.sub.Tensor,
+    aten.mul.Tensor,
+    aten.div.Tensor,
+    aten.maximum.default,
+    aten.minimum.default,
+    aten.atan2.default,
+    aten.remainder.Tensor,
+    aten.fmod.Tensor,
+    aten.floor_divide.default,
+    aten.pow.Tensor_Tensor,
+]
 BITWISE = [aten.bitwise_and.Tensor, aten.bitwise_or.Tensor, aten.bitwise_xor.Tensor]
 BITWISE_SCALAR = [aten.bitwise_and.Scalar, aten.bitwise_or.Scalar, aten.bitwise_xor.Scalar]
 LOGICAL = [aten.logical_and.default, aten.logical_or.default, aten.logical_xor.default]
@@ -65,10 +122,22 @@ SCALAR = [aten.add.Scalar, aten.sub.Scalar, aten.mul.Scalar, aten.div.Scalar, at
 
 # Shapes that broadcast both ways, of any rank.
 BROADCASTS = [
-    ((3, 1), (1, 4)), ((5,), (2, 3, 5)), ((), (2, 3)), ((2, 3), ()), ((1,), (1,)), ((), ()), ((2, 1, 4), (3, 1)),
-    ((0, 3), (1, 3)), ((2, 3, 4, 5), (4, 1)), ((3, 1, 1, 1), (2, 1, 5)), ((2, 1, 3, 5, 2), (2, 4, 3, 5, 2)),
-    ((2, 3, 2, 2, 2, 3), (2, 3)), ((2, 1, 1, 3, 2, 2), (4, 3, 2, 2)), ((7,), (1, 7)), ((1, 17), (16, 1)),
-]  # fmt: skip
+    ((3, 1), (1, 4)),
+    ((5,), (2, 3, 5)),
+    ((), (2, 3)),
+    ((2, 3), ()),
+    ((1,), (1,)),
+    ((), ()),
+    ((2, 1, 4), (3, 1)),
+    ((0, 3), (1, 3)),
+    ((2, 3, 4, 5), (4, 1)),
+    ((3, 1, 1, 1), (2, 1, 5)),
+    ((2, 1, 3, 5, 2), (2, 4, 3, 5, 2)),
+    ((2, 3, 2, 2, 2, 3), (2, 3)),
+    ((2, 1, 1, 3, 2, 2), (4, 3, 2, 2)),
+    ((7,), (1, 7)),
+    ((1, 17), (16, 1)),
+]
 
 
 def _domain(overload: OpOverload) -> Tensor:
@@ -96,17 +165,23 @@ def _binary() -> list[Case]:
     cases += [
         op(f, rand(*a), rand(*b)) for f in (aten.add.Tensor, aten.sub.Tensor, aten.lt.Tensor) for a, b in BROADCASTS
     ]
-    whole = [f for f in ARITHMETIC if f not in (aten.pow.Tensor_Tensor,)]
+    whole = [f for f in ARITHMETIC if f != aten.pow.Tensor_Tensor]
     for dtype in (I32, I64):
         divisor = torch.tensor([-3, 2, 7, -1, 5], dtype=dtype)
         cases += [having(op(f, ints(4, 5, dtype=dtype), divisor), name=str(dtype)) for f in whole + COMPARE + BITWISE]
         exponent = torch.tensor([0, 1, 2, 3, 5], dtype=dtype)
         cases += [having(op(aten.pow.Tensor_Tensor, ints(4, 5, dtype=dtype), exponent), name=str(dtype))]
     mixed = [
-        (rand(3, 4), ints(4)), (ints(3, 4), rand(3, 1)), (ints(2, 3, dtype=I32), ints(3)), (bools(4), ints(4)),
-        (rand(3, dtype=F16), torch.tensor(0.1)), (rand(3, dtype=F16), rand(3)), (ints(3), torch.tensor(0.5)),
-        (bools(3), rand(3)), (rand(3, dtype=BF16), rand(3, dtype=F16)),
-    ]  # fmt: skip
+        (rand(3, 4), ints(4)),
+        (ints(3, 4), rand(3, 1)),
+        (ints(2, 3, dtype=I32), ints(3)),
+        (bools(4), ints(4)),
+        (rand(3, dtype=F16), torch.tensor(0.1)),
+        (rand(3, dtype=F16), rand(3)),
+        (ints(3), torch.tensor(0.5)),
+        (bools(3), rand(3)),
+        (rand(3, dtype=BF16), rand(3, dtype=F16)),
+    ]
     for place, (a, b) in enumerate(mixed):
         cases += [having(op(f, a, b), name=f"mixed{place}") for f in (aten.add.Tensor, aten.mul.Tensor, *COMPARE)]
     cases += [having(op(f, bools(4, 3), bools(3)), name="bool") for f in BITWISE + LOGICAL + COMPARE[:2]]
@@ -123,7 +198,7 @@ def _scalar() -> list[Case]:
     cases += [op(f, ints(2, 3), 2) for f in SCALAR + COMPARE_SCALAR + BITWISE_SCALAR]
     cases += [op(f, ints(2, 3), 2.5) for f in SCALAR + COMPARE_SCALAR]
     cases += [op(f, ints(2, 3, dtype=I32), -3) for f in SCALAR + COMPARE_SCALAR + BITWISE_SCALAR]
-    cases += [op(f, bools(5), True) for f in BITWISE_SCALAR + [aten.mul.Scalar, aten.eq.Scalar, aten.ne.Scalar]]
+    cases += [op(f, bools(5), True) for f in [*BITWISE_SCALAR, aten.mul.Scalar, aten.eq.Scalar, aten.ne.Scalar]]
     cases += [
         op(f, rand(4), value) for f in (aten.mul.Scalar, aten.add.Scalar, aten.gt.Scalar) for value in (inf, nan, 1e-40)
     ]
@@ -205,7 +280,7 @@ def _selection() -> list[Case]:
                 ((2, 1, 3, 5, 2), (2, 4, 3, 5, 2), ()),
                 ((1, 1, 4), (3, 1, 1), (2, 1)),
             ]
-        ),  # fmt: skip
+        ),
         having(op(aten.where.self, bools(3), ints(3), rand(3)), name="promotes"),
         having(op(aten.where.self, bools(3), ints(3, dtype=I32), ints(2, 3, dtype=I32)), name="i32"),
         having(op(aten.where.self, bools(3), bools(3), bools(2, 1)), name="bool"),
@@ -245,13 +320,17 @@ def _symbolic() -> list[Case]:
     """Sizes of both operands unknown, also such that one is broadcast over the other."""
     both = ({0: DYNAMIC, 1: DYNAMIC}, {0: DYNAMIC, 1: DYNAMIC})
     others = ((rand(5, 2), rand(5, 2)), (rand(1, 7), rand(1, 7)), (rand(16, 33), rand(16, 33)))
-    first = ({0: DYNAMIC}, {})
+    first: Any = ({0: DYNAMIC}, {})
     cases = [having(op(f, rand(3, 4), rand(3, 4)), dynamic=both, others=others, name="symbolic") for f in ARITHMETIC]
     cases += [
-        having(op(f, rand(3, 1), rand(1, 4)), dynamic=first, others=((rand(9, 1), rand(1, 4)), (rand(2, 1), rand(1, 4))),
-               name="symbolic-broadcast")
+        having(
+            op(f, rand(3, 1), rand(1, 4)),
+            dynamic=first,
+            others=((rand(9, 1), rand(1, 4)), (rand(2, 1), rand(1, 4))),
+            name="symbolic-broadcast",
+        )
         for f in (aten.add.Tensor, aten.sub.Tensor, aten.lt.Tensor, aten.maximum.default)
-    ]  # fmt: skip
+    ]
     where = op(aten.where.self, bools(3, 1), rand(4), rand(3, 4))
     cases.append(
         having(
@@ -326,8 +405,15 @@ def test_size_as_an_operand() -> None:
 
 
 OPERATORS: list[Callable[[Any, Any], Any]] = [
-    operator.add, operator.sub, operator.mul, torch.maximum, torch.minimum, torch.lt, torch.eq, torch.atan2,
-]  # fmt: skip
+    operator.add,
+    operator.sub,
+    operator.mul,
+    torch.maximum,
+    torch.minimum,
+    torch.lt,
+    torch.eq,
+    torch.atan2,
+]
 
 
 @st.composite

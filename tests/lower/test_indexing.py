@@ -6,24 +6,48 @@ import pytest
 import torch
 from hypothesis import given as with_examples
 from hypothesis import strategies as st
-from tests.helpers import DYNAMIC, Case, bools, check_case, check_program, const, having, index, lowered, op, rand
-from tests.helpers import run_session, session
+from tests.helpers import (
+    DYNAMIC,
+    Case,
+    bools,
+    check_case,
+    check_program,
+    const,
+    having,
+    index,
+    lowered,
+    op,
+    rand,
+    run_session,
+    session,
+)
 from torch import Tensor
 
 aten = torch.ops.aten
 
 F16, BF16, I32, I64 = torch.float16, torch.bfloat16, torch.int32, torch.int64
-EMBEDDING, INDEX, SELECT, GATHER = aten.embedding.default, aten.index.Tensor, aten.index_select.default, aten.gather.default
+EMBEDDING, INDEX, SELECT, GATHER = (
+    aten.embedding.default,
+    aten.index.Tensor,
+    aten.index_select.default,
+    aten.gather.default,
+)
 
 
 def _embeddings() -> list[Case]:
     return [
-        *(op(EMBEDDING, const(10, 6), index(10, *shape)) for shape in ((5,), (2, 3), (), (2, 3, 4), (2, 1, 2, 1, 2), (0,), (2, 0))),
+        *(
+            op(EMBEDDING, const(10, 6), index(10, *shape))
+            for shape in ((5,), (2, 3), (), (2, 3, 4), (2, 1, 2, 1, 2), (0,), (2, 0))
+        ),
         op(EMBEDDING, rand(10, 6), index(10, 4)),
         op(EMBEDDING, const(10, 6), index(10, 4).int()),
         op(EMBEDDING, const(10, 6), index(10, 4), 3, True, False),
         op(EMBEDDING, const(10, 1), index(10, 4)),
-        *(having(op(EMBEDDING, rand(10, 6, dtype=d), index(10, 4)), name=str(d)) for d in (F16, BF16, I32, I64, torch.bool)),
+        *(
+            having(op(EMBEDDING, rand(10, 6, dtype=d), index(10, 4)), name=str(d))
+            for d in (F16, BF16, I32, I64, torch.bool)
+        ),
         having(op(EMBEDDING, rand(10, 6).double(), index(10, 4)), name="f64"),
     ]
 
@@ -37,7 +61,10 @@ def _selections() -> list[Case]:
         op(SELECT, rand(7), 0, index(7, 3)),
         op(SELECT, x, 2, index(6, 3).int()),
         op(SELECT, rand(2, 2, 3, 2, 4), 2, index(3, 5)),
-        *(having(op(SELECT, rand(4, 3, dtype=d), 0, index(4, 5)), name=str(d)) for d in (F16, BF16, I32, I64, torch.bool)),
+        *(
+            having(op(SELECT, rand(4, 3, dtype=d), 0, index(4, 5)), name=str(d))
+            for d in (F16, BF16, I32, I64, torch.bool)
+        ),
         having(op(SELECT, rand(), 0, index(1, 1)), refused="scalar"),
     ]
     return cases
@@ -46,13 +73,25 @@ def _selections() -> list[Case]:
 def _indices() -> list[Case]:
     x = rand(4, 5, 6)
     given: list[list[Tensor | None]] = [
-        [index(4, 7)], [index(4, 2, 3)], [None, index(5, 7)], [None, None, index(6, 7, negative=True)],
-        [index(4, 7, negative=True), index(5, 7)], [index(4, 3, 1), index(5, 1, 2)], [None, index(5, 2), index(6, 3, 1)],
-        [index(4, 2, 1), index(5, 1, 3), index(6, 2, 3)], [index(4)], [index(4), index(5, 3)], [index(4, 0)],
+        [index(4, 7)],
+        [index(4, 2, 3)],
+        [None, index(5, 7)],
+        [None, None, index(6, 7, negative=True)],
+        [index(4, 7, negative=True), index(5, 7)],
+        [index(4, 3, 1), index(5, 1, 2)],
+        [None, index(5, 2), index(6, 3, 1)],
+        [index(4, 2, 1), index(5, 1, 3), index(6, 2, 3)],
+        [index(4)],
+        [index(4), index(5, 3)],
+        [index(4, 0)],
         [index(4, 2, 2, 2, 2)],
-    ]  # fmt: skip
-    cases = [having(op(INDEX, x, g), name="/".join("none" if i is None else str(tuple(i.shape)) for i in g)) for g in given]
-    cases += [having(op(INDEX, rand(4, 3, dtype=d), [index(4, 5)]), name=str(d)) for d in (F16, BF16, I32, I64, torch.bool)]
+    ]
+    cases = [
+        having(op(INDEX, x, g), name="/".join("none" if i is None else str(tuple(i.shape)) for i in g)) for g in given
+    ]
+    cases += [
+        having(op(INDEX, rand(4, 3, dtype=d), [index(4, 5)]), name=str(d)) for d in (F16, BF16, I32, I64, torch.bool)
+    ]
     cases += [
         having(op(INDEX, rand(2, 2, 3, 2, 4), [None, None, index(3, 5)]), name="5-D"),
         having(op(INDEX, rand(4, 3), [index(4, 5).int()]), name="i32-indices"),
@@ -71,7 +110,10 @@ def _gathers() -> list[Case]:
         op(GATHER, rand(6), 0, index(6, 4)),
         op(GATHER, rand(2, 3, 4, 5), 2, index(4, 2, 3, 1, 5)),
         op(GATHER, x, 1, index(4, 0, 4, 5)),
-        *(having(op(GATHER, rand(4, 3, dtype=d), 1, index(3, 4, 2)), name=str(d)) for d in (F16, BF16, I32, I64, torch.bool)),
+        *(
+            having(op(GATHER, rand(4, 3, dtype=d), 1, index(3, 4, 2)), name=str(d))
+            for d in (F16, BF16, I32, I64, torch.bool)
+        ),
         having(op(GATHER, rand(), 0, index(1)), refused="scalar"),
         having(op(GATHER, rand(2, 2, 2, 2, 2), 0, index(2, 2, 2, 2, 2, 2)), refused="four dims"),
     ]
@@ -81,17 +123,37 @@ def _gathers() -> list[Case]:
 def _symbolic() -> list[Case]:
     table = const(10, 6)
     return [
-        having(op(EMBEDDING, table, index(10, 2, 5)), name="symbolic", dynamic=({0: DYNAMIC, 1: DYNAMIC},),
-               others=((index(10, 7, 3),), (index(10, 1, 1),))),
-        having(op(SELECT, rand(4, 5), 1, index(5, 3)), name="symbolic", dynamic=({0: DYNAMIC}, {0: DYNAMIC}),
-               others=((rand(9, 5), index(5, 7)),)),
-        having(op(INDEX, rand(4, 5), [index(4, 3)]), name="symbolic", dynamic=({0: DYNAMIC, 1: DYNAMIC}, {0: DYNAMIC}),
-               others=((rand(9, 2), index(9, 7)),)),
-        having(op(INDEX, rand(4, 5, 2), [index(4, 3, 1), index(5, 2)]), name="symbolic-two",
-               dynamic=({0: DYNAMIC, 1: DYNAMIC}, {0: DYNAMIC}, {0: DYNAMIC}), others=((rand(9, 3, 2), index(9, 7, 1), index(3, 4)),)),
-        having(op(GATHER, rand(4, 5), 1, index(5, 4, 3)), name="symbolic", dynamic=({0: DYNAMIC, 1: DYNAMIC}, {0: DYNAMIC, 1: DYNAMIC}),
-               others=((rand(9, 7), index(7, 9, 2)),)),
-    ]  # fmt: skip
+        having(
+            op(EMBEDDING, table, index(10, 2, 5)),
+            name="symbolic",
+            dynamic=({0: DYNAMIC, 1: DYNAMIC},),
+            others=((index(10, 7, 3),), (index(10, 1, 1),)),
+        ),
+        having(
+            op(SELECT, rand(4, 5), 1, index(5, 3)),
+            name="symbolic",
+            dynamic=({0: DYNAMIC}, {0: DYNAMIC}),
+            others=((rand(9, 5), index(5, 7)),),
+        ),
+        having(
+            op(INDEX, rand(4, 5), [index(4, 3)]),
+            name="symbolic",
+            dynamic=({0: DYNAMIC, 1: DYNAMIC}, {0: DYNAMIC}),
+            others=((rand(9, 2), index(9, 7)),),
+        ),
+        having(
+            op(INDEX, rand(4, 5, 2), [index(4, 3, 1), index(5, 2)]),
+            name="symbolic-two",
+            dynamic=({0: DYNAMIC, 1: DYNAMIC}, {0: DYNAMIC}, {0: DYNAMIC}),
+            others=((rand(9, 3, 2), index(9, 7, 1), index(3, 4)),),
+        ),
+        having(
+            op(GATHER, rand(4, 5), 1, index(5, 4, 3)),
+            name="symbolic",
+            dynamic=({0: DYNAMIC, 1: DYNAMIC}, {0: DYNAMIC, 1: DYNAMIC}),
+            others=((rand(9, 7), index(7, 9, 2)),),
+        ),
+    ]
 
 
 CASES = _embeddings() + _selections() + _indices() + _gathers() + _symbolic()
@@ -114,7 +176,7 @@ def test_an_index_out_of_range_is_an_error(bad: int) -> None:
     x = rand(10, 3)
     for call in calls:
         ready = session(lowered(call, (x, index(10, 4))))
-        with pytest.raises(RuntimeError, match="out of range|range"):
+        with pytest.raises(RuntimeError, match=r"out of range|range"):
             run_session(ready, (x, torch.tensor([0, 1, bad, 2])))
         good = index(10, 4)
         torch.testing.assert_close(run_session(ready, (x, good))[0], call(x, good))
@@ -128,8 +190,13 @@ def test_positions_of_the_last_token() -> None:
         return states[torch.arange(states.shape[0]), last]
 
     mask = torch.tensor([[1, 1, 0, 0], [1, 1, 1, 1], [1, 0, 0, 0]])
-    check_program(program, rand(3, 4, 5), mask, dynamic=({0: DYNAMIC, 1: DYNAMIC}, {0: DYNAMIC, 1: DYNAMIC}),
-                  others=((rand(1, 7, 5), torch.ones(1, 7, dtype=I64)),))  # fmt: skip
+    check_program(
+        program,
+        rand(3, 4, 5),
+        mask,
+        dynamic=({0: DYNAMIC, 1: DYNAMIC}, {0: DYNAMIC, 1: DYNAMIC}),
+        others=((rand(1, 7, 5), torch.ones(1, 7, dtype=I64)),),
+    )
 
 
 @with_examples(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.integers(0, 3), st.integers(1, 5), st.booleans())
@@ -141,5 +208,3 @@ def test_selection_property(shape: list[int], dim: int, count: int, permute: boo
 
     x = rand(*shape)
     check_program(program, x, index((x.transpose(0, -1) if permute else x).shape[dim], count))
-
-

@@ -59,15 +59,31 @@ def _products() -> list[Case]:
 def _symbolic() -> list[Case]:
     rows = ({0: DYNAMIC, 1: DYNAMIC},)
     return [
-        having(op(aten.linear.default, rand(2, 3, 4), const(5, 4), const(5)), name="symbolic", dynamic=rows,
-               others=((rand(1, 7, 4),), (rand(8, 2, 4),))),
-        having(op(aten.mm.default, rand(3, 4), rand(4, 5)), name="symbolic", dynamic=({0: DYNAMIC}, {1: DYNAMIC}),
-               others=((rand(7, 4), rand(4, 2)), (rand(1, 4), rand(4, 9)))),
-        having(op(aten.bmm.default, rand(2, 3, 4), rand(2, 4, 5)), name="symbolic",
-               dynamic=({0: DYNAMIC, 1: DYNAMIC}, {0: DYNAMIC, 2: DYNAMIC}), others=((rand(5, 2, 4), rand(5, 4, 7)),)),
-        having(op(aten.mm.default, rand(3, 4), rand(4, 5)), name="symbolic-inner", dynamic=({1: DYNAMIC}, {0: DYNAMIC}),
-               others=((rand(3, 9), rand(9, 5)), (rand(3, 1), rand(1, 5)))),
-    ]  # fmt: skip
+        having(
+            op(aten.linear.default, rand(2, 3, 4), const(5, 4), const(5)),
+            name="symbolic",
+            dynamic=rows,
+            others=((rand(1, 7, 4),), (rand(8, 2, 4),)),
+        ),
+        having(
+            op(aten.mm.default, rand(3, 4), rand(4, 5)),
+            name="symbolic",
+            dynamic=({0: DYNAMIC}, {1: DYNAMIC}),
+            others=((rand(7, 4), rand(4, 2)), (rand(1, 4), rand(4, 9))),
+        ),
+        having(
+            op(aten.bmm.default, rand(2, 3, 4), rand(2, 4, 5)),
+            name="symbolic",
+            dynamic=({0: DYNAMIC, 1: DYNAMIC}, {0: DYNAMIC, 2: DYNAMIC}),
+            others=((rand(5, 2, 4), rand(5, 4, 7)),),
+        ),
+        having(
+            op(aten.mm.default, rand(3, 4), rand(4, 5)),
+            name="symbolic-inner",
+            dynamic=({1: DYNAMIC}, {0: DYNAMIC}),
+            others=((rand(3, 9), rand(9, 5)), (rand(3, 1), rand(1, 5))),
+        ),
+    ]
 
 
 CASES = _linear() + _products() + _symbolic()
@@ -80,9 +96,19 @@ def test_case(case: Case) -> None:
 
 @pytest.mark.parametrize(
     ("left", "right"),
-    [((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 5)), ((2, 3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)), ((2, 1, 3, 4), (3, 4, 5)),
-     ((3, 4), (2, 4, 5)), ((2, 3, 4), (4,)), ((2, 2, 3, 4), (2, 2, 4, 3)), ((1, 3, 4), (5, 4, 2))],
-)  # fmt: skip
+    [
+        ((4,), (4,)),
+        ((3, 4), (4,)),
+        ((4,), (4, 5)),
+        ((2, 3, 4), (4, 5)),
+        ((2, 3, 4), (2, 4, 5)),
+        ((2, 1, 3, 4), (3, 4, 5)),
+        ((3, 4), (2, 4, 5)),
+        ((2, 3, 4), (4,)),
+        ((2, 2, 3, 4), (2, 2, 4, 3)),
+        ((1, 3, 4), (5, 4, 2)),
+    ],
+)
 def test_matmul_of_any_ranks(left: tuple[int, ...], right: tuple[int, ...]) -> None:
     check_program(torch.matmul, rand(*left), rand(*right))
 

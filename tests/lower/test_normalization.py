@@ -2,7 +2,21 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.helpers import DYNAMIC, Case, Const, check_case, check_program, check_refused, const, having, inf, nan, op, rand, special
+from tests.helpers import (
+    DYNAMIC,
+    Case,
+    Const,
+    check_case,
+    check_program,
+    check_refused,
+    const,
+    having,
+    inf,
+    nan,
+    op,
+    rand,
+    special,
+)
 from torch import Tensor, nn
 
 aten = torch.ops.aten
@@ -17,13 +31,21 @@ SOFTMAXES = [aten._softmax.default, aten._log_softmax.default]
 def _layer() -> list[Case]:
     x = rand(3, 5, 8) * 3 + 1
     cases = [
-        op(LAYER, x, [8], const(8), const(8)), op(LAYER, x, [8]), op(LAYER, x, [8], const(8)),
-        op(LAYER, x, [8], None, const(8)), op(LAYER, x, [5, 8], const(5, 8), const(5, 8)), op(LAYER, x, [3, 5, 8]),
-        op(LAYER, x, [8], const(8), const(8), 0.1), op(LAYER, rand(7), [7]), op(LAYER, rand(3, 1), [1]),
-        op(LAYER, rand(2, 3, 2, 2, 5), [5], const(5), const(5)), op(LAYER, rand(0, 4), [4]),
-        op(LAYER, rand(4, 6), [6], rand(6), rand(6)), having(op(LAYER, rand(2, 300) + 50, [300]), tolerance=1e-4),
+        op(LAYER, x, [8], const(8), const(8)),
+        op(LAYER, x, [8]),
+        op(LAYER, x, [8], const(8)),
+        op(LAYER, x, [8], None, const(8)),
+        op(LAYER, x, [5, 8], const(5, 8), const(5, 8)),
+        op(LAYER, x, [3, 5, 8]),
+        op(LAYER, x, [8], const(8), const(8), 0.1),
+        op(LAYER, rand(7), [7]),
+        op(LAYER, rand(3, 1), [1]),
+        op(LAYER, rand(2, 3, 2, 2, 5), [5], const(5), const(5)),
+        op(LAYER, rand(0, 4), [4]),
+        op(LAYER, rand(4, 6), [6], rand(6), rand(6)),
+        having(op(LAYER, rand(2, 300) + 50, [300]), tolerance=1e-4),
         having(op(LAYER, x.half(), [8]), refused="f16"),
-    ]  # fmt: skip
+    ]
     cases.append(having(op(NATIVE_LAYER, x, [8], const(8), const(8), 1e-5), keep=(0,)))
     cases.append(having(op(NATIVE_LAYER, x, [5, 8], None, None, 1e-3), keep=(0,)))
     cases.append(having(op(NATIVE_LAYER, x, [8], None, None, 1e-5), refused="statistics", keep=(0, 1)))
@@ -63,8 +85,10 @@ def _batch() -> list[Case]:
     def statistics(channels: int) -> tuple[Const, Const, Const, Const]:
         return const(channels), const(channels, low=-3), const(channels), const(channels, low=0.1, high=3)
 
-    cases = [having(op(BATCH, rand(*s), *statistics(s[1]), 0.1, 1e-5), keep=(0,))
-             for s in ((2, 3), (2, 3, 7), (2, 3, 4, 5), (1, 17, 3, 3), (0, 3, 2, 2))]  # fmt: skip
+    cases = [
+        having(op(BATCH, rand(*s), *statistics(s[1]), 0.1, 1e-5), keep=(0,))
+        for s in ((2, 3), (2, 3, 7), (2, 3, 4, 5), (1, 17, 3, 3), (0, 3, 2, 2))
+    ]
     weight, bias, mean, variance = statistics(3)
     cases += [
         having(op(BATCH, rand(2, 3, 4, 5), None, None, mean, variance, 0.1, 1e-3), keep=(0,)),
@@ -108,14 +132,28 @@ def _symbolic() -> list[Case]:
     image_others = ((rand(5, 6, 4, 3),), (rand(1, 6, 4, 7),))
     return [
         having(op(LAYER, rand(3, 5, 8), [8], const(8), const(8)), name="symbolic", dynamic=dynamic, others=others),
-        having(op(aten.rms_norm.default, rand(3, 5, 8), [8], const(8)), name="symbolic", dynamic=dynamic, others=others),
-        *(having(op(f, rand(3, 5, 8), d, False), name=f"symbolic{d}", dynamic=dynamic, others=others)
-          for f in SOFTMAXES for d in (1, 2)),
-        having(op(GROUP, rand(2, 6, 4, 5), 3, const(6), const(6)), name="symbolic", dynamic=({0: DYNAMIC, 3: DYNAMIC},),
-               others=image_others),
-        having(op(BATCH, rand(2, 6, 4, 5), None, None, const(6), const(6, low=0.5), 0.1, 1e-5), name="symbolic", keep=(0,),
-               dynamic=({0: DYNAMIC, 3: DYNAMIC},), others=image_others),
-    ]  # fmt: skip
+        having(
+            op(aten.rms_norm.default, rand(3, 5, 8), [8], const(8)), name="symbolic", dynamic=dynamic, others=others
+        ),
+        *(
+            having(op(f, rand(3, 5, 8), d, False), name=f"symbolic{d}", dynamic=dynamic, others=others)
+            for f in SOFTMAXES
+            for d in (1, 2)
+        ),
+        having(
+            op(GROUP, rand(2, 6, 4, 5), 3, const(6), const(6)),
+            name="symbolic",
+            dynamic=({0: DYNAMIC, 3: DYNAMIC},),
+            others=image_others,
+        ),
+        having(
+            op(BATCH, rand(2, 6, 4, 5), None, None, const(6), const(6, low=0.5), 0.1, 1e-5),
+            name="symbolic",
+            keep=(0,),
+            dynamic=({0: DYNAMIC, 3: DYNAMIC},),
+            others=image_others,
+        ),
+    ]
 
 
 CASES = _layer() + _rms() + _group() + _batch() + _softmax() + _symbolic()

@@ -30,9 +30,16 @@ F16, BF16, I32, I64 = torch.float16, torch.bfloat16, torch.int32, torch.int64
 WITH_DIMS = [aten.sum.dim_IntList, aten.mean.dim, aten.amax.default, aten.amin.default]
 WITH_DIM = [aten.prod.dim_int, aten.any.dim, aten.all.dim, aten.argmax.default, aten.argmin.default]
 WHOLE = [
-    aten.sum.default, aten.mean.default, aten.prod.default, aten.max.default, aten.min.default, aten.any.default,
-    aten.all.default, aten.argmax.default, aten.argmin.default,
-]  # fmt: skip
+    aten.sum.default,
+    aten.mean.default,
+    aten.prod.default,
+    aten.max.default,
+    aten.min.default,
+    aten.any.default,
+    aten.all.default,
+    aten.argmax.default,
+    aten.argmin.default,
+]
 BOOLEAN = [aten.any.dims, aten.all.dims]
 
 

@@ -22,9 +22,16 @@ def _reshapes() -> list[Case]:
     ]
     cases += [having(op(aten._unsafe_view.default, x, [4, 6]), layouts=False)]
     cases += [op(aten.reshape.default, x, s) for s in ([6, 4], [-1], [2, 3, 2, 2], [1, 2, 3, 1, 4, 1], [24, 1])]
-    cases += [op(aten.reshape.default, rand(*a), b) for a, b in [
-        ((), [1, 1]), ((1,), []), ((2, 3, 2, 2, 2, 3), [4, -1]), ((0, 3), [0, 5]), ((2, 3, 2, 2, 3), [3, 2, 2, 2, 3]),
-    ]]  # fmt: skip
+    cases += [
+        op(aten.reshape.default, rand(*a), b)
+        for a, b in [
+            ((), [1, 1]),
+            ((1,), []),
+            ((2, 3, 2, 2, 2, 3), [4, -1]),
+            ((0, 3), [0, 5]),
+            ((2, 3, 2, 2, 3), [3, 2, 2, 2, 3]),
+        ]
+    ]
     cases += [having(op(aten.reshape.default, ints(2, 6, dtype=d), [3, 4]), name=str(d)) for d in (F16, BF16, I32, I64)]
     cases.append(having(op(aten.reshape.default, bools(2, 6), [3, 4]), name="bool"))
     for f in (aten.unsqueeze.default, aten.unsqueeze_copy.default):
@@ -65,9 +72,17 @@ def _permutations() -> list[Case]:
 
 def _expansions() -> list[Case]:
     pairs = [
-        ((3, 1), [3, 4]), ((1, 4), [3, -1]), ((4,), [2, 3, 4]), ((), [2, 2]), ((2, 1, 3), [2, 4, 3]), ((1,), [1]),
-        ((2, 1, 3, 1, 2), [2, 4, 3, 1, 2]), ((3, 1, 2), [2, 2, 3, 4, 2]), ((1, 1), [0, 3]), ((2, 1, 1, 2), [3, 2, 2, 2, 2]),
-    ]  # fmt: skip
+        ((3, 1), [3, 4]),
+        ((1, 4), [3, -1]),
+        ((4,), [2, 3, 4]),
+        ((), [2, 2]),
+        ((2, 1, 3), [2, 4, 3]),
+        ((1,), [1]),
+        ((2, 1, 3, 1, 2), [2, 4, 3, 1, 2]),
+        ((3, 1, 2), [2, 2, 3, 4, 2]),
+        ((1, 1), [0, 3]),
+        ((2, 1, 1, 2), [3, 2, 2, 2, 2]),
+    ]
     cases = [op(f, rand(*a), b) for f in (aten.expand.default, aten.expand_copy.default) for a, b in pairs]
     cases += [
         having(op(aten.expand.default, ints(3, 1, dtype=d), [2, 3, 4]), name=str(d)) for d in (F16, BF16, I32, I64)
@@ -80,8 +95,15 @@ def _expansions() -> list[Case]:
 def _windows() -> list[Case]:
     x = rand(4, 5, 6)
     ranges: list[tuple[Any, ...]] = [
-        (0, 1, 3), (1, -3, -1), (-1, 0, 100), (2, None, None, 2), (1, 1, 5, 3), (0, 3, 2), (-2, -100, 2), (0, 7, 9),
-    ]  # fmt: skip
+        (0, 1, 3),
+        (1, -3, -1),
+        (-1, 0, 100),
+        (2, None, None, 2),
+        (1, 1, 5, 3),
+        (0, 3, 2),
+        (-2, -100, 2),
+        (0, 7, 9),
+    ]
     cases = [op(f, x, *r) for f in (aten.slice.Tensor, aten.slice_copy.Tensor) for r in ranges]
     cases += [op(aten.slice.Tensor, rand(2, 3, 2, 4, 2, 3), d, 1, 9, s) for d in (0, 1, 3, 5, -2) for s in (1, 2)]
     cases += [

@@ -1,10 +1,10 @@
-"""Writes small IR programs that cover every op, with constants, inputs and expected outputs: what hostile_test.cpp reads.
+"""Writes small IR programs that cover every op, with their data: what hostile_test.cpp reads, and damages.
 
 python -m tests.native.make_corpus FOLDER
 
-A file is little-endian: "EGGC"; u32 count of constants, each u32 size of key, key, u64 size, bytes; u32 count of inputs,
-each u32 dtype, u32 rank, i64 sizes, u64 size, bytes; u32 count of outputs, each u32 dtype, u64 size, bytes; u64 size of
-the IR, the IR.
+A file is little-endian: "EGGC"; u32 count of constants, each u32 size of key, key, u64 size, bytes; u32 count of
+inputs, each u32 dtype, u32 rank, i64 sizes, u64 size, bytes; u32 count of expected outputs, each u32 dtype, u64 size,
+bytes; u64 size of the IR, the IR.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import flatbuffers
 import sympy
 import torch
 from executorch_ggml.ir._generated import ggml_ir_generated as fb
+from torch import Tensor
+
 from executorch_ggml.ir.builder import Builder
 from executorch_ggml.ir.dims import floor_div, maximum, minimum, ne_of
 from executorch_ggml.ir.dtypes import DType
@@ -32,7 +34,6 @@ from executorch_ggml.ir.ops.custom import BinaryKind, ReduceKind, UnaryKind
 from executorch_ggml.ir.ops.movement import shape_of
 from executorch_ggml.ir.ops.spatial import Activation, PoolKind, ScaleMode, pack_conv_weight
 from executorch_ggml.ir.serialize import MAGIC, payload, serialize
-from torch import Tensor
 
 DTYPES = {dtype.torch: dtype for dtype in DType}
 
@@ -244,7 +245,9 @@ def reductions(p: Program) -> None:
     n = p.input(torch.arange(24).reshape(2, 3, 4))
     whole = (ReduceKind.SUM, ReduceKind.MEAN, ReduceKind.MAX, ReduceKind.PROD)
     p.output(*(p.emit("reduce", x, kind=kind, axes=(0, 2)) for kind in whole))
-    p.output(p.emit("reduce", x, kind=ReduceKind.ARGMAX, axes=(1,)), p.emit("reduce", n, kind=ReduceKind.MIN, axes=(0,)))
+    p.output(
+        p.emit("reduce", x, kind=ReduceKind.ARGMAX, axes=(1,)), p.emit("reduce", n, kind=ReduceKind.MIN, axes=(0,))
+    )
     p.output(p.emit("reduce", n, kind=ReduceKind.ANY, axes=(0, 1, 2)))
 
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import torch
 from executorch.exir import to_edge_transform_and_lower
+from tests.helpers import assert_same
 from torch import Tensor, nn
 from torch.export import Dim
 
 import executorch_ggml
 from executorch_ggml import GgmlPartitioner, explain
 from executorch_ggml.cli import main
-from tests.helpers import assert_same
 
 
 class AroundTopk(nn.Module):

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import torch
+from tests.helpers import assert_same
 from torch import Tensor, nn
 
 import executorch_ggml
-from tests.helpers import assert_same
 
 
 class Counter(nn.Module):

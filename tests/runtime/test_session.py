@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
+from tests.helpers import decomposed
 from torch import Tensor, nn
 
 import executorch_ggml
@@ -15,7 +16,6 @@ from executorch_ggml.ir.ops.movement import shape_of
 from executorch_ggml.ir.serialize import serialize
 from executorch_ggml.lower import Lowering
 from executorch_ggml.runtime import Session, devices
-from tests.helpers import decomposed
 
 ROWS = torch.export.Dim("rows", max=512)
 

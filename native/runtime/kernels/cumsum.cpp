@@ -10,7 +10,8 @@ namespace {
 
 // Integers wrap, as torch's do; f32 is summed in double.
 template <class T>
-using Sum = std::conditional_t<std::is_integral_v<T>, std::make_unsigned_t<std::conditional_t<std::is_integral_v<T>, T, int>>, double>;
+using Sum = std::conditional_t<std::is_integral_v<T>,
+                               std::make_unsigned_t<std::conditional_t<std::is_integral_v<T>, T, int>>, double>;
 
 template <class T>
 void sum_rows(const ggml_tensor* dst, int64_t first, int64_t last) {

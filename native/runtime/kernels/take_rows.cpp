@@ -15,10 +15,12 @@ void take_rows(ggml_tensor* dst, int ith, int nth, void* call) {
   for (int64_t i = count * ith / nth; i < count * (ith + 1) / nth; ++i) {
     const bool inside = rows[i] >= 0 && rows[i] < table->ne[1];
     if (!inside) {
-      self.status->fail("%s: index %d is out of range for size %lld", self.node, rows[i], static_cast<long long>(table->ne[1]));
+      self.status->fail("%s: index %d is out of range for size %lld", self.node, rows[i],
+                        static_cast<long long>(table->ne[1]));
       return;
     }
-    std::memcpy(static_cast<char*>(dst->data) + i * row_size, static_cast<const char*>(table->data) + rows[i] * table->nb[1], row_size);
+    std::memcpy(static_cast<char*>(dst->data) + i * row_size,
+                static_cast<const char*>(table->data) + rows[i] * table->nb[1], row_size);
   }
 }
 

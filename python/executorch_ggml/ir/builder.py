@@ -138,7 +138,7 @@ class Builder:
         """One number everywhere: a Python number, or a size where the type is an integer one."""
         if dtype in (DType.F32, DType.F16, DType.BF16, DType.F64):
             if not isinstance(number, (bool, int, float)):
-                raise IRError(f"fill: {number} depends on sizes, and is wanted as {dtype.name.lower()}")
+                return self.convert(self.fill(ne, number, DType.I64), dtype)
             return self.emit("fill", ne=_four(ne), value=float(number), integer=0, dtype=dtype)
         integer = int(number) if isinstance(number, (bool, float)) else as_dim(number)
         return self.emit("fill", ne=_four(ne), value=0.0, integer=integer, dtype=dtype)

@@ -203,7 +203,7 @@ def reaches(
     across = ne[1] * stride_w + kernel_w * dilation_w + abs(pad_w)
     down = ne[2] * stride_h + kernel_h * dilation_h + abs(pad_h)
     row: int = x.ne[0] * x.ne[1]
-    return bool((down + x.ne[2] * x.ne[3]) * row < 2**61 and across * x.ne[0] < 2**61)
+    return bool((down + x.ne[2] * x.ne[3]) * row < 2**59 and across * x.ne[0] < 2**59)
 
 
 def _few_taps(kernel_w: int, kernel_h: int) -> bool:

@@ -215,6 +215,15 @@ def _call(spec: OpSpec) -> str:
     return spec.call or f"ggml_{spec.name}({arguments})"
 
 
+def _check(spec: OpSpec, check: str) -> str:
+    """A check, with the attributes that it reads for the message."""
+    arguments = [argument.strip() for argument in check.partition("(")[2].rstrip(")").split(",")]
+    attrs = [attr.name for attr in spec.attrs if attr.name in arguments]
+    given = "".join(f', {{"{name}", {name}}}' for name in attrs)
+    listed = f", {{{given.removeprefix(', ')}}}" if attrs else ""
+    return f'      if (!self.check({check}, "{check}"{listed})) return nullptr;'
+
+
 def _result(spec: OpSpec) -> str:
     """The result rule in C++: ggml's builders follow it by themselves; a kernel's node is checked against it."""
     cpp = getattr(spec.result, "cpp", None)
@@ -237,7 +246,7 @@ def _dispatch(spec: OpSpec) -> str:
         lines.append(f"      const auto* attrs = node.op_as_{spec.class_name}();")
     lines += [_decode(attr) for attr in spec.attrs]
     lines += [f"      ggml_tensor* {i.name} = in[{n}];" for n, i in enumerate(spec.inputs)]
-    lines += [f'      if (!self.check({check}, "{check}")) return nullptr;' for check in spec.checks]
+    lines += [_check(spec, check) for check in spec.checks]
     if spec.kernel:
         lines.append(f"      if (!self.gives({_result(spec)})) return nullptr;")
     if spec.call == "custom":

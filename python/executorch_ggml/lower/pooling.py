@@ -155,7 +155,7 @@ def _resize(cx: Context, x: Tensor, mode: ScaleMode, scales: Sequence[float | No
 
 
 def _same_pixels(size: Dim, made: Dim, scale: float | None) -> bool:
-    """Whether ggml takes the pixels along a dim that torch takes: it divides where torch multiplies, both in float32."""
+    """Whether ggml takes torch's pixels along a dim: it divides where torch multiplies, both in float32."""
     if same(made, size) or same(made, 2 * size):
         return True
     if not isinstance(size, int) or not isinstance(made, int):

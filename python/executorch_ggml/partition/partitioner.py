@@ -110,10 +110,12 @@ def _tag_states(program: ExportedProgram) -> None:
     signature = program.graph_signature
     buffers = {target: name for name, target in signature.inputs_to_buffers.items()}
     nodes = {node.name: node for node in program.graph.nodes}
+    outputs = list(program.graph.output_node().args[0])
     for written, target in signature.buffers_to_mutate.items():
         buffer, source = nodes[buffers[target]], nodes[written]
         tags = {node.meta.get("delegation_tag") for node in (source, *buffer.users)}
-        if source.op == "call_function" and buffer.users and len(tags) == 1 and None not in tags:
+        owned = source.op == "call_function" and outputs.count(source) == 1  # and is not given to the caller too
+        if owned and buffer.users and len(tags) == 1 and None not in tags:
             buffer.meta["delegation_tag"] = tags.pop()
 
 

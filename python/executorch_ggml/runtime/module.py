@@ -109,7 +109,9 @@ def _check_is_program(path: str) -> None:
     with open(path, "rb") as file:
         head = file.read(8)
     if head[4:6] != b"ET":
-        raise RuntimeError(f"{path}: not an ExecuTorch program: bytes 4 to 8 are {head[4:]!r}, expected ET and a version")
+        raise RuntimeError(
+            f"{path}: not an ExecuTorch program: bytes 4 to 8 are {head[4:]!r}, expected ET and a version"
+        )
 
 
 def load(path: str | os.PathLike[str], *, data_path: str | os.PathLike[str] | None = None) -> Module:
