@@ -121,9 +121,10 @@ class NewArrays : public OutputSink {
       nb::capsule owner(output.data, [](void* data) noexcept { std::free(data); });
       void* data = output.data;
       output.data = nullptr;
-      nb::ndarray<nb::numpy> array(data, output.sizes.size(), output.sizes.data(), owner, nullptr,
-                                   dlpack_type(output.dtype));
-      list.append(nb::cast(array));
+      nb::ndarray<> array(data, output.sizes.size(), output.sizes.data(), owner, nullptr, dlpack_type(output.dtype));
+      // numpy has no bfloat16: such an output is an object that speaks DLPack.
+      const bool numpy = output.dtype != DType::Bf16;
+      list.append(numpy ? nb::cast(nb::ndarray<nb::numpy>(array)) : nb::cast(nb::ndarray<nb::array_api>(array)));
     }
     return list;
   }

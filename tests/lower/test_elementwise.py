@@ -18,9 +18,13 @@ from tests.helpers import (
     having,
     inf,
     ints,
+    lowered,
     nan,
     op,
     rand,
+    run_interpreter,
+    run_session,
+    session,
     special,
 )
 from torch import Tensor
@@ -438,3 +442,11 @@ def test_broadcasting_property(shapes: Any, function: Any, views: bool) -> None:
     if views and a.dim() > 1:
         a = a.transpose(0, -1).contiguous()
     check_program(program, a, b)
+
+
+def test_zeros_keep_their_sign() -> None:
+    x = torch.tensor([-0.0, 0.0, 1.0])
+    graph = lowered(lambda x: (x * 2.0, x * 1.0, x + 0.0), (x,))
+    for made in (run_interpreter(graph, (x,)), run_session(session(graph), (x,))):
+        for ours, theirs in zip(made, (x * 2.0, x * 1.0, x + 0.0), strict=True):
+            assert torch.equal(torch.signbit(ours), torch.signbit(theirs))

@@ -43,6 +43,10 @@ def test_bfloat16_comes_by_dlpack() -> None:
     builder.output("y", builder.convert(x, DType.F32), (3,))
     given = rand(3).bfloat16()
     assert_same(torch.from_numpy(Session(serialize(builder.finish())).run(given)[0]), given.float())
+    assert_same(
+        torch.utils.dlpack.from_dlpack(Session(serialize(_joined(DType.BF16))).run(given.expand(2, 3).contiguous())[0]),
+        given.expand(4, 3).contiguous(),
+    )
 
 
 @pytest.mark.parametrize(

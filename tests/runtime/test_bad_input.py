@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sympy
 import torch
 from executorch.runtime import Runtime
 from executorch_ggml.ir._generated import ggml_ir_generated as fb
@@ -309,6 +310,20 @@ def test_a_program_may_use_no_more_than_it_is_given() -> None:
         Session(_bounded(1000), max_memory=6000).run(one)
     with pytest.raises(RuntimeError, match=r"need .* multiplications, more than the 1000 that a run may take"):
         Session(_bounded(1000), max_work=1000).run(one)
+
+
+def test_sets_of_sizes_share_what_a_program_may_use() -> None:
+    build = Builder()
+    n = sympy.Symbol("n", integer=True, positive=True)
+    x = build.input("x", DType.F32, (n,), (n, 1, 1, 1))
+    build.symbol(n, 0, 0, min=1)
+    build.output("y", build.emit("neg", build.emit("sqr", x)), (n,))
+    ready = Session(serialize(build.finish()), max_memory=10000)
+    for size in (1000, 1001, 1002, 1000):
+        np.testing.assert_array_equal(ready.run(np.full(size, 3, np.float32))[0], np.full(size, -9, np.float32))
+        assert ready.prepared_count <= 2
+    with pytest.raises(RuntimeError, match="more than the 10000 that a program may use"):
+        ready.run(np.ones(2000, np.float32))
 
 
 def test_states_may_use_no_more_than_the_machine_has() -> None:

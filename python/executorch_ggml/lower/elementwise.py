@@ -159,7 +159,7 @@ def mul(cx: Context, a: Tensor, b: Any) -> Tensor:
     """``a * b``; with a number one node, and an RMS norm written out is found here."""
     number = _number(b)
     if number is not None and cx.dtype() in FLOATS:
-        return _affine(cx, a, number, 0.0)
+        return _affine(cx, a, number, -0.0)  # adding -0.0 changes nothing, not even a zero's sign
     return _rms_norm(cx, a, b) or arithmetic(cx, BinaryKind.MUL, a, b)
 
 
@@ -225,7 +225,8 @@ def _number(operand: Any) -> float | None:
 
 def _affine(cx: Context, a: Tensor, s: float, b: float) -> Tensor:
     """``a * s + b`` in one node, or in none."""
-    if (s, b) == (1.0, 0.0) and a.dtype == cx.dtype() and same_dims(a.shape, cx.shape()):
+    same_values = s == 1.0 and b == 0.0 and math.copysign(1.0, b) < 0
+    if same_values and a.dtype == cx.dtype() and same_dims(a.shape, cx.shape()):
         return a
     return _unary(cx, a, "scale_bias", s=s, b=b)
 
