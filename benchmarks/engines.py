@@ -75,6 +75,7 @@ def load_program(path: Path, args: tuple[Tensor, ...]) -> Run:
     """Load a program into ExecuTorch's own Python runtime, ready to run on `args`."""
     from executorch.runtime import Runtime
 
+    torch.set_num_threads(1)  # torch copies the outputs: threads of its own would then spin against the delegate's
     program = Runtime.get().load_program(path)
     method = program.load_method("forward")
 

@@ -3,6 +3,7 @@
 #include "conv_2d.h"
 
 #include <algorithm>
+#include <new>
 #include <numeric>
 #include <vector>
 
@@ -371,7 +372,12 @@ class Convolution {
 }  // namespace
 
 void conv_2d(ggml_tensor* dst, int ith, int nth, void* call) {
-  Convolution(dst, as_call<Conv2dParams>(call).params).run(ith, nth);
+  const auto& c = as_call<Conv2dParams>(call);
+  try {
+    Convolution(dst, c.params).run(ith, nth);
+  } catch (const std::bad_alloc&) {  // of the thread's scratch memory; no exception may leave a thread of ggml's
+    c.status->fail("%s: out of memory", c.node);
+  }
 }
 
 }  // namespace executorch_ggml::kernels
