@@ -41,7 +41,7 @@ def _conv(
     padding: Any = (0, 0),
     dilation: Any = (1, 1),
     transposed: bool = False,
-    output_padding: Any = (0, 0),
+    output_padding: Any = (0, 0, 0),
     groups: int = 1,
 ) -> Case:
     lists = [list(v) for v in (stride, padding, dilation)]
@@ -113,23 +113,52 @@ def _transposed() -> list[Case]:
     ]
 
 
+def _volumes() -> list[Case]:
+    x, y = rand(2, 4, 5, 6, 7), rand(1, 4, 5, 4, 6)
+    cases = []
+    for v in (x, y):
+        cases += [
+            _conv(v, const(6, 4, 3, 3, 3), const(6), (1, 1, 1), (1, 1, 1), (1, 1, 1)),
+            _conv(v, const(6, 4, 2, 3, 1), None, (2, 1, 3), (1, 0, 2), (2, 1, 1)),
+            _conv(v, const(5, 4, 1, 3, 3), const(5), (2, 1, 1), (0, 1, 1), (1, 1, 1)),
+            _conv(v, const(5, 4, 3, 1, 1), const(5), (2, 1, 1), (2, 0, 0), (2, 1, 1)),
+            _conv(v, const(17, 4, 1, 1, 1), const(17), (1, 1, 1), (0, 0, 0), (1, 1, 1)),
+            _conv(v, const(5, 4, 1, 1, 1), None, (2, 2, 2), (0, 0, 0), (1, 1, 1)),
+            _conv(v, const(6, 2, 3, 2, 2), const(6), (1, 1, 1), (1, 0, 0), (1, 1, 1), groups=2),
+            _conv(v, const(4, 1, 3, 3, 3), const(4), (2, 1, 1), (1, 1, 1), (1, 1, 1), groups=4),
+            _conv(v, const(4, 1, 3, 1, 1), None, (1, 1, 1), (1, 0, 0), (1, 1, 1), groups=4),
+            _conv(v, const(8, 1, 3, 2, 2), const(8), (1, 1, 1), (0, 0, 0), (1, 1, 1), groups=4),
+            _conv(v, const(4, 6, 3, 3, 3), const(6), (2, 2, 2), (1, 1, 1), (1, 1, 1), True, (1, 0, 1)),
+            _conv(v, const(4, 6, 2, 2, 2), const(6), (2, 2, 2), (0, 0, 0), (1, 1, 1), True),
+            _conv(v, const(4, 3, 2, 3, 1), None, (3, 1, 2), (2, 1, 0), (1, 2, 1), True, (2, 0, 1), 2),
+            _conv(v, const(4, 1, 3, 3, 3), None, (1, 1, 1), (0, 0, 0), (1, 1, 1), True, groups=4),
+            _conv(v, const(4, 6, 2, 1, 1), const(6), (2, 1, 1), (1, 0, 0), (1, 1, 1), True),
+        ]
+    return [*cases, _conv(x, const(6, 4, 3, 3, 3), stride=[2], padding=[1], dilation=[1])]
+
+
 def _refused() -> list[Case]:
     return [
-        having(
-            _conv(
-                rand(1, 2, 4, 4, 4),
-                const(3, 2, 2, 2, 2),
-                None,
-                [1, 1, 1],
-                [0, 0, 0],
-                [1, 1, 1],
-                output_padding=[0, 0, 0],
-            ),
-            refused="5-D",
-        ),
         having(_conv(rand(1, 3, 4, 4), rand(5, 3, 3, 3)), refused="not constant"),
         having(_conv(rand(1, 3, 4, 4).half(), rand(5, 3, 3, 3).half()), refused="not constant|f16"),
     ]
+
+
+def _symbolic_volumes() -> list[Case]:
+    one = ((rand(1, 4, 6, 7, 8),), (rand(1, 4, 9, 5, 4),))
+    some = ((rand(1, 4, 6, 7, 8),), (rand(3, 4, 9, 5, 4),))
+    cases = []
+    for batch, others in ((1, one), (2, some)):
+        x = rand(batch, 4, 5, 6, 7)
+        sizes = ({2: DYNAMIC, 3: DYNAMIC, 4: DYNAMIC, **({0: DYNAMIC} if batch > 1 else {})},)
+        made = [
+            _conv(x, const(5, 4, 3, 3, 3), const(5), (2, 2, 2), (1, 1, 1), (1, 1, 1)),
+            _conv(x, const(5, 4, 3, 1, 1), const(5), (1, 1, 1), (1, 0, 0), (1, 1, 1)),
+            _conv(x, const(4, 1, 3, 3, 3), None, (1, 2, 2), (1, 1, 1), (1, 1, 1), groups=4),
+            _conv(x, const(4, 5, 2, 2, 2), const(5), (2, 2, 2), (0, 0, 0), (1, 1, 1), True),
+        ]
+        cases += [having(case, dynamic=sizes, others=others) for case in made]
+    return cases
 
 
 def _symbolic() -> list[Case]:
@@ -144,7 +173,16 @@ def _symbolic() -> list[Case]:
     ]
 
 
-CASES = _plain() + _depthwise() + _one_dim() + _transposed() + _refused() + _symbolic()
+CASES = [
+    *_plain(),
+    *_depthwise(),
+    *_one_dim(),
+    *_transposed(),
+    *_volumes(),
+    *_refused(),
+    *_symbolic(),
+    *_symbolic_volumes(),
+]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
@@ -156,7 +194,7 @@ def test_case(case: Case) -> None:
 
 
 def _statistics(norm: nn.Module) -> nn.Module:
-    assert isinstance(norm, (nn.BatchNorm1d, nn.BatchNorm2d))
+    assert isinstance(norm, (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d))
     assert norm.running_mean is not None
     assert norm.running_var is not None
     norm.running_mean.copy_(rand(norm.num_features))
@@ -216,6 +254,21 @@ def test_batch_norm_folds(kind: str, bias: bool, affine: bool) -> None:
 def test_activation_inside(activation: Any, kind: str) -> None:
     layers = [CONVOLUTIONS[kind](True), *([] if activation is None else [activation])]
     _both_ways(nn.Sequential(*layers), rand(2, 6 if kind == "depthwise" else 4, 5, 7) * 3)
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("kind", ["plain", "flat", "depthwise", "transposed"])
+def test_three_dimensional_fold(kind: str, batch: int) -> None:
+    first = {
+        "plain": nn.Conv3d(4, 6, 3, padding=1),
+        "flat": nn.Conv3d(4, 6, (3, 1, 1)),
+        "depthwise": nn.Conv3d(6, 6, 3, groups=6),
+        "transposed": nn.ConvTranspose3d(4, 6, 2, stride=2),
+    }[kind]
+    layers = [first, _statistics(nn.BatchNorm3d(6)), nn.SiLU(), nn.Conv3d(6, 3, 3, padding=1), nn.ReLU()]
+    ops = _both_ways(nn.Sequential(*layers), rand(batch, 6 if kind == "depthwise" else 4, 5, 4, 7))
+    assert "mul" not in ops
+    assert ("silu" in ops) == (kind == "depthwise")  # a sum of convolutions has no activation inside
 
 
 def test_one_dimensional_fold() -> None:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial, reduce
 from typing import Any, Protocol
 
 import torch
 
-from ..ir.dims import same_dims
+from ..ir.dims import product, same_dims
 from ..ir.dtypes import DType
 from ..ir.graph import Value
 from ..ir.op import Dim
 from ..ir.ops.spatial import Activation, pack_conv_weight
 from .context import Context, Tensor
 from .registry import Refused, lowers
+from .shape import concatenated, padded
+from .volume import frames_of, from_frames
 
 aten = torch.ops.aten
 
@@ -58,8 +61,8 @@ class Rebuildable(Protocol):
     def epilogue(self) -> Epilogue:
         """What it applies now."""
 
-    def emit(self, cx: Context, epilogue: Epilogue) -> Tensor:
-        """Append it with another epilogue."""
+    def emit(self, cx: Context, epilogue: Epilogue) -> Tensor | None:
+        """Append it with another epilogue; None where it cannot have one."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,46 @@ class Convolution:
 
     def emit(self, cx: Context, epilogue: Epilogue) -> Tensor:
         """Append it with another epilogue."""
-        return emit_convolution(cx, replace(self, epilogue=epilogue))
+        call = replace(self, epilogue=epilogue)
+        return _recorded(cx, call, cx.builder.permute(_convolved(cx, call), FROM_CHANNELS_INNER))
+
+
+@dataclass(frozen=True)
+class VolumeConvolution:
+    """A 3-D convolution that may still be rebuilt, made of 2-D ones over its frames. Triples are of D, H and W."""
+
+    volume: Tensor
+    weight: Tensor  # (OC, IC / groups, KD, KH, KW), as torch.conv3d has it
+    bias: Tensor | None
+    stride: tuple[int, int, int]
+    padding: tuple[int, int, int]  # the near side's; negative: cut
+    trail: int  # the depth's far side's
+    dilation: tuple[int, int, int]
+    up: tuple[int, int, int]
+    groups: int
+    shape: tuple[Dim, ...]
+    epilogue: Epilogue = Epilogue()
+
+    def emit(self, cx: Context, epilogue: Epilogue) -> Tensor | None:
+        """Append it with another epilogue, unless it is a sum of several convolutions."""
+        call = replace(self, epilogue=epilogue)
+        if epilogue.activation != Activation.NONE and call.is_sum:
+            return None
+        made = _sum_of_taps(cx, call) if call.is_sum else _over_frames(cx, call)
+        return _recorded(cx, call, from_frames(cx, made, call.shape))
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether there is a convolution for each depth tap: with one channel a group, taps cannot join channels."""
+        oc, ic, kd = (int(n) for n in self.weight.shape[:3])
+        return ic == 1 and kd > 1 and self.groups == oc and not self.is_flat and self.up == (1, 1, 1)
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether a frame's pixels are independent of each other: then it is 2-D over (depth, pixels)."""
+        inside = (self.stride, self.dilation, self.up)
+        plain = all(numbers[1:] == (1, 1) for numbers in inside) and self.padding[1:] == (0, 0)
+        return plain and tuple(self.weight.shape[3:]) == (1, 1) and same_dims(self.volume.shape[3:], self.shape[3:])
 
 
 @dataclass(frozen=True)
@@ -150,16 +192,15 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> Tensor | Refused:
-    """1-D and 2-D convolution, plain or transposed, with constant weights."""
-    del output_padding  # the traced shape has it
-    if x.rank not in (3, 4) or weight.rank != x.rank:
-        return Refused(
-            f"a convolution of {x.rank}-D input and {weight.rank}-D weights: only 1-D and 2-D ones are supported"
-        )
+    """1-D, 2-D and 3-D convolution, plain or transposed, with constant weights."""
+    if x.rank not in (3, 4, 5) or weight.rank != x.rank:
+        return Refused(f"a convolution of {x.rank}-D input and {weight.rank}-D weights")
     if weight.data is None or (bias is not None and bias.data is None):
         return Refused("weights that are not constant")
     if x.dtype != DType.F32 or weight.dtype != DType.F32:
         return Refused(f"a convolution in {x.dtype.name.lower()}: only float32 is supported")
+    if x.rank == 5:
+        return _volume(cx, x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
     shape = image_shape(cx.shape())
     kernel = _weight_image(cx, weight)
     rank = x.rank - 2
@@ -170,8 +211,38 @@ def convolution(
         kh, kw = (int(n) for n in kernel.shape[2:])
         pads = Pair(gaps.h * (kh - 1) - pads.h, gaps.w * (kw - 1) - pads.w)
         steps, up = Pair(1, 1), steps
-    call = Convolution(image_of(cx, x), kernel, bias, steps, pads, gaps, up, groups, shape)
-    return emit_convolution(cx, call)
+    return Convolution(image_of(cx, x), kernel, bias, steps, pads, gaps, up, groups, shape).emit(cx, Epilogue())
+
+
+def _triple(numbers: Sequence[int], default: int) -> tuple[int, int, int]:
+    items = list(numbers) or [default]
+    return items[0], items[len(items) // 2], items[-1]
+
+
+def _volume(
+    cx: Context,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Tensor | Refused:
+    """3-D convolution."""
+    steps, pads, gaps, up = _triple(stride, 1), _triple(padding, 0), _triple(dilation, 1), (1, 1, 1)
+    trail = pads[0]
+    if transposed:
+        weight = _flipped(cx, weight, groups)
+        kd, kh, kw = (gap * (int(n) - 1) for gap, n in zip(gaps, weight.shape[2:], strict=True))
+        pads = (kd - pads[0], kh - pads[1], kw - pads[2])
+        trail = pads[0] + _triple(output_padding, 0)[0]
+        steps, up = up, steps
+    made = VolumeConvolution(x, weight, bias, steps, pads, trail, gaps, up, groups, cx.shape()).emit(cx, Epilogue())
+    assert made is not None  # it has no activation yet
+    return made
 
 
 def _weight_image(cx: Context, weight: Tensor) -> Tensor:
@@ -183,17 +254,24 @@ def _weight_image(cx: Context, weight: Tensor) -> Tensor:
 
 def _flipped(cx: Context, weight: Tensor, groups: int) -> Tensor:
     """A transposed convolution's weight (IC, OC / groups, KH, KW) as that of the plain one over the spread image."""
-    ic, oc, kh, kw = (int(n) for n in weight.shape)
+    ic, oc, *taps = (int(n) for n in weight.shape)
 
     def flip(w: torch.Tensor) -> torch.Tensor:
-        grouped = w.view(groups, ic // groups, oc, kh, kw).transpose(1, 2)
-        return grouped.reshape(groups * oc, ic // groups, kh, kw).flip(2, 3)
+        grouped = w.view(groups, ic // groups, oc, *taps).transpose(1, 2)
+        return grouped.reshape(groups * oc, ic // groups, *taps).flip(list(range(2, weight.rank)))
 
-    return cx.derived(f"flipped{groups}", [weight], (groups * oc, ic // groups, kh, kw), flip)
+    return cx.derived(f"flipped{groups}", [weight], (groups * oc, ic // groups, *taps), flip)
 
 
-def emit_convolution(cx: Context, call: Convolution) -> Tensor:
-    """Append the convolution, and remember it so that what follows can be folded in."""
+def _recorded(cx: Context, call: Rebuildable, made: Value) -> Tensor:
+    """The node's result, remembered so that what follows can be folded in."""
+    result = cx.out(made, 0 if isinstance(cx.meta, (tuple, list)) else None)
+    cx.records[result.value] = call
+    return result
+
+
+def _convolved(cx: Context, call: Convolution) -> Value:
+    """The convolution's node, channels innermost."""
     oc, ic, kh, kw = (int(n) for n in call.weight.shape)
     n, _, oh, ow = call.shape
     image = channels_inner(cx, call.image)
@@ -213,14 +291,92 @@ def emit_convolution(cx: Context, call: Convolution) -> Tensor:
     depthwise = call.groups == oc and ic == 1 and call.groups == image.shape[-1] and call.up == Pair(1, 1)
     if depthwise:
         packed = cx.derived("depthwise", [call.weight], (kh, kw, oc), lambda w: w.reshape(oc, kh, kw).permute(1, 2, 0))
-        made = cx.builder.emit("conv_2d_dw", image.value, packed.value, bias, **attrs)
-    else:
-        packed = packed_weight(cx, call.weight, call.groups)
-        attrs |= {"up_w": call.up.w, "up_h": call.up.h, "groups": call.groups}
-        made = cx.builder.emit("conv_2d", image.value, packed.value, bias, **attrs)
-    result = cx.out(cx.builder.permute(made, FROM_CHANNELS_INNER), 0 if isinstance(cx.meta, (tuple, list)) else None)
-    cx.records[result.value] = call
-    return result
+        return cx.builder.emit("conv_2d_dw", image.value, packed.value, bias, **attrs)
+    packed = packed_weight(cx, call.weight, call.groups)
+    attrs |= {"up_w": call.up.w, "up_h": call.up.h, "groups": call.groups}
+    return cx.builder.emit("conv_2d", image.value, packed.value, bias, **attrs)
+
+
+def _over_frames(cx: Context, call: VolumeConvolution) -> Value:
+    """One 2-D convolution, channels innermost.
+
+    Over (depth, pixels) where a frame's pixels are independent of each other; else over frames whose channels are those
+    of all the frames that a depth window sees.
+    """
+    oc, ic, kd, kh, kw = (int(n) for n in call.weight.shape)
+    n, _, od, oh, ow = call.shape
+    _, c, d, h, w = call.volume.shape
+    if call.is_flat:
+        image = cx.builder.reshape(frames_of(cx, call.volume), (c, product([w, h]), d, n))
+        kernel = cx.derived("flat", [call.weight], (oc, ic, kd, 1), lambda w: w.reshape(oc, ic, kd, 1))
+        return _convolved(cx, _slice(cx, call, image, kernel, call.bias, (n, oc, od, product([oh, ow])), 0, None))
+    seen = concatenated(cx, _taps(cx, call, int(c) // call.groups), 0)
+    image = cx.builder.reshape(seen, (kd * c, w, h, product([od, n])))
+    joined = (oc, kd * ic, kh, kw)
+    kernel = cx.derived("joined", [call.weight], joined, lambda w: w.permute(0, 2, 1, 3, 4).reshape(joined))
+    return _convolved(cx, _slice(cx, call, image, kernel, call.bias, (product([od, n]), oc, oh, ow), 1, 2))
+
+
+def _sum_of_taps(cx: Context, call: VolumeConvolution) -> Value:
+    """A 2-D convolution of each depth tap's frames, added up; channels innermost."""
+    oc, ic, kd, kh, kw = (int(n) for n in call.weight.shape)
+    n, _, od, oh, ow = call.shape
+    _, c, _, h, w = call.volume.shape
+    frames = _taps(cx, call, int(c))
+    parts = []
+    for tap in range(kd):
+        image = cx.builder.reshape(frames[tap], (c, w, h, product([od, n])))
+        kernel = cx.derived(f"tap{tap}", [call.weight], (oc, ic, kh, kw), partial(_tap_of, tap))
+        bias = call.bias if tap == 0 else None
+        parts.append(_convolved(cx, _slice(cx, call, image, kernel, bias, (product([od, n]), oc, oh, ow), 1, 2)))
+    return reduce(lambda a, b: cx.builder.emit("add", a, b), parts)
+
+
+def _tap_of(tap: int, weight: torch.Tensor) -> torch.Tensor:
+    return weight[:, :, tap]
+
+
+def _slice(
+    cx: Context,
+    call: VolumeConvolution,
+    image: Value,
+    kernel: Tensor,
+    bias: Tensor | None,
+    shape: tuple[Dim, ...],
+    down: int,
+    across: int | None,
+) -> Convolution:
+    """A 2-D convolution with two of the three dims' steps (None: of one pixel)."""
+
+    def pair(numbers: tuple[int, int, int], none: int) -> Pair:
+        return Pair(numbers[down], none if across is None else numbers[across])
+
+    c, w, h, n = image.ne
+    source = Tensor(cx.builder.permute(image, FROM_CHANNELS_INNER), (n, c, h, w))
+    steps, pads, gaps, up = (
+        pair(call.stride, 1),
+        pair(call.padding, 0),
+        pair(call.dilation, 1),
+        pair(call.up, 1),
+    )
+    return Convolution(source, kernel, bias, steps, pads, gaps, up, call.groups, shape, call.epilogue)
+
+
+def _taps(cx: Context, call: VolumeConvolution, run: int) -> list[Value]:
+    """What each depth tap sees, ``ne = run, the rest of a frame, depth, batch``: views of the padded volume."""
+    n, c, d, h, w = call.volume.shape
+    rest, size = product([int(c) // run, w, h]), product([c, w, h])
+    frames = Tensor(cx.builder.reshape(frames_of(cx, call.volume), (size, d, n)), (n, d, size))
+    up = call.up[0]
+    if up > 1:  # zeros between the frames, and after the last one
+        apart = Tensor(cx.builder.reshape(frames.value, (size, 1, d, n)), (n, d, 1, size))
+        spread = padded(cx, apart, 2, 0, up - 1, 0.0)
+        frames = Tensor(cx.builder.reshape(spread.value, (size, up * d, n)), (n, up * d, size))
+    frames = padded(cx, frames, 1, call.padding[0], call.trail - (up - 1), 0.0)
+    source = cx.builder.reshape(frames.value, (run, rest, frames.shape[1], n))
+    ne, step = (run, rest, call.shape[2], n), (1, 1, call.stride[0], 1)
+    taps = range(int(call.weight.shape[2]))
+    return [cx.builder.view(source, (0, 0, tap * call.dilation[0], 0), ne, step) for tap in taps]
 
 
 def packed_weight(cx: Context, weight: Tensor, groups: int) -> Tensor:
@@ -241,10 +397,14 @@ def with_batch_norm(
     """
     call = cx.records.get(x.value)
     statistics = [t for t in (mean, variance, gamma, beta) if t is not None]
-    foldable = isinstance(call, Convolution) and call.epilogue.activation == Activation.NONE and cx.single_use
+    foldable = (
+        isinstance(call, (Convolution, VolumeConvolution))
+        and call.epilogue.activation == Activation.NONE
+        and cx.single_use
+    )
     if "batch_norm" not in cx.fusions or not foldable or any(t.data is None for t in statistics):
         return None
-    assert isinstance(call, Convolution)
+    assert isinstance(call, (Convolution, VolumeConvolution))
     if not same_dims(image_shape(x.shape), call.shape):
         return None  # the same elements seen in another shape: their channels are others
     has_gamma, has_beta, has_bias = gamma is not None, beta is not None, call.bias is not None
@@ -254,7 +414,7 @@ def with_batch_norm(
         return inverse * rest[0].double() if has_gamma else inverse
 
     def new_weight(w: torch.Tensor, _: torch.Tensor, variance: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
-        return (w.double() * scale(variance, rest).view(-1, 1, 1, 1)).float()
+        return (w.double() * scale(variance, rest).view(-1, *[1] * (w.dim() - 1))).float()
 
     def new_bias(mean: torch.Tensor, variance: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
         shift = (rest[-1].double() if has_bias else 0.0) - mean.double()
@@ -265,7 +425,7 @@ def with_batch_norm(
     weight = cx.derived(f"folded{eps:g}", [call.weight, *statistics], shape, new_weight)
     biased = [*statistics, call.bias] if call.bias is not None else statistics
     bias = cx.derived(f"folded_bias{eps:g}", biased, (shape[0],), new_bias)
-    return emit_convolution(cx, replace(call, weight=weight, bias=bias))
+    return replace(call, weight=weight, bias=bias).emit(cx, Epilogue())
 
 
 def with_activation(cx: Context, x: Tensor, kind: str, low: float = 0.0, high: float = 0.0) -> Tensor | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from ..ir.dims import as_dim, product
+from ..ir.dims import as_dim, is_one, product
 from ..ir.dtypes import DType
 from ..ir.graph import Value
 from ..ir.ops.custom import BinaryKind, ReduceKind
@@ -49,8 +49,12 @@ def batch_norm(
     if folded is not None:
         return folded, None, None
     statistics = [t for t in (variance, mean, weight, bias) if t is not None]
-    if any(t.data is None for t in statistics) or x.dtype != DType.F32 or x.rank > 4:
-        return Refused("a batch norm whose statistics are not constant, not in float32, or of more than four dims")
+    if any(t.data is None for t in statistics) or x.dtype != DType.F32:
+        return Refused("a batch norm whose statistics are not constant, or not in float32")
+    if x.rank > 4 and not is_one(x.shape[0]):  # else the outermost dim of four is that of the channels
+        x = Tensor(
+            cx.builder.reshape(x.value, (product(x.shape[2:]), *x.shape[1::-1])), (*x.shape[:2], product(x.shape[2:]))
+        )
     channels = int(as_dim(mean.shape[0]))
 
     def scale(variance: torch.Tensor, mean: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:

@@ -202,12 +202,12 @@ def constant_pad(cx: Context, x: Tensor, pad: Sequence[Any], value: float = 0) -
         return Refused("padding more than four dims")
     for place in range(len(pad) // 2):
         dim = x.rank - 1 - place
-        x = _padded(cx, x, dim, as_dim(pad[2 * place]), as_dim(pad[2 * place + 1]), value)
+        x = padded(cx, x, dim, as_dim(pad[2 * place]), as_dim(pad[2 * place + 1]), value)
     return cx.out(x.value)
 
 
-def _padded(cx: Context, x: Tensor, dim: int, lead: Dim, trail: Dim, value: float) -> Tensor:
-    """``x`` with one dim padded."""
+def padded(cx: Context, x: Tensor, dim: int, lead: Dim, trail: Dim, value: float) -> Tensor:
+    """``x`` with one dim padded with one value; negative amounts cut."""
     cut_lead, cut_trail = minimum(lead, 0), minimum(trail, 0)
     if not (is_zero(cut_lead) and is_zero(cut_trail)):
         x = window(cx, x, dim, -cut_lead, x.shape[dim] + cut_lead + cut_trail)

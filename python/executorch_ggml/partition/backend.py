@@ -11,7 +11,6 @@ from executorch.exir.backend.backend_details import BackendDetails, CompileSpec,
 from torch.export import ExportedProgram
 
 from ..ir.graph import Constant, Graph
-from ..ir.ops.movement import shape_of
 from ..ir.serialize import serialize
 from ..lower import Lowering
 
@@ -53,5 +52,7 @@ def _store(store: NamedDataStore, constant: Constant, weights_file: str | None) 
 def constant_bytes(constant: Constant) -> bytes:
     """A constant's contents in ggml order, dense."""
     assert constant.data is not None, f"constant {constant.key} carries no data"
-    tensor = constant.data().reshape(shape_of(constant.value.ne)).to(constant.value.dtype.torch).contiguous()
-    return tensor.view(torch.uint8).numpy().tobytes() if tensor.dim() and tensor.numel() else b""
+    flat = constant.data().reshape(-1).to(constant.value.dtype.torch)
+    if flat.stride() != (1,):  # contiguous() leaves a single element's stride as it is
+        flat = flat.clone(memory_format=torch.contiguous_format)
+    return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
