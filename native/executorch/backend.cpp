@@ -4,11 +4,13 @@
 #include <executorch/runtime/core/exec_aten/util/tensor_util.h>
 #include <executorch/runtime/platform/log.h>
 
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "executorch_ggml.h"
+#include "program_states.h"
 #include "session.h"
 #include "status.h"
 
@@ -21,6 +23,7 @@ using ::executorch::aten::SizesType;
 using ::executorch::aten::Tensor;
 
 thread_local std::string last_error;
+thread_local uint64_t loaded_states = 0;
 
 et::Error report(et::Error code, const std::string& message) {
   last_error = readable(message);
@@ -129,6 +132,7 @@ class OutputTensors : public OutputSink {
 struct Handle {
   explicit Handle(const et::NamedDataMap* map) : constants(map) {}
   NamedData constants;
+  SharedStates states;
   std::unique_ptr<Session> session;
   std::vector<TensorView> views;
   std::vector<int64_t> sizes;
@@ -143,9 +147,10 @@ class GgmlBackend final : public et::BackendInterface {
   bool is_available() const override { return true; }
 
   et::Result<et::DelegateHandle*> init(et::BackendInitContext& context, et::FreeableBuffer* processed,
-                                       et::ArrayRef<et::CompileSpec>) const override {
+                                       et::ArrayRef<et::CompileSpec> specs) const override {
     std::unique_ptr<Handle> handle;
-    const Status status = without_exceptions([&] { return open(context, *processed, &handle); });
+    const void* delegate = specs.empty() ? processed->data() : specs[0].value.buffer;
+    const Status status = without_exceptions([&] { return open(context, *processed, delegate, &handle); });
     if (!status.ok()) return report(et::Error::DelegateInvalidCompatibility, status.message());
     return handle.release();
   }
@@ -170,13 +175,34 @@ class GgmlBackend final : public et::BackendInterface {
     return et::Error::Ok;
   }
 
+  // The option "reset_states" puts states back that were loaded with the runtime spec "states" of the same name.
+  et::Error set_option(et::BackendOptionContext&, const et::Span<et::BackendOption>& options) override {
+    for (const et::BackendOption& option : options) {
+      const auto* value = std::get_if<std::array<char, et::kMaxOptionValueLength>>(&option.value);
+      if (std::strcmp(option.key, "reset_states") != 0 || value == nullptr) {
+        return report(et::Error::InvalidArgument,
+                      format("option %s: unknown; there is reset_states, with the states' name", option.key));
+      }
+      const Status status = without_exceptions([&] {
+        const std::string name(value->data());
+        if (!name.empty() && SharedStates::reset(name)) return Status();
+        return Status::error("reset_states: no loaded program has states named \"" + name + "\"");
+      });
+      if (!status.ok()) return report(et::Error::NotFound, status.message());
+    }
+    return et::Error::Ok;
+  }
+
   void destroy(et::DelegateHandle* opaque) const override { delete static_cast<Handle*>(opaque); }
 
  private:
-  static Status open(et::BackendInitContext& context, const et::FreeableBuffer& processed,
+  // `delegate` is an address in the loaded program that stands for this delegate of it.
+  static Status open(et::BackendInitContext& context, const et::FreeableBuffer& processed, const void* delegate,
                      std::unique_ptr<Handle>* made) {
     std::unique_ptr<Handle> handle(new Handle(context.get_named_data_map()));
+    handle->states.join(context, delegate);
     SessionOptions options;
+    options.states = handle->states.states();
     if (auto threads = context.get_runtime_spec<int>("num_threads"); threads.ok()) options.threads = threads.get();
     if (auto device = context.get_runtime_spec<const char*>("device"); device.ok()) options.device = device.get();
     EXECUTORCH_GGML_TRY(
@@ -186,6 +212,7 @@ class GgmlBackend final : public et::BackendInterface {
     handle->sizes.resize(inputs * kMaxInputRank);
     handle->scalars.resize(inputs);
     handle->integers.resize(handle->session->outputs().size());
+    if (handle->session->state_count() > 0) loaded_states = handle->states.id();
     *made = std::move(handle);
     return {};
   }
@@ -238,6 +265,14 @@ void executorch_ggml_clear_error(void) { executorch_ggml::last_error.clear(); }
 void executorch_ggml_set_num_threads(int threads) { executorch_ggml::set_default_threads(threads); }
 
 int executorch_ggml_get_num_threads(void) { return executorch_ggml::default_threads(); }
+
+uint64_t executorch_ggml_take_states(void) {
+  const uint64_t states = executorch_ggml::loaded_states;
+  executorch_ggml::loaded_states = 0;
+  return states;
+}
+
+int executorch_ggml_reset_states(uint64_t states) { return executorch_ggml::SharedStates::reset(states) ? 1 : 0; }
 
 int executorch_ggml_is_registered(void) {
   return executorch_ggml::registered == ::executorch::runtime::Error::Ok ? 1 : 0;

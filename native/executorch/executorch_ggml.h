@@ -8,6 +8,8 @@
 #define EXECUTORCH_GGML_API __attribute__((visibility("default")))
 #endif
 
+#include <stdint.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -21,6 +23,15 @@ EXECUTORCH_GGML_API void executorch_ggml_clear_error(void);
 /* Threads of programs that are loaded from now on; 0: EXECUTORCH_GGML_NUM_THREADS, or one a core. */
 EXECUTORCH_GGML_API void executorch_ggml_set_num_threads(int threads);
 EXECUTORCH_GGML_API int executorch_ggml_get_num_threads(void);
+
+/* The states (mutated buffers) of the program whose method was loaded last on this thread, as a number to reset them
+   by. Asking takes it: 0 from then on, until a method that has states is loaded. The methods of one loaded program
+   share their states. */
+EXECUTORCH_GGML_API uint64_t executorch_ggml_take_states(void);
+
+/* Put states back to their first contents: those that the module's buffers had at export. 1, or 0 if the program is
+   gone. */
+EXECUTORCH_GGML_API int executorch_ggml_reset_states(uint64_t states);
 
 /* 1 once GgmlBackend is registered with ExecuTorch. */
 EXECUTORCH_GGML_API int executorch_ggml_is_registered(void);

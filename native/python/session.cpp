@@ -4,6 +4,7 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -144,13 +145,14 @@ struct Payload {
 class PySession {
  public:
   PySession(const nb::bytes& program, const nb::dict& constants, const std::string& device, int threads,
-            size_t max_memory, int64_t max_work)
+            size_t max_memory, int64_t max_work, std::shared_ptr<States> states)
       : payload_(program), constants_(constants) {
     SessionOptions options;
     options.device = device;
     options.threads = threads;
     options.limits.memory = max_memory;
     if (max_work > 0) options.limits.work = max_work;
+    options.states = std::move(states);
     const Status status = Session::load(payload_.words.data(), program.size(), &constants_, options, &session_);
     if (!status.ok()) raise(status);
   }
@@ -181,7 +183,10 @@ class PySession {
     return sink.take();
   }
 
-  void reset() { session_->reset(); }
+  void reset() {
+    nb::gil_scoped_release release;  // a run on another thread may hold them
+    session_->reset();
+  }
   size_t prepared_count() const { return session_->prepared_count(); }
   std::vector<std::string> input_names() const { return names(session_->inputs()); }
   std::vector<std::string> output_names() const { return names(session_->outputs()); }
@@ -214,9 +219,14 @@ nb::list devices() {
 
 NB_MODULE(_session, m) {
   using namespace executorch_ggml;
+  nb::class_<States>(m, "States")
+      .def(nb::init<>())
+      .def("reset", &States::reset, nb::call_guard<nb::gil_scoped_release>());
   nb::class_<PySession>(m, "Session")
-      .def(nb::init<const nb::bytes&, const nb::dict&, const std::string&, int, size_t, int64_t>(), nb::arg("program"),
-           nb::arg("constants"), nb::arg("device"), nb::arg("threads"), nb::arg("max_memory"), nb::arg("max_work"))
+      .def(nb::init<const nb::bytes&, const nb::dict&, const std::string&, int, size_t, int64_t,
+                    std::shared_ptr<States>>(),
+           nb::arg("program"), nb::arg("constants"), nb::arg("device"), nb::arg("threads"), nb::arg("max_memory"),
+           nb::arg("max_work"), nb::arg("states").none())
       .def("run", &PySession::run, nb::arg("inputs"))
       .def("reset", &PySession::reset)
       .def_prop_ro("prepared_count", &PySession::prepared_count)

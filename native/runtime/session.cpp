@@ -1,6 +1,7 @@
 #include "session.h"
 
 #include <cstring>
+#include <unordered_set>
 
 #include "payload.h"
 #include "status.h"
@@ -75,13 +76,13 @@ Status Session::load(const void* payload, size_t size, ConstantSource* constants
 
 Status Session::open(const void* payload, size_t size, ConstantSource* constants, const SessionOptions& options) {
   limits_ = options.limits;
+  states_ = options.states ? options.states : std::make_shared<States>();
   EXECUTORCH_GGML_TRY(open_payload(payload, size, &graph_));
   EXECUTORCH_GGML_TRY(check(*graph_));
   EXECUTORCH_GGML_TRY(Cpu::get(options.threads, &cpu_));
   EXECUTORCH_GGML_TRY(open_device(options.device, &device_));
   EXECUTORCH_GGML_TRY(make_constants(constants));
   EXECUTORCH_GGML_TRY(make_states(constants));
-  reset();
   input_data_.resize(inputs_.size());
   output_data_.resize(outputs_.size());
   return {};
@@ -173,37 +174,28 @@ Status Session::make_constants(ConstantSource* source) {
 }
 
 Status Session::make_states(ConstantSource* source) {
+  std::unordered_set<std::string> names;
   for (size_t i = 0; i < size_of(graph_->states()); ++i) {
     const fb::State& state = *graph_->states()->Get(i);
+    const std::string name = text(state.key());
+    if (!names.insert(name).second) return Status::error("state " + name + " is declared twice");
     ggml_tensor* tensor = nullptr;
     const void* data = nullptr;
-    EXECUTORCH_GGML_TRY(make_leaf(state.value(), "state " + text(state.key()), &tensor));
+    EXECUTORCH_GGML_TRY(make_leaf(state.value(), "state " + name, &tensor));
     if (state.initial() && state.initial()->size() > 0) {
       EXECUTORCH_GGML_TRY(constant_data(source, state.initial()->str(), tensor, &data));
     }
     state_memory_ += ggml_nbytes(tensor);  // each is within the limit, so this does not wrap
     if (state_memory_ > limits_.memory_limit()) {
       return Status::error(format("the states up to %s need %zu bytes, more than the %zu that a program may use",
-                                  text(state.key()).c_str(), state_memory_, limits_.memory_limit()));
+                                  name.c_str(), state_memory_, limits_.memory_limit()));
     }
-    EXECUTORCH_GGML_TRY(own(tensor));
+    const auto dtype = static_cast<DType>(graph_->values()->Get(state.value())->dtype());
+    ggml_backend_t backend = device_ ? device_ : cpu_->serial();
+    EXECUTORCH_GGML_TRY(states_->attach(name, dtype, data, backend, tensor));
     leaves_.states.push_back(tensor);
-    first_contents_.push_back({tensor, data});
   }
   return {};
-}
-
-void Session::reset() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  for (const FirstContents& first : first_contents_) {
-    const size_t size = ggml_nbytes(first.state);
-    if (size == 0) continue;
-    if (first.data) {
-      ggml_backend_tensor_set(first.state, first.data, 0, size);
-    } else {
-      ggml_backend_tensor_memset(first.state, 0, 0, size);
-    }
-  }
 }
 
 Status Session::prepare(const TensorView* inputs, size_t count, PreparedGraph** prepared) {
@@ -244,6 +236,8 @@ Status Session::run_prepared(const TensorView* inputs, size_t count, OutputSink*
   for (size_t i = 0; i < outputs_.size(); ++i) {
     EXECUTORCH_GGML_TRY(sink->place(i, outputs_[i].dtype, prepared->output_sizes(i), &output_data_[i]));
   }
+  std::unique_lock<std::mutex> states(states_->mutex(), std::defer_lock);
+  if (state_count() > 0) states.lock();
   std::lock_guard<std::mutex> pool(cpu_->mutex());
   return prepared->run(input_data_.data(), output_data_.data());
 }

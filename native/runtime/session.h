@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "prepared_graph.h"
+#include "states.h"
 
 namespace executorch_ggml {
 
@@ -29,6 +30,7 @@ struct SessionOptions {
   std::string device;  // "" and "cpu": the CPU; else ggml's name of a device
   int threads = 0;     // 0: default_threads()
   Limits limits;
+  std::shared_ptr<States> states;  // those that it shares with others; null: it keeps its own
 };
 
 struct PortInfo {
@@ -52,8 +54,11 @@ class Session {
   // One run. Calls from several threads take turns.
   Status run(const TensorView* inputs, size_t count, OutputSink* sink);
 
-  // Put the states back to their first contents.
-  void reset();
+  // Put the states back to their first contents, for all sessions that share them.
+  void reset() { states_->reset(); }
+
+  // How many of them the program names.
+  size_t state_count() const { return leaves_.states.size(); }
 
   // How many sets of sizes are kept ready.
   size_t prepared_count() const { return prepared_.size(); }
@@ -72,11 +77,6 @@ class Session {
   void make_room();
   Status run_prepared(const TensorView* inputs, size_t count, OutputSink* sink);
 
-  struct FirstContents {
-    ggml_tensor* state;
-    const void* data;  // null: zeros
-  };
-
   const fb::Graph* graph_ = nullptr;
   std::shared_ptr<Cpu> cpu_;
   ggml_backend_t device_ = nullptr;
@@ -85,7 +85,7 @@ class Session {
   size_t state_memory_ = 0;
   std::vector<ggml_backend_buffer_t> buffers_;
   Leaves leaves_;
-  std::vector<FirstContents> first_contents_;
+  std::shared_ptr<States> states_;
   std::vector<PortInfo> inputs_;
   std::vector<PortInfo> outputs_;
   std::list<std::unique_ptr<PreparedGraph>> prepared_;  // the last used first

@@ -3,6 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+class States:
+    def __init__(self) -> None: ...
+    def reset(self) -> None: ...
+
 class Session:
     def __init__(
         self,
@@ -12,6 +16,7 @@ class Session:
         threads: int,
         max_memory: int,
         max_work: int,
+        states: States | None,
     ) -> None: ...
     def run(self, inputs: Sequence[Any]) -> list[Any]: ...
     def reset(self) -> None: ...

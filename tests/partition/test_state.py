@@ -1,12 +1,19 @@
 """Buffers that a module mutates live in the delegate, from call to call."""
 
+import copy
 from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
-from tests.helpers import assert_same
+from executorch.exir import to_edge_transform_and_lower
+from executorch.runtime import Runtime
+from tests.helpers import assert_all_same, assert_same
 from torch import Tensor, nn
 
 import executorch_ggml
+from executorch_ggml import GgmlPartitioner
+from executorch_ggml.export import executorch_config
 
 
 class Counter(nn.Module):
@@ -86,3 +93,143 @@ def test_another_load_starts_over(tmp_path: Path) -> None:
     first(x)
     second = executorch_ggml.load(tmp_path / "model.pte")
     assert_same(second(x)[0], torch.tensor([1.0, 2.0, 3.0]))
+
+
+class Cache(nn.Module):
+    """Two methods over one cache; `decode` only reads `scale`, which `prefill` writes."""
+
+    rows: Tensor
+    scale: Tensor
+    steps: Tensor
+
+    def __init__(self, rows: int = 4) -> None:
+        super().__init__()
+        self.register_buffer("rows", torch.arange(3.0 * rows).reshape(rows, 3))
+        self.register_buffer("scale", torch.ones(3), persistent=False)
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+
+    def prefill(self, x: Tensor) -> Tensor:
+        self.rows.copy_(self.rows + x)
+        self.scale.mul_(2)
+        return self.rows * self.scale
+
+    def decode(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        self.rows.copy_(torch.cat([self.rows[1:], x[None]]))
+        self.steps.add_(1)
+        return self.rows.sum(0) * self.scale, self.steps + 0
+
+
+class Method(nn.Module):
+    """One method of a module as a module of its own."""
+
+    def __init__(self, model: nn.Module, name: str) -> None:
+        super().__init__()
+        self.model, self.name = model, name
+
+    def forward(self, x: Tensor) -> Any:
+        return getattr(self.model, self.name)(x)
+
+
+METHODS = ("prefill", "decode")
+
+
+def _export_methods(models: dict[str, nn.Module], path: Path, **options: Any) -> None:
+    x = (torch.ones(3),)
+    programs = {name: torch.export.export(Method(model, name), x) for name, model in models.items()}
+    edge = to_edge_transform_and_lower(programs, partitioner=[GgmlPartitioner(**options)])
+    program = edge.to_executorch(executorch_config())
+    program.save(str(path))
+    program.write_tensor_data_to_file(str(path.parent))
+
+
+def _check_methods(modules: list[executorch_ggml.Module], models: list[nn.Module]) -> None:
+    """Run methods of several loaded programs in turn: each must do as its own model does."""
+    for step in range(8):
+        x = torch.tensor([0.5, -1.0, 2.0]) * (step - 3)
+        name = METHODS[step // 3 % 2]
+        for module, model in zip(modules, models, strict=True):
+            assert_all_same(module.run(name, (x,)), getattr(model, name)(x), what=f"step {step}, {name}")
+            x = x + 1
+
+
+@pytest.mark.parametrize("weights_file", [None, "weights"])
+def test_methods_share_states(tmp_path: Path, weights_file: str | None) -> None:
+    model = Cache()
+    path = tmp_path / "model.pte"
+    _export_methods(dict.fromkeys(METHODS, model), path, weights_file=weights_file)
+    data = None if weights_file is None else tmp_path / "weights.ptd"
+    modules = [executorch_ggml.load(path, data_path=data) for _ in range(2)]
+    for _ in range(2):
+        _check_methods(modules, [copy.deepcopy(model) for _ in modules])
+        for module in modules:
+            module.reset_state()
+
+
+def test_reset_is_of_one_module(tmp_path: Path) -> None:
+    model = Cache()
+    _export_methods(dict.fromkeys(METHODS, model), tmp_path / "model.pte")
+    first, second = (executorch_ggml.load(tmp_path / "model.pte") for _ in range(2))
+    reference = copy.deepcopy(model)
+    x = torch.ones(3)
+    for module in (first, second, reference):
+        module.run("prefill", (x,)) if isinstance(module, executorch_ggml.Module) else module.prefill(x)
+    first.reset_state()
+    assert_all_same(second.run("decode", (x,)), reference.decode(x))
+    assert_all_same(first.run("decode", (x,)), model.decode(x))
+
+
+def test_two_modules_with_buffers_of_one_name(tmp_path: Path) -> None:
+    models: dict[str, nn.Module] = {name: Cache() for name in METHODS}
+    with pytest.warns(UserWarning, match="buffer model.rows of method decode is another tensor"):
+        _export_methods(models, tmp_path / "model.pte")
+    module = executorch_ggml.load(tmp_path / "model.pte")
+    for step in range(4):
+        x = torch.ones(3) * step
+        for name, model in models.items():
+            assert_all_same(module.run(name, (x,)), getattr(model, name)(x))
+
+
+def test_copies_are_shared_by_name(tmp_path: Path) -> None:
+    model = Cache()
+    _export_methods({name: copy.deepcopy(model) for name in METHODS}, tmp_path / "model.pte", states_by_name=True)
+    _check_methods([executorch_ggml.load(tmp_path / "model.pte")], [model])
+
+
+def test_a_shared_state_has_one_shape(tmp_path: Path) -> None:
+    models: dict[str, nn.Module] = {"prefill": Cache(4), "decode": Cache(5)}
+    _export_methods(models, tmp_path / "model.pte", states_by_name=True)
+    module = executorch_ggml.load(tmp_path / "model.pte")
+    module.run("prefill", (torch.ones(3),))
+    with pytest.raises(RuntimeError, match=r"state model.rows: .*\[3, 5, 1, 1\] here, .*\[3, 4, 1, 1\] where it was"):
+        module.run("decode", (torch.ones(3),))
+
+
+def test_programs_loaded_from_one_buffer(tmp_path: Path) -> None:
+    model = Cache()
+    _export_methods(dict.fromkeys(METHODS, model), tmp_path / "model.pte")
+    contents = (tmp_path / "model.pte").read_bytes()
+    for _ in range(2):
+        program = Runtime.get().load_program(contents)
+        methods = {name: program.load_method(name) for name in METHODS}
+        reference = copy.deepcopy(model)
+        for name in (*METHODS, *METHODS):
+            x = torch.ones(3)
+            method = methods[name]
+            assert method is not None
+            assert_all_same(method.execute([x]), getattr(reference, name)(x))
+
+
+def test_zeros_are_not_written(tmp_path: Path) -> None:
+    class Large(nn.Module):
+        rows: Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("rows", torch.zeros(1 << 18))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.rows.add_(x)
+            return self.rows * 2
+
+    _check(Large(), torch.ones(1), tmp_path)
+    assert (tmp_path / "model.pte").stat().st_size < 1 << 16

@@ -15,7 +15,7 @@ from executorch_ggml.ir.graph import Graph
 from executorch_ggml.ir.ops.movement import shape_of
 from executorch_ggml.ir.serialize import serialize
 from executorch_ggml.lower import Lowering
-from executorch_ggml.runtime import Session, devices
+from executorch_ggml.runtime import Session, States, devices
 
 ROWS = torch.export.Dim("rows", max=512)
 
@@ -97,6 +97,47 @@ def test_reset() -> None:
     assert [session.run(ones)[0].tolist() for _ in range(2)] == [[2, 3, 4], [3, 4, 5]]
     session.reset()
     assert session.run(ones)[0].tolist() == [2, 3, 4]
+
+
+def _adder(count: int) -> bytes:
+    builder = Builder()
+    x = builder.input("x", DType.F32, (1,), (1, 1, 1, 1))
+    total = builder.state("total", DType.F32, (count, 1, 1, 1), lambda: torch.ones(count))
+    added = builder.emit("add", total, x)
+    builder.emit("write_state", added, total)
+    builder.output("sum", added, (count,))
+    return serialize(builder.finish())
+
+
+def test_shared_states() -> None:
+    states, first = States(), {"total": torch.ones(2)}
+    sessions = [Session(_adder(2), first, states=states) for _ in range(2)]
+    alone = Session(_adder(2), first)
+    one = np.ones(1, np.float32)
+    assert [session.run(one)[0].tolist() for session in (*sessions, alone)] == [[2, 2], [3, 3], [2, 2]]
+    del sessions[0]
+    assert sessions[0].run(one)[0].tolist() == [4, 4]
+    states.reset()
+    assert [session.run(one)[0].tolist() for session in (*sessions, alone)] == [[2, 2], [3, 3]]
+    with pytest.raises(RuntimeError, match=r"state total: .*\[3, 1, 1, 1\] here"):
+        Session(_adder(3), {"total": torch.ones(3)}, states=states)
+
+
+def test_a_state_is_declared_once() -> None:
+    builder = Builder()
+    for _ in range(2):
+        total = builder.state("total", DType.F32, (2, 1, 1, 1))
+        builder.output("sum", builder.emit("add", total, total), (2,))
+    with pytest.raises(RuntimeError, match="state total is declared twice"):
+        Session(serialize(builder.finish()))
+
+
+def test_shared_states_from_several_threads() -> None:
+    states = States()
+    sessions = [Session(_adder(2), {"total": torch.ones(2)}, states=states) for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda turn: sessions[turn % 4].run(np.ones(1, np.float32)), range(200)))
+    assert sessions[0].run(np.zeros(1, np.float32))[0].tolist() == [201, 201]
 
 
 def test_devices() -> None:

@@ -44,13 +44,22 @@ def is_size_node(node: Node) -> bool:
 
 
 class Lowering:
-    """Lowers one program. ``fusions`` are those switched on (all by default)."""
+    """Lowers one program. ``fusions`` are those switched on (all by default).
 
-    def __init__(self, program: ExportedProgram, fusions: frozenset[str] = ALL_FUSIONS) -> None:
+    Buffers that it mutates become states, and so do those that ``states`` names: other methods mutate them.
+    """
+
+    def __init__(
+        self,
+        program: ExportedProgram,
+        fusions: frozenset[str] = ALL_FUSIONS,
+        *,
+        states: frozenset[str] = frozenset(),
+    ) -> None:
         self.program = program
         self.fusions = fusions
         self._constants = constant_sources(program)
-        self._mutated = mutated_buffers(program)
+        self._mutated = mutated_buffers(program, states)
 
     # ---------------------------------------------------------------------------------------- one node, as a check
 
@@ -204,10 +213,10 @@ def _typed(name: str, fake: Any) -> tuple[DType, tuple[Dim, ...]]:
     return dtype, shape
 
 
-def mutated_buffers(program: ExportedProgram) -> set[str]:
-    """Names of the placeholders of buffers that the program writes."""
+def mutated_buffers(program: ExportedProgram, states: frozenset[str] = frozenset()) -> set[str]:
+    """Names of the placeholders of buffers that the program writes, or other methods do (``states``)."""
     signature = program.graph_signature
-    written = {spec.target for spec in signature.output_specs if spec.kind == OutputKind.BUFFER_MUTATION}
+    written = {spec.target for spec in signature.output_specs if spec.kind == OutputKind.BUFFER_MUTATION} | states
     return {name for name, buffer in signature.inputs_to_buffers.items() if buffer in written}
 
 
@@ -222,15 +231,17 @@ def constant_sources(program: ExportedProgram) -> dict[str, tuple[str, Callable[
     return sources
 
 
-def _reader(program: ExportedProgram, target: str) -> Callable[[], torch.Tensor]:
-    def read() -> torch.Tensor:
-        tensor = program.state_dict.get(target)
-        if tensor is None:
-            tensor = program.constants[target]
-        assert isinstance(tensor, torch.Tensor)
-        return tensor.detach()
+def buffer_of(program: ExportedProgram, target: str) -> torch.Tensor:
+    """A parameter, buffer or lifted tensor of a program."""
+    tensor = program.state_dict.get(target)
+    if tensor is None:
+        tensor = program.constants[target]
+    assert isinstance(tensor, torch.Tensor)
+    return tensor
 
-    return read
+
+def _reader(program: ExportedProgram, target: str) -> Callable[[], torch.Tensor]:
+    return lambda: buffer_of(program, target).detach()
 
 
 # -------------------------------------------------------------------------------------------------------- symbols

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from typing import final
 
@@ -10,31 +11,69 @@ from executorch.exir._serialize._named_data_store import NamedDataStore
 from executorch.exir.backend.backend_details import BackendDetails, CompileSpec, PreprocessResult
 from torch.export import ExportedProgram
 
-from ..ir.graph import Constant, Graph
+from ..ir.graph import Constant, Graph, State
 from ..ir.serialize import serialize
 from ..lower import Lowering
+from .states import StateNames
 
 # Constants are used in place from the mapped file: ggml asks for 32 bytes, a cache line is kinder.
 ALIGNMENT = 64
 
 WEIGHTS_FILE_KEY = "weights_file"  # compile spec: the name of the .ptd file that constants go to
 
+STATES_BY_NAME_KEY = "states_by_name"  # compile spec: buffers of one name are one state
+STATES_MARKER = "executorch_ggml.states"  # in the named data of a program with states: see program_states.cpp
+
 
 @final
 class GgmlBackend(BackendDetails):
     """ExecuTorch backend for ggml. ``preprocess`` is called by ``to_edge_transform_and_lower`` for each partition."""
 
+    @classmethod
+    def copy_exported_program_for_preprocess(
+        cls, edge_program: ExportedProgram, compile_specs: list[CompileSpec]
+    ) -> ExportedProgram:
+        """The program with its graph copied and its tensors as they are: which one is which tells states apart."""
+        del compile_specs
+        tensors = [*edge_program.state_dict.values(), *edge_program.constants.values()]
+        return copy.deepcopy(edge_program, {id(tensor): tensor for tensor in tensors})
+
+    @classmethod
+    def preprocess_multimethod(
+        cls, edge_programs: dict[str, list[ExportedProgram]], compile_specs: dict[str, list[list[CompileSpec]]]
+    ) -> dict[str, list[PreprocessResult]]:
+        """Lower the partitions of all methods; a buffer that one of them mutates is one state for all of them."""
+        every = [spec for method in compile_specs.values() for specs in method for spec in specs]
+        names = StateNames(edge_programs, by_name=any(spec.key == STATES_BY_NAME_KEY for spec in every))
+        return {
+            method: [
+                _preprocess(program, specs, names)
+                for program, specs in zip(programs, compile_specs[method], strict=True)
+            ]
+            for method, programs in edge_programs.items()
+        }
+
     @staticmethod
     def preprocess(edge_program: ExportedProgram, compile_specs: list[CompileSpec]) -> PreprocessResult:
         """Lower one partition. Its constants go to the program's named data, keyed by name and contents."""
-        graph = Lowering(edge_program).graph()
-        store = NamedDataStore()
-        weights_file = next((spec.value.decode() for spec in compile_specs if spec.key == WEIGHTS_FILE_KEY), None)
-        for constant in named_constants(graph):
-            _store(store, constant, weights_file)
-        return PreprocessResult(
-            processed_bytes=serialize(graph), debug_handle_map={}, data_store_output=store.get_named_data_store_output()
-        )
+        return _preprocess(edge_program, compile_specs, StateNames({"forward": [edge_program]}))
+
+
+def _preprocess(program: ExportedProgram, specs: list[CompileSpec], names: StateNames) -> PreprocessResult:
+    states = names.of(program)
+    graph = Lowering(program, states=frozenset(states)).graph()
+    store = NamedDataStore()
+    weights_file = next((spec.value.decode() for spec in specs if spec.key == WEIGHTS_FILE_KEY), None)
+    for constant in graph.constants:
+        _store(store, constant, constant_bytes(constant), weights_file)
+    for state in graph.states:
+        _store_first(store, state, weights_file)
+        state.key = states[state.key]
+    if graph.states:
+        store.add_named_data(STATES_MARKER, bytes(1), ALIGNMENT)
+    return PreprocessResult(
+        processed_bytes=serialize(graph), debug_handle_map={}, data_store_output=store.get_named_data_store_output()
+    )
 
 
 def named_constants(graph: Graph) -> list[Constant]:
@@ -42,11 +81,21 @@ def named_constants(graph: Graph) -> list[Constant]:
     return graph.constants + [state.init for state in graph.states if state.init is not None]
 
 
-def _store(store: NamedDataStore, constant: Constant, weights_file: str | None) -> None:
+def _store(store: NamedDataStore, constant: Constant, data: bytes, weights_file: str | None) -> None:
     """Write a constant's bytes, and add a digest of them to its key: other programs may use the same name."""
-    data = constant_bytes(constant)
     constant.key = f"{constant.key}#{hashlib.sha256(data).hexdigest()[:16]}"
     store.add_named_data(constant.key, data, ALIGNMENT, weights_file)
+
+
+def _store_first(store: NamedDataStore, state: State, weights_file: str | None) -> None:
+    """Write a state's first contents, but for zeros: a state starts with these by itself."""
+    if state.init is None:
+        return
+    data = constant_bytes(state.init)
+    if data.count(0) == len(data):
+        state.init = None
+    else:
+        _store(store, state.init, data, weights_file)
 
 
 def constant_bytes(constant: Constant) -> bytes:

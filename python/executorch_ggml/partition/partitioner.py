@@ -21,7 +21,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from ..lower import Lowering
 from ..lower.graph import is_size_node, overload_of
 from ..lower.registry import PRESERVED
-from .backend import WEIGHTS_FILE_KEY
+from .backend import STATES_BY_NAME_KEY, WEIGHTS_FILE_KEY
 
 REFUSED_KEY = "refused"  # compile spec: what stayed outside and why, as JSON, for `executorch-ggml inspect`
 
@@ -53,11 +53,15 @@ class GgmlPartitioner(Partitioner):
 
     With ``weights_file`` the constants go to a file of their own: ``write_tensor_data_to_file(folder)`` of the
     ExecuTorch program writes ``<weights_file>.ptd``, and ``executorch_ggml.load(..., data_path=)`` reads it.
+
+    Methods of one program share a buffer that they mutate where their modules do: where it is one tensor. With
+    ``states_by_name`` they also share buffers of the same name that are copies of each other, as after a quantization.
     """
 
-    def __init__(self, *, weights_file: str | None = None) -> None:
+    def __init__(self, *, weights_file: str | None = None, states_by_name: bool = False) -> None:
         super().__init__()
         self.weights_file = weights_file
+        self.states_by_name = states_by_name
         self.refused: dict[str, str] = {}
         self._preserved: tuple[ExportedProgram, list[OpOverload]] | None = None
 
@@ -79,6 +83,8 @@ class GgmlPartitioner(Partitioner):
         specs = [_refused_spec(refused)]
         if self.weights_file is not None:
             specs.append(CompileSpec(WEIGHTS_FILE_KEY, self.weights_file.encode()))
+        if self.states_by_name:
+            specs.append(CompileSpec(STATES_BY_NAME_KEY, b""))
         spec = DelegationSpec("GgmlBackend", specs)
         tags = {}
         for part in partitions:

@@ -2,6 +2,16 @@
 
 from ._library import get_num_threads, load_delegate, set_num_threads
 from .module import Module, load
-from .session import Device, Session, devices
+from .session import Device, Session, States, devices
 
-__all__ = ["Device", "Module", "Session", "devices", "get_num_threads", "load", "load_delegate", "set_num_threads"]
+__all__ = [
+    "Device",
+    "Module",
+    "Session",
+    "States",
+    "devices",
+    "get_num_threads",
+    "load",
+    "load_delegate",
+    "set_num_threads",
+]

@@ -31,6 +31,8 @@ def load_delegate() -> ctypes.CDLL:
 
     library = ctypes.CDLL(str(library_path()))
     library.executorch_ggml_last_error.restype = ctypes.c_char_p
+    library.executorch_ggml_take_states.restype = ctypes.c_uint64
+    library.executorch_ggml_reset_states.argtypes = [ctypes.c_uint64]
     if not library.executorch_ggml_is_registered():
         raise ImportError("ExecuTorch refused to register GgmlBackend: another copy of it is loaded already")
     return library
@@ -45,6 +47,16 @@ def last_error() -> str:
 def clear_error() -> None:
     """Forget the delegate's last error message on this thread."""
     load_delegate().executorch_ggml_clear_error()
+
+
+def take_states() -> int:
+    """A number for the states of the program that a method was loaded of since this was last asked, on this thread."""
+    return int(load_delegate().executorch_ggml_take_states())
+
+
+def reset_states(states: int) -> None:
+    """Put a program's states back to their first contents."""
+    load_delegate().executorch_ggml_reset_states(states)
 
 
 def set_num_threads(threads: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ._library import clear_error, last_error, load_delegate
+from ._library import clear_error, last_error, load_delegate, reset_states, take_states
 
 # ExecuTorch's numbers of element types.
 _DTYPES = {
@@ -26,12 +26,17 @@ _DTYPES = {
 
 
 class Module:
-    """A loaded program. Calling it runs its method ``forward``; :meth:`run` runs the others."""
+    """A loaded program. Calling it runs its method ``forward``; :meth:`run` runs the others.
+
+    Buffers that the module mutates keep their contents from call to call. Methods that were exported from one module
+    share them; another :func:`load` of the program has its own.
+    """
 
     def __init__(self, program: Any, path: str) -> None:
         self._program = program
         self._path = path
         self._methods: dict[str, Any] = {}
+        self._states: set[int] = set()
 
     @property
     def method_names(self) -> list[str]:
@@ -52,11 +57,21 @@ class Module:
         outputs = [_copied(output) for output in shared]
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
+    def reset_state(self) -> None:
+        """Put the buffers that ggml keeps back to what they held at export, for all methods.
+
+        Buffers that stay with ExecuTorch (see :func:`executorch_ggml.explain`) are not reset: load the program again.
+        """
+        for states in self._states - {0}:
+            reset_states(states)
+
     def _load(self, method: str) -> Any:
         if method not in self._methods:
             if method not in self._program.method_names:
                 raise KeyError(f"{self._path} has no method {method!r}, but {self.method_names}")
+            take_states()  # of an earlier load
             self._methods[method] = self._checked(lambda: self._program.load_method(method), method)
+            self._states.add(take_states())
         return self._methods[method]
 
     def _checked(self, call: Callable[[], Any], method: str, inputs: Sequence[Any] | None = None) -> Any:

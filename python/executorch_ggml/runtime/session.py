@@ -21,6 +21,21 @@ def devices() -> list[Device]:
     return [Device(*entry) for entry in _session.devices()]
 
 
+class States:
+    """States by name, for sessions to share: those of ``Session(..., states=)`` that have the same name are one.
+
+    The first session to name a state makes it, with its first contents. A later one that declares it of another type
+    or shape raises RuntimeError.
+    """
+
+    def __init__(self) -> None:
+        self._states = _session.States()
+
+    def reset(self) -> None:
+        """Put all of them back to their first contents."""
+        self._states.reset()
+
+
 class Session:
     """A program made ready: IR bytes (``executorch_ggml.ir.serialize``) and its constants by key.
 
@@ -31,6 +46,8 @@ class Session:
     A program may use ``max_memory`` bytes for its intermediate values, outputs and states (without it: the machine's
     memory), and ``max_work`` multiply-adds a run (without it: hours of work); one that asks for more is refused. Set
     both where programs come from others.
+
+    The program's states are the session's own, or shared with the other sessions that are given the same ``states``.
     """
 
     def __init__(
@@ -42,12 +59,19 @@ class Session:
         threads: int = 0,
         max_memory: int | None = None,
         max_work: int | None = None,
+        states: States | None = None,
     ) -> None:
         for name, value in (("max_memory", max_memory), ("max_work", max_work)):
             if value is not None and value < 1:
                 raise ValueError(f"Session: {name}={value}, expected 1 or more")
         self._session = _session.Session(
-            program, dict(constants or {}), device, threads, max_memory or 0, max_work or 0
+            program,
+            dict(constants or {}),
+            device,
+            threads,
+            max_memory or 0,
+            max_work or 0,
+            None if states is None else states._states,
         )
 
     def run(self, *inputs: Any) -> list[Any]:
@@ -59,7 +83,7 @@ class Session:
         return self.run(*inputs)
 
     def reset(self) -> None:
-        """Put the program's states back to their first contents."""
+        """Put the program's states back to their first contents (with ``states``: for all that share them)."""
         self._session.reset()
 
     @property

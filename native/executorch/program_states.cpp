@@ -1,0 +1,97 @@
+#include "program_states.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+namespace executorch_ggml {
+namespace {
+
+namespace et = ::executorch::runtime;
+
+// The key of an entry that every program with states has in its named data (partition/backend.py).
+constexpr char kMarker[] = "executorch_ggml.states";
+
+struct Registry {
+  std::mutex mutex;
+  uint64_t last_id = 0;
+  std::vector<std::weak_ptr<ProgramStates>> groups;  // the oldest first
+};
+
+Registry& registry() {
+  static Registry* made = new Registry();  // delegates may outlive the library's statics
+  return *made;
+}
+
+// ExecuTorch does not say which program a delegate belongs to. The names of a program's data lie in the program itself,
+// so the marker's address is one for all of its methods, and another in each program that is loaded.
+const void* program_address(const et::NamedDataMap* map) {
+  if (map == nullptr) return nullptr;
+  const auto count = map->get_num_keys();
+  for (uint32_t i = 0; count.ok() && i < count.get(); ++i) {
+    const auto key = map->get_key(i);
+    if (key.ok() && std::strcmp(key.get(), kMarker) == 0) return key.get();
+  }
+  return nullptr;
+}
+
+template <class Matches>
+bool reset_where(const Matches& matches) {
+  std::vector<std::shared_ptr<ProgramStates>> found;
+  {
+    std::lock_guard<std::mutex> lock(registry().mutex);
+    for (const auto& weak : registry().groups) {
+      std::shared_ptr<ProgramStates> group = weak.lock();
+      if (group != nullptr && matches(*group)) found.push_back(std::move(group));
+    }
+  }
+  for (const auto& group : found) group->states.reset();
+  return !found.empty();
+}
+
+}  // namespace
+
+void SharedStates::join(const et::BackendInitContext& context, const void* delegate) {
+  const void* program = program_address(context.get_named_data_map());
+  const auto named = context.get_runtime_spec<const char*>("states");
+  const std::string name = named.ok() ? named.get() : "";
+  Registry& all = registry();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  auto& groups = all.groups;
+  groups.erase(std::remove_if(groups.begin(), groups.end(), [](const auto& group) { return group.expired(); }),
+               groups.end());
+  for (auto it = groups.rbegin(); it != groups.rend() && program != nullptr && group_ == nullptr; ++it) {
+    std::shared_ptr<ProgramStates> group = it->lock();
+    if (group == nullptr || group->program != program || group->name != name) continue;
+    const auto& known = group->delegates;
+    const bool again = std::find(known.begin(), known.end(), delegate) != known.end();
+    if (!again || !name.empty()) group_ = std::move(group);
+  }
+  if (group_ == nullptr) {
+    group_ = std::make_shared<ProgramStates>();
+    group_->id = ++all.last_id;
+    group_->program = program;
+    group_->name = name;
+    groups.push_back(group_);
+  }
+  group_->delegates.push_back(delegate);
+  delegate_ = delegate;
+}
+
+SharedStates::~SharedStates() {
+  if (group_ == nullptr) return;
+  std::lock_guard<std::mutex> lock(registry().mutex);
+  auto& known = group_->delegates;
+  const auto found = std::find(known.begin(), known.end(), delegate_);
+  if (found != known.end()) known.erase(found);
+}
+
+bool SharedStates::reset(uint64_t id) {
+  return reset_where([&](const ProgramStates& group) { return group.id == id; });
+}
+
+bool SharedStates::reset(const std::string& name) {
+  return reset_where([&](const ProgramStates& group) { return group.name == name; });
+}
+
+}  // namespace executorch_ggml

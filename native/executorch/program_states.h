@@ -1,0 +1,48 @@
+// Which delegates share their states: those of one loaded program.
+#pragma once
+
+#include <executorch/runtime/backend/interface.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "states.h"
+
+namespace executorch_ggml {
+
+// The states of a loaded program, and the delegates that use them.
+struct ProgramStates {
+  uint64_t id = 0;
+  const void* program = nullptr;       // an address that is this loaded program's alone; null: unknown
+  std::string name;                    // what the host calls them (runtime spec "states")
+  std::vector<const void*> delegates;  // by an address in the program's description of each
+  States states;
+};
+
+// A delegate's part in them; ends with it.
+class SharedStates {
+ public:
+  SharedStates() = default;
+  ~SharedStates();
+  SharedStates(const SharedStates&) = delete;
+  SharedStates& operator=(const SharedStates&) = delete;
+
+  // Join the states of the program that a delegate is loaded from, and of the name that the host gives. Without a name
+  // a delegate that is loaded once more while the first is there gets others: a method loaded again starts over, and
+  // the methods loaded after it are with it.
+  void join(const ::executorch::runtime::BackendInitContext& context, const void* delegate);
+
+  uint64_t id() const { return group_->id; }
+  std::shared_ptr<States> states() const { return {group_, &group_->states}; }
+
+  // Put back the states with an id, or with the name that the host gave them. False if no loaded program has them.
+  static bool reset(uint64_t id);
+  static bool reset(const std::string& name);
+
+ private:
+  std::shared_ptr<ProgramStates> group_;
+  const void* delegate_ = nullptr;
+};
+
+}  // namespace executorch_ggml

@@ -1,0 +1,79 @@
+#include "states.h"
+
+#include <algorithm>
+
+#include "checks.h"
+#include "status.h"
+
+namespace executorch_ggml {
+namespace {
+
+Status place(ggml_backend_buffer_t buffer, ggml_tensor* tensor) {
+  const ggml_status status = ggml_backend_tensor_alloc(buffer, tensor, ggml_backend_buffer_get_base(buffer));
+  return status == GGML_STATUS_SUCCESS ? Status() : Status::error(format("no memory for %s", ggml_get_name(tensor)));
+}
+
+}  // namespace
+
+States::~States() {
+  for (const auto& [name, state] : states_) ggml_backend_buffer_free(state.tensor.buffer);
+}
+
+Status States::attach(const std::string& name, DType dtype, const void* first, ggml_backend_t backend,
+                      ggml_tensor* tensor) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = states_.find(name);
+  if (found == states_.end()) {
+    State state{dtype, {}, {}};
+    EXECUTORCH_GGML_TRY(make(first, backend, tensor, &state));
+    states_.emplace(name, std::move(state));
+    return {};
+  }
+  const State& known = found->second;
+  if (known.dtype != dtype || !ggml_are_same_shape(&known.tensor, tensor)) {
+    return Status::error(
+        format("state %s: %s%s here, but %s%s where it was loaded first; what shares a state must "
+               "agree on it",
+               name.c_str(), dtype_name(dtype), describe(dims_of(tensor)).c_str(), dtype_name(known.dtype),
+               describe(dims_of(&known.tensor)).c_str()));
+  }
+  if (ggml_backend_buffer_get_type(known.tensor.buffer) != ggml_backend_get_default_buffer_type(backend)) {
+    return Status::error(format("state %s is in the memory of %s already; load all that share it for one device",
+                                name.c_str(), ggml_backend_buffer_name(known.tensor.buffer)));
+  }
+  return place(known.tensor.buffer, tensor);
+}
+
+Status States::make(const void* first, ggml_backend_t backend, ggml_tensor* tensor, State* state) {
+  const auto* bytes = static_cast<const uint8_t*>(first);
+  if (bytes != nullptr) state->first.assign(bytes, bytes + ggml_nbytes(tensor));
+  const size_t size = ggml_backend_buft_get_alloc_size(ggml_backend_get_default_buffer_type(backend), tensor);
+  ggml_backend_buffer_t buffer = ggml_backend_alloc_buffer(backend, std::max<size_t>(size, 1));
+  if (buffer == nullptr) return Status::error(format("no memory for %s of %zu bytes", ggml_get_name(tensor), size));
+  ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+  const Status placed = place(buffer, tensor);
+  if (!placed.ok()) {
+    ggml_backend_buffer_free(buffer);
+    return placed;
+  }
+  state->tensor = *tensor;
+  start(state);
+  return {};
+}
+
+void States::start(State* state) {
+  const size_t size = ggml_nbytes(&state->tensor);
+  if (size == 0) return;
+  if (state->first.empty()) {
+    ggml_backend_tensor_memset(&state->tensor, 0, 0, size);
+  } else {
+    ggml_backend_tensor_set(&state->tensor, state->first.data(), 0, size);
+  }
+}
+
+void States::reset() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (auto& [name, state] : states_) start(&state);
+}
+
+}  // namespace executorch_ggml

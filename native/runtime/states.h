@@ -1,0 +1,48 @@
+// What programs keep from run to run.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ggml-backend.h"
+#include "node_builder.h"
+#include "result.h"
+
+namespace executorch_ggml {
+
+// Tensors by name that outlive a run. Sessions that are given the same States share what they call by the same name.
+class States {
+ public:
+  States() = default;
+  ~States();
+  States(const States&) = delete;
+  States& operator=(const States&) = delete;
+
+  // Give a session's tensor the memory of a state. The first session to name it makes it, in its backend's memory and
+  // with `first` in it (null: zeros), which is copied; for later ones it must be of the same type and shape.
+  Status attach(const std::string& name, DType dtype, const void* first, ggml_backend_t backend, ggml_tensor* tensor);
+
+  // Put all of them back to their first contents.
+  void reset();
+
+  // Held while a session runs that has states.
+  std::mutex& mutex() { return mutex_; }
+
+ private:
+  struct State {
+    DType dtype;
+    ggml_tensor tensor;          // a descriptor of its own: sessions come and go
+    std::vector<uint8_t> first;  // empty: zeros
+  };
+
+  static Status make(const void* first, ggml_backend_t backend, ggml_tensor* tensor, State* state);
+  static void start(State* state);
+
+  std::unordered_map<std::string, State> states_;
+  std::mutex mutex_;
+};
+
+}  // namespace executorch_ggml
