@@ -2,6 +2,7 @@
 // Each says whether ggml (or a kernel) can take the call without aborting, with the sizes at hand.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <initializer_list>
@@ -146,6 +147,24 @@ inline bool convolves_depthwise(const ggml_tensor* x, const ggml_tensor* weight,
 }
 
 inline bool pools(const ggml_tensor* x, const Dims& ne) { return x->ne[0] == ne[0] && x->ne[3] == ne[3]; }
+
+// A kernel of 0 is adaptive: it has neither gaps nor padding.
+inline bool pool_window(int64_t kernel, int64_t stride, int64_t pad, int64_t dilation) {
+  return kernel >= 0 && window(std::max<int64_t>(kernel, 1), stride, pad, dilation) && (kernel > 0 || dilation == 1);
+}
+
+inline bool pool_windows(const Ints& kernel, const Ints& stride, const Ints& pad, const Ints& dilation) {
+  if (kernel.size != 3 || stride.size != 3 || pad.size != 3 || dilation.size != 3) return false;
+  for (int i = 0; i < 3; ++i) {
+    if (!pool_window(kernel[i], stride[i], pad[i], dilation[i])) return false;
+  }
+  return true;
+}
+
+inline bool pools_volumes(const ggml_tensor* x, const Dims& ne, int64_t depth, int64_t out_depth) {
+  if (depth < 1 || out_depth < 1 || x->ne[3] % depth != 0 || ne[3] % out_depth != 0) return false;
+  return x->ne[0] == ne[0] && x->ne[3] / depth == ne[3] / out_depth;
+}
 
 inline bool interpolates(const ggml_tensor* a, const Dims& ne) {
   // ggml finds places in f32, which counts no further than this.

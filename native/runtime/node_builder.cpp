@@ -29,6 +29,11 @@ int64_t product(std::initializer_list<int64_t> factors) {
   return made;
 }
 
+// How many pixels a pooling's window sees along an axis, at most.
+int64_t pool_taps(int64_t kernel, int64_t size, int64_t out) {
+  return std::min(size, kernel > 0 ? kernel : size / std::max<int64_t>(1, out) + 2);
+}
+
 // Multiply-adds where there are many for each element, else elements touched.
 int64_t work_of(const fb::Node& node, const ggml_tensor* const* inputs, int count, const ggml_tensor* made) {
   const int64_t elements = ggml_nelements(made);
@@ -47,8 +52,14 @@ int64_t work_of(const fb::Node& node, const ggml_tensor* const* inputs, int coun
     case fb::Op::Conv2dDw:
       return product({elements, node.op_as_Conv2dDw()->kernel_w(), node.op_as_Conv2dDw()->kernel_h()});
     case fb::Op::Pool2d:
-      return product({elements, std::min(inputs[0]->ne[1], node.op_as_Pool2d()->kernel_w()),
-                      std::min(inputs[0]->ne[2], node.op_as_Pool2d()->kernel_h())});
+      return product({elements, pool_taps(node.op_as_Pool2d()->kernel_w(), inputs[0]->ne[1], made->ne[1]),
+                      pool_taps(node.op_as_Pool2d()->kernel_h(), inputs[0]->ne[2], made->ne[2])});
+    case fb::Op::MaxPoolIndex: {
+      const auto& kernel = *node.op_as_MaxPoolIndex()->kernel();
+      return product({elements, pool_taps(kernel.Get(0), inputs[0]->ne[1], made->ne[1]),
+                      pool_taps(kernel.Get(1), inputs[0]->ne[2], made->ne[2]),
+                      pool_taps(kernel.Get(2), inputs[0]->ne[3], made->ne[3])});
+    }
     default:
       break;
   }

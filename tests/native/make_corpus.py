@@ -328,6 +328,17 @@ def pooling(p: Program) -> None:
 
 
 @program
+def adaptive_pooling(p: Program) -> None:
+    x = _pixels(p, 6, 5, 6, 7)
+    adaptive = {**_PLAIN, "pad_w": 0, "pad_h": 0, "kernel_w": 0, "kernel_h": 0, "divisor": 0}
+    p.output(*(p.emit("pool_2d", x, ne=(5, 3, 4, 6), kind=kind, **adaptive) for kind in (PoolKind.MAX, PoolKind.AVG)))
+    steps = {"stride": (2, 1, 2), "pad": (1, 0, 1), "dilation": (1, 2, 1)}
+    p.output(p.emit("max_pool_index", x, ne=(5, 4, 2, 4), depth=3, out_depth=2, kernel=(3, 3, 2), **steps))
+    plain = {"stride": (1, 1, 1), "pad": (0, 0, 0), "dilation": (1, 1, 1)}
+    p.output(p.emit("max_pool_index", x, ne=(5, 3, 4, 4), depth=3, out_depth=2, kernel=(0, 0, 0), **plain))
+
+
+@program
 def resizing(p: Program) -> None:
     x = p.random(1, 2, 4, 5)
     p.output(*(p.emit("interpolate", x, ne=(9, 7, 2, 1), mode=mode) for mode in ScaleMode))

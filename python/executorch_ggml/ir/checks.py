@@ -238,6 +238,29 @@ def pools(x: Value, ne: Dims) -> bool:
 
 
 @_check
+def pool_window(kernel: int, stride: int, pad: int, dilation: int) -> bool:
+    """As of a convolution; or an adaptive one (kernel 0), which has neither gaps nor padding."""
+    return window(max(kernel, 1), stride, pad, dilation) and (kernel > 0 or (kernel == 0 and dilation == 1))
+
+
+@_check
+def pool_windows(kernel: Sequence[int], stride: Sequence[int], pad: Sequence[int], dilation: Sequence[int]) -> bool:
+    """A window along each of three axes."""
+    if not len(kernel) == len(stride) == len(pad) == len(dilation) == 3:
+        return False
+    return all(pool_window(*numbers) for numbers in zip(kernel, stride, pad, dilation, strict=True))
+
+
+@_check
+def pools_volumes(x: Value, ne: Dims, depth: Dim, out_depth: Dim) -> bool:
+    """Channels and the number of volumes stay."""
+    if not _known(depth, out_depth, x.ne[3], ne[3]):
+        return _equal(x.ne[0], ne[0])
+    whole = depth > 0 and out_depth > 0 and x.ne[3] % depth == 0 and ne[3] % out_depth == 0
+    return _equal(x.ne[0], ne[0]) and whole and x.ne[3] // depth == ne[3] // out_depth
+
+
+@_check
 def interpolates(a: Value, ne: Dims) -> bool:
     """Only the inner two dims change, from and to 1 to a million: ggml finds places in f32."""
     inner = all(not _known(n) or 0 < n <= 2**20 for n in (*a.ne[:2], *ne[:2]))

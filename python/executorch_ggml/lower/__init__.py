@@ -10,6 +10,7 @@ from . import (
     normalization,
     pooling,
     reduction,
+    resizing,
     shape,
 )
 from .graph import Lowering
@@ -29,5 +30,6 @@ __all__ = [
     "normalization",
     "pooling",
     "reduction",
+    "resizing",
     "shape",
 ]

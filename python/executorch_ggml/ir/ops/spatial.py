@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import enum
+import itertools
+from typing import NamedTuple
 
 from .._lazy import F, torch
-from ..op import Dims, op, shaped
+from ..dtypes import DType
+from ..op import Dim, Dims, Rule, op, shaped
 from .movement import shape_of
 
 OC_BLOCK = 16  # output channels of a block of packed weights: one 512-bit or two 256-bit vectors
@@ -178,14 +181,36 @@ def conv_2d_dw(
     return _activate(y, activation, act_min, act_max).permute(0, 2, 3, 1)
 
 
+class _Windows(NamedTuple):
+    """The windows of a pooling along one axis: the places of their taps, one row a window."""
+
+    places: torch.Tensor
+    inside: torch.Tensor
+    counted: torch.Tensor  # how many an average divides by, of each window
+
+    @staticmethod
+    def of(size: int, out: int, kernel: int, stride: int, pad: int, dilation: int, count_pad: bool = False) -> _Windows:
+        """Windows of ``kernel`` taps; where it is 0, ``out`` that cover the axis evenly."""
+        number = torch.arange(out)[:, None]
+        if kernel == 0:
+            first, end = number * size // out, -(-(number + 1) * size // out)
+            places = first + torch.arange(int((end - first).max()))
+            inside = places < end
+        else:
+            places = number * stride - pad + torch.arange(kernel) * dilation
+            inside = (places >= 0) & (places < size)
+        counted = (places < size + pad) if count_pad and kernel > 0 else inside
+        return _Windows(places.clamp(0, size - 1), inside, counted.sum(1))
+
+
 @op(
     82,
     inputs={"x": "f32 cont"},
     result=shaped(),
     checks=(
         "pools(x, ne)",
-        "window(kernel_w, stride_w, pad_w, dilation_w)",
-        "window(kernel_h, stride_h, pad_h, dilation_h)",
+        "pool_window(kernel_w, stride_w, pad_w, dilation_w)",
+        "pool_window(kernel_h, stride_h, pad_h, dilation_h)",
         "reaches(x, ne, kernel_w, stride_w, pad_w, dilation_w, kernel_h, stride_h, pad_h, dilation_h)",
     ),
     call="custom",
@@ -209,31 +234,69 @@ def pool_2d(
     """Pooling, channels innermost (custom).
 
     The average is over the window's pixels inside the image, with ``AVG_PAD`` also those inside its padding (``pad`` on
-    both sides), or over ``divisor`` where that is not 0. NaN wins in MAX.
+    both sides), or over ``divisor`` where that is not 0. NaN wins in MAX. A kernel of 0 is adaptive: window ``i`` of
+    ``n`` is from ``floor(i * size / n)`` to ``ceil((i + 1) * size / n)``.
     """
     _, oh, ow, _ = shape_of(ne)
-    image = x.permute(0, 3, 1, 2)
-    height, width = image.shape[2:]
-    taps = []
-    counts = []
-    for ky in range(kernel_h):
-        for kx in range(kernel_w):
-            rows = torch.arange(oh) * stride_h - pad_h + ky * dilation_h
-            cols = torch.arange(ow) * stride_w - pad_w + kx * dilation_w
-            inside = ((rows >= 0) & (rows < height))[:, None] & ((cols >= 0) & (cols < width))[None]
-            tap = image[:, :, rows.clamp(0, height - 1)][:, :, :, cols.clamp(0, width - 1)]
-            taps.append(tap.masked_fill(~inside, float("-inf") if kind == PoolKind.MAX else 0.0))
-            padded = (
-                ((rows < height + pad_h)[:, None] & (cols < width + pad_w)[None])
-                if kind == PoolKind.AVG_PAD
-                else inside
-            )
-            counts.append(padded)
-    stacked = torch.stack(taps)
+    count_pad = kind == PoolKind.AVG_PAD
+    down = _Windows.of(x.shape[1], oh, kernel_h, stride_h, pad_h, dilation_h, count_pad)
+    across = _Windows.of(x.shape[2], ow, kernel_w, stride_w, pad_w, dilation_w, count_pad)
+    taps = x[:, down.places][:, :, :, across.places]  # batch, row, its taps, column, its taps, channel
+    inside = (down.inside[:, :, None, None] & across.inside)[..., None]
     if kind == PoolKind.MAX:
-        return stacked.amax(0).permute(0, 2, 3, 1)
-    count = torch.stack(counts).sum(0) if divisor == 0 else torch.tensor(divisor)
-    return (stacked.sum(0) / count).permute(0, 2, 3, 1)
+        return taps.masked_fill(~inside, float("-inf")).amax((2, 4))
+    count = (down.counted[:, None] * across.counted)[..., None] if divisor == 0 else torch.tensor(divisor)
+    return taps.masked_fill(~inside, 0.0).sum((2, 4)) / count
+
+
+@op(
+    110,
+    inputs={"x": "f32 cont"},
+    result=Rule(lambda x, ne, **_: (DType.I64, ne), "typed(DType::I64, ne)"),
+    checks=(
+        "pools_volumes(x, ne, depth, out_depth)",
+        "pool_windows(kernel, stride, pad, dilation)",
+    ),
+    call="custom",
+    kernel="max_pool_index",
+)
+def max_pool_index(
+    x: torch.Tensor,
+    *,
+    ne: Dims,
+    depth: Dim,
+    out_depth: Dim,
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+    pad: tuple[int, ...],
+    dilation: tuple[int, ...],
+) -> torch.Tensor:
+    """Where the maxima of a pooling are, counted through a volume's pixels; channels innermost (custom).
+
+    Images are the frames of volumes, ``depth`` of them each. The numbers of a window are those of width, height and
+    depth, as in ``pool_2d``. The first of equals counts, and the last NaN.
+    """
+    frames, oh, ow, channels = shape_of(ne)
+    n, (d, h, w) = frames // int(out_depth), (int(depth), *x.shape[1:3])
+    volume = x.reshape(n, d, h, w, channels)
+    axes = [
+        _Windows.of(size, out, kernel[i], stride[i], pad[i], dilation[i])
+        for i, (size, out) in enumerate(((w, ow), (h, oh), (d, int(out_depth))))
+    ]
+    best, place = None, None
+    taps = itertools.product(*(range(axis.places.shape[1]) for axis in reversed(axes)))
+    for tap in taps:
+        z, row, column = (axis.places[:, t] for axis, t in zip(reversed(axes), tap, strict=True))
+        inside = [axis.inside[:, t] for axis, t in zip(reversed(axes), tap, strict=True)]
+        here = (inside[0][:, None, None] & inside[1][:, None] & inside[2])[..., None].expand(n, -1, -1, -1, channels)
+        value = volume[:, z][:, :, row][:, :, :, column]
+        number = ((z[:, None, None] * h + row[:, None]) * w + column)[..., None].expand_as(value)
+        if best is None or place is None:
+            best, place = torch.full_like(value, float("-inf")), torch.full_like(number, -1)
+        larger = here & ((value > best) | value.isnan() | (place < 0))
+        best, place = torch.where(larger, value, best), torch.where(larger, number, place)
+    assert place is not None
+    return place.reshape(frames, oh, ow, channels)
 
 
 @op(
