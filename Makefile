@@ -34,7 +34,7 @@ BENCH ?= $(patsubst benchmarks/%.py,%,$(sort $(shell grep -l '^if __name__ == "_
 .PHONY: help
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do \
-	  printf '  make %-10s %s\n' "$$name" "$$what"; done
+	  printf '  make %-12s %s\n' "$$name" "$$what"; done
 
 # --------------------------------------------------------------------------------------------------------- set-up
 
@@ -61,7 +61,8 @@ $(STAMPS)/packages: $(STAMPS)/ggml-$(GGML) constraints.txt pyproject.toml tools/
 # In a folder of its own: with a CPU build of torch it can be imported only with the help of tests/torchvision_cpu.py,
 # and transformers would try to.
 $(STAMPS)/torchvision: $(STAMPS)/venv constraints.txt
-	$(PIP) install --no-deps --upgrade --target $(VENV)/torchvision -c constraints.txt torchvision pillow
+	$(PIP) install --no-deps --upgrade --target $(VENV)/torchvision -c constraints.txt torchvision torchaudio pillow
+	rm -f $(VENV)/torchvision/torchaudio/lib/*.so  # for CUDA; without them torchaudio does what Python can
 	touch $@
 
 $(STAMPS)/project: $(STAMPS)/packages pyproject.toml $(NATIVE_SOURCES)
@@ -108,6 +109,10 @@ corpus: setup
 ifneq ($(wildcard tests/native/make_corpus.py),)
 	$(PY) -m tests.native.make_corpus $(CORPUS)
 endif
+
+.PHONY: conformance
+conformance: setup  ## run ExecuTorch's backend test suite; writes docs/conformance.md
+	$(PY) -m tests.conformance
 
 .PHONY: asan
 asan: setup corpus  ## run the native tests under AddressSanitizer and UBSan

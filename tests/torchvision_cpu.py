@@ -1,4 +1,4 @@
-"""Makes `torchvision` importable beside a CPU-only build of PyTorch (development only).
+"""Makes `torchvision` and `torchaudio` importable beside a CPU-only build of PyTorch (development only).
 
 PyPI's Linux wheel of torchvision is compiled for CUDA: its `_C` library cannot be loaded here, so the operators `nms`
 and `qnms` that it would register are missing, and `import torchvision` stops when it attaches shape functions to them.
@@ -8,9 +8,10 @@ fails, as it should: a schema without a kernel is no implementation.
 Where to install it: such a torchvision must not lie on the normal module path together with Pillow, because
 `transformers` imports it eagerly when both are found and then fails itself. So it gets a folder of its own,
 
-    pip install --no-deps --target .venv/torchvision torchvision==0.28.0 pillow
+    pip install --no-deps --target .venv/torchvision torchvision==0.28.0 torchaudio==2.11.0 pillow
 
-which only this helper adds to the path. A torchvision on the normal path is used as it is.
+which only this helper adds to the path. A torchvision on the normal path is used as it is. torchaudio's libraries are
+for CUDA too; with `torchaudio/lib/*.so` removed it imports, and its models need none of them.
 """
 
 from __future__ import annotations

@@ -71,7 +71,8 @@ def test_explain_says_why() -> None:
     explanation = explain(exported)
     assert [verdict.op for verdict in explanation.refused if "topk" in verdict.op]
     text = str(explanation)
-    assert f"{explanation.delegated} of {len(explanation.nodes)} nodes run in ggml" in text
+    assert f"{explanation.delegated} of {len(explanation.nodes)} nodes run in ggml, in 2 delegates" in text
+    assert "[cuts ggml's part x1] aten.topk.default: no lowering for this overload" in text
     assert "aten.topk.default: no lowering for this overload" in text
     assert str(explain(exported)) == text, "explaining changes nothing"
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import copy
+import operator
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 from executorch.exir import to_edge_transform_and_lower
 from executorch.exir.backend.partitioner import PartitionResult
+from executorch.exir.lowered_backend_module import executorch_call_delegate
 from torch.export import ExportedProgram
+from torch.fx import Node
 
-from ..lower.graph import Lowering, is_size_node, overload_of
-from .partitioner import GgmlPartitioner
+from ..lower.graph import is_size_node, overload_of
+from .grouping import between, groups
+from .partitioner import GgmlPartitioner, computes, refusals
 
 
 @dataclass(frozen=True)
@@ -26,9 +30,14 @@ class NodeVerdict:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The verdicts of one program; prints as a summary, refusals first and aggregated."""
+    """The verdicts of one program; prints as a summary, refusals first and aggregated.
+
+    ``delegates`` is how many parts ggml's share is cut into, and ``cuts`` are the calls that lie between two of them.
+    """
 
     nodes: tuple[NodeVerdict, ...]
+    delegates: int
+    cuts: tuple[NodeVerdict, ...]
 
     @property
     def delegated(self) -> int:
@@ -41,9 +50,11 @@ class Explanation:
         return tuple(verdict for verdict in self.nodes if verdict.reason is not None)
 
     def __str__(self) -> str:
-        lines = [f"{self.delegated} of {len(self.nodes)} nodes run in ggml"]
-        reasons = Counter((verdict.op, verdict.reason) for verdict in self.refused)
-        lines += [f"  [left to ExecuTorch x{count}] {op}: {reason}" for (op, reason), count in reasons.most_common()]
+        plural = "" if self.delegates == 1 else "s"
+        lines = [f"{self.delegated} of {len(self.nodes)} nodes run in ggml, in {self.delegates} delegate{plural}"]
+        for what, found in (("left to ExecuTorch", self.refused), ("cuts ggml's part", self.cuts)):
+            reasons = Counter((verdict.op, verdict.reason) for verdict in found)
+            lines += [f"  [{what} x{count}] {op}: {reason}" for (op, reason), count in reasons.most_common()]
         return "\n".join(lines)
 
 
@@ -52,42 +63,50 @@ def explain(program: Any) -> Explanation:
 
     A program before ``to_edge_transform_and_lower`` is brought to the form that the partitioner sees first.
     """
-    return Explanation(_verdicts_of(program))
-
-
-def verdicts(program: ExportedProgram) -> tuple[NodeVerdict, ...]:
-    """The verdict on each call of a program as it stands."""
-    lowering = Lowering(program)
-    return tuple(
-        NodeVerdict(node.name, str(overload_of(node)), lowering.refusal(node))
-        for node in program.graph.nodes
-        if node.op == "call_function" and not is_size_node(node)
-    )
-
-
-def _verdicts_of(program: Any) -> tuple[NodeVerdict, ...]:
     if isinstance(program, ExportedProgram):
         is_edge = any("EdgeOpOverload" in type(node.target).__name__ for node in program.graph.nodes)
-        return verdicts(program) if is_edge else _verdicts_on_the_way(program)
+        return explanation(program) if is_edge else _explanation_on_the_way(program)
     if hasattr(program, "exported_program"):
         methods = list(program.methods)
-        return verdicts(program.exported_program("forward" if "forward" in methods else methods[0]))
+        return explanation(program.exported_program("forward" if "forward" in methods else methods[0]))
     raise TypeError(f"explain takes an ExportedProgram or an EdgeProgramManager, got {type(program).__name__}")
+
+
+def explanation(program: ExportedProgram) -> Explanation:
+    """The verdict on each call of an Edge program as it stands; delegates that are there already count as ggml's."""
+    refused = {node: reason for node, reason in refusals(program).items() if not _is_delegate(node)}
+    parts = groups(program.graph, refused)
+    verdicts = {
+        node: NodeVerdict(node.name, str(overload_of(node)), refused.get(node))
+        for node in program.graph.nodes
+        if node.op == "call_function" and not is_size_node(node) and not _is_delegate(node)
+    }
+    made = [node for node in program.graph.nodes if node.target is executorch_call_delegate]
+    inside = {node for part in parts for node in part} | set(made)
+    cuts = tuple(verdicts[node] for node in between(program.graph, inside.__contains__) if node in verdicts)
+    return Explanation(tuple(verdicts.values()), len(made) or sum(computes(part) for part in parts), cuts)
+
+
+def _is_delegate(node: Node) -> bool:
+    """Whether a node is a delegate's call, or one of its results."""
+    source = node.args[0] if node.target is operator.getitem else node
+    return isinstance(source, Node) and source.target is executorch_call_delegate
 
 
 class _Observer(GgmlPartitioner):
     """Looks at the program that a partitioner is given: Edge ops, with the composites that ggml takes left whole."""
 
-    seen: tuple[NodeVerdict, ...] = ()
+    seen: Explanation | None = None
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
-        self.seen = verdicts(exported_program)
+        self.seen = self.seen or explanation(exported_program)
         return super().partition(exported_program)
 
 
-def _verdicts_on_the_way(program: ExportedProgram) -> tuple[NodeVerdict, ...]:
+def _explanation_on_the_way(program: ExportedProgram) -> Explanation:
     observer = _Observer()
     own = copy.copy(program)
     own._constants = dict(program.constants)  # lowering takes constants out of the dict, which is the caller's
     to_edge_transform_and_lower(own, partitioner=[observer])
+    assert observer.seen is not None
     return observer.seen

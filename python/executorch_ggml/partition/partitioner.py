@@ -5,23 +5,20 @@ from __future__ import annotations
 import json
 import operator
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from executorch.exir.backend.backend_details import CompileSpec
-from executorch.exir.backend.canonical_partitioners.pattern_op_partitioner import generate_partitions_from_list_of_nodes
 from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
 from executorch.exir.backend.utils import tag_constant_data
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import Node
-from torch.fx.passes.infra.partitioner import Partition
-from torch.fx.passes.operator_support import OperatorSupportBase
 
 from ..lower import Lowering
 from ..lower.graph import is_size_node, overload_of
 from ..lower.registry import PRESERVED
 from .backend import STATES_BY_NAME_KEY, WEIGHTS_FILE_KEY
+from .grouping import groups
 
 REFUSED_KEY = "refused"  # compile spec: what stayed outside and why, as JSON, for `executorch-ggml inspect`
 
@@ -34,15 +31,6 @@ def refusals(program: ExportedProgram) -> dict[Node, str]:
         if node.op == "call_function" and (reason := lowering.refusal(node)) is not None:
             found[node] = reason
     return found
-
-
-class _Supported(OperatorSupportBase):
-    def __init__(self, refused: dict[Node, str]) -> None:
-        self.refused = refused
-
-    def is_node_supported(self, submodules: Any, node: Node) -> bool:
-        del submodules
-        return node.op == "call_function" and node not in self.refused
 
 
 class GgmlPartitioner(Partitioner):
@@ -77,9 +65,6 @@ class GgmlPartitioner(Partitioner):
         """Tag the nodes of each partition, the constants they read and the buffers that they alone read and write."""
         refused = refusals(exported_program)
         self.refused = {node.name: reason for node, reason in refused.items()}
-        partitions = generate_partitions_from_list_of_nodes(
-            exported_program.graph_module, op_support=_Supported(refused)
-        )
         specs = [_refused_spec(refused)]
         if self.weights_file is not None:
             specs.append(CompileSpec(WEIGHTS_FILE_KEY, self.weights_file.encode()))
@@ -87,13 +72,12 @@ class GgmlPartitioner(Partitioner):
             specs.append(CompileSpec(STATES_BY_NAME_KEY, b""))
         spec = DelegationSpec("GgmlBackend", specs)
         tags = {}
-        for part in partitions:
-            _take_in_sizes(exported_program, part)
-            if not any(_computes(node) for node in part.nodes):
+        for index, group in enumerate(groups(exported_program.graph, refused)):
+            if not computes(group):
                 continue
-            tag = f"ggml_{part.id}"
+            tag = f"ggml_{index}"
             tags[tag] = spec
-            for node in part.nodes:
+            for node in group:
                 node.meta["delegation_tag"] = tag
         tag_constant_data(exported_program)
         _release_returned_constants(exported_program)
@@ -136,18 +120,9 @@ def _preserved_ops(program: ExportedProgram) -> list[OpOverload]:
     return [target for target, fits in accepted.items() if fits]
 
 
-def _computes(node: Node) -> bool:
-    return not is_size_node(node) and node.target is not operator.getitem
-
-
-def _take_in_sizes(program: ExportedProgram, partition: Partition) -> None:
-    """Size computations go along with the nodes that use them, so that sizes stay symbolic inside."""
-    inside = set(partition.nodes)
-    for node in reversed(list(program.graph.nodes)):
-        is_size = node not in inside and node.op == "call_function" and is_size_node(node)
-        if is_size and node.users and all(user in inside for user in node.users):
-            partition.add_node(node)
-            inside.add(node)
+def computes(group: list[Node]) -> bool:
+    """Whether a group of nodes does more than work out sizes."""
+    return not all(is_size_node(node) or node.target is operator.getitem for node in group)
 
 
 def _refused_spec(refused: dict[Node, str]) -> CompileSpec:
