@@ -198,7 +198,8 @@ inline bool unary_takes(UnaryKind kind, const ggml_tensor* a) {
 inline bool binary_takes(BinaryKind kind, const ggml_tensor* a) {
   if (compares(kind) || kind == BinaryKind::Maximum || kind == BinaryKind::Minimum) return true;
   if (kind >= BinaryKind::BitwiseAnd && kind <= BinaryKind::BitwiseXor) return !is_float(a);
-  const bool float_only = kind == BinaryKind::Div || kind == BinaryKind::Atan2;
+  if (kind >= BinaryKind::ShiftLeft && kind <= BinaryKind::TruncDivide) return is_wide_integer(a);
+  const bool float_only = kind == BinaryKind::Div || kind == BinaryKind::Atan2 || kind == BinaryKind::Hypot;
   return a->type == GGML_TYPE_F32 || (is_wide_integer(a) && !float_only);
 }
 

@@ -34,7 +34,8 @@ inline Dims broadcast_dims(std::initializer_list<Dims> shapes) {
 }
 
 inline Operand unary_result(const Operand& a, UnaryKind kind) {
-  const bool tests = kind == UnaryKind::LogicalNot || kind == UnaryKind::Isnan || kind == UnaryKind::Isinf;
+  const bool tests = kind == UnaryKind::LogicalNot || kind == UnaryKind::Isnan || kind == UnaryKind::Isinf ||
+                     kind == UnaryKind::Signbit;
   return {tests ? DType::Bool : a.dtype, a.ne};
 }
 

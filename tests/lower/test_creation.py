@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import executorch.exir.passes.dim_order_ops_registry  # noqa: F401 - declares the dim_order_ops
 import pytest
 import torch
 from tests.helpers import (
@@ -10,6 +11,7 @@ from tests.helpers import (
     check_program,
     having,
     inf,
+    ints,
     lowered,
     nan,
     op,
@@ -21,6 +23,7 @@ from tests.helpers import (
 from torch import Tensor
 
 aten = torch.ops.aten
+dim_order_ops = torch.ops.dim_order_ops
 
 F16, BF16, I32, I64 = torch.float16, torch.bfloat16, torch.int32, torch.int64
 FILLS = [aten.zeros.default, aten.ones.default]
@@ -49,6 +52,21 @@ def _fills() -> list[Case]:
     cases += [op(f, [2, 3]) for f in FILLS] + [op(f, [3], dtype=d) for f in FILLS for d in (I64, torch.bool, F16)]
     cases += [op(f, x) for f in LIKE] + [op(f, x, dtype=I32) for f in LIKE]
     cases += [op(f, x, [4, 2]) for f in NEW] + [op(f, x, [3], dtype=torch.bool) for f in NEW]
+    cases += [
+        op(aten.new_full.default, x, [4, 2], 1.5),
+        op(aten.new_full.default, x, [3], -2, dtype=I64),
+        op(aten.fill.Scalar, x, 2.5),
+        op(aten.fill.Scalar, ints(3, 4), 7),
+        op(aten.fill.Tensor, x, torch.tensor(2.5)),
+        op(aten.fill.Tensor, ints(3, 4), torch.tensor(7.9)),
+        op(aten.copy.default, x, rand(3)),
+        op(aten.copy.default, ints(2, 3, 2, 2, 2), rand(3, 1, 1, 2) * 9),
+        having(op(aten.empty_permuted.default, [2, 3], [1, 0]), refused="memory format"),
+    ]
+    # Nothing can be said of what empty tensors hold, unless they hold nothing.
+    cases += [op(aten.empty.memory_format, [0, 3]), op(aten.empty_permuted.default, [2, 0], [0, 1])]
+    cases += [op(aten.empty_like.default, rand(0, 3)), op(aten.new_empty.default, x, [3, 0], dtype=I64)]
+    cases += [op(dim_order_ops._empty_dim_order.default, [0, 3], dim_order=[0, 1])]
     return cases
 
 

@@ -34,6 +34,8 @@ aten = torch.ops.aten
 dim_order_ops = torch.ops.dim_order_ops
 
 F16, BF16, I32, I64, U8 = torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8
+I8, I16 = torch.int8, torch.int16
+NARROW = (I8, U8, I16)
 
 UNARY_FLOAT = [
     aten.sqrt.default,
@@ -57,6 +59,20 @@ UNARY_FLOAT = [
     aten.isinf.default,
     aten.tan.default,
     aten.atan.default,
+    aten.acos.default,
+    aten.acosh.default,
+    aten.asin.default,
+    aten.asinh.default,
+    aten.atanh.default,
+    aten.cosh.default,
+    aten.sinh.default,
+    aten.log2.default,
+    aten.log10.default,
+    aten.exp2.default,
+    aten.signbit.default,
+    aten.erfc.default,
+    aten.square.default,
+    aten.sgn.default,
     aten.neg.default,
     aten.abs.default,
     aten.sign.default,
@@ -93,6 +109,11 @@ UNARY_INT = [
     aten.bitwise_not.default,
     aten.hardtanh.default,
     aten.atan.default,
+    aten.asinh.default,
+    aten.exp2.default,
+    aten.log2.default,
+    aten.signbit.default,
+    aten.sgn.default,
 ]
 UNARY_BOOL = [
     aten.sqrt.default,
@@ -112,13 +133,27 @@ ARITHMETIC = [
     aten.maximum.default,
     aten.minimum.default,
     aten.atan2.default,
+    aten.hypot.default,
     aten.remainder.Tensor,
     aten.fmod.Tensor,
     aten.floor_divide.default,
     aten.pow.Tensor_Tensor,
 ]
+FLOAT_ONLY = [aten.hypot.default]
 BITWISE = [aten.bitwise_and.Tensor, aten.bitwise_or.Tensor, aten.bitwise_xor.Tensor]
 BITWISE_SCALAR = [aten.bitwise_and.Scalar, aten.bitwise_or.Scalar, aten.bitwise_xor.Scalar]
+SHIFTS = [
+    aten.bitwise_left_shift.Tensor,
+    aten.bitwise_right_shift.Tensor,
+    aten.__lshift__.Tensor,
+    aten.__rshift__.Tensor,
+]
+SHIFTS_SCALAR = [
+    aten.bitwise_left_shift.Tensor_Scalar,
+    aten.bitwise_right_shift.Tensor_Scalar,
+    aten.__lshift__.Scalar,
+    aten.__rshift__.Scalar,
+]
 LOGICAL = [aten.logical_and.default, aten.logical_or.default, aten.logical_xor.default]
 COMPARE = [aten.eq.Tensor, aten.ne.Tensor, aten.lt.Tensor, aten.le.Tensor, aten.gt.Tensor, aten.ge.Tensor]
 COMPARE_SCALAR = [aten.eq.Scalar, aten.ne.Scalar, aten.lt.Scalar, aten.le.Scalar, aten.gt.Scalar, aten.ge.Scalar]
@@ -169,8 +204,8 @@ def _binary() -> list[Case]:
     cases += [
         op(f, rand(*a), rand(*b)) for f in (aten.add.Tensor, aten.sub.Tensor, aten.lt.Tensor) for a, b in BROADCASTS
     ]
-    whole = [f for f in ARITHMETIC if f != aten.pow.Tensor_Tensor]
-    for dtype in (I32, I64):
+    whole = [f for f in ARITHMETIC if f not in (aten.pow.Tensor_Tensor, *FLOAT_ONLY)]
+    for dtype in (I32, I64, I8, I16):
         divisor = torch.tensor([-3, 2, 7, -1, 5], dtype=dtype)
         cases += [having(op(f, ints(4, 5, dtype=dtype), divisor), name=str(dtype)) for f in whole + COMPARE + BITWISE]
         exponent = torch.tensor([0, 1, 2, 3, 5], dtype=dtype)
@@ -235,7 +270,12 @@ def _with_attributes() -> list[Case]:
         *(op(aten.div.Scalar_mode, rand(9) * 5, 1.5, rounding_mode=m) for m in ("floor", "trunc", None)),
         *(op(aten.div.Scalar_mode, ints(9), -2, rounding_mode=m) for m in ("floor", None)),
         *(op(aten.div.Tensor_mode, ints(3, 1), ints(4).abs() + 1, rounding_mode=m) for m in ("floor", None)),
-        having(op(aten.div.Tensor_mode, ints(3), ints(3), rounding_mode="trunc"), refused="towards zero"),
+        *(
+            having(op(aten.div.Tensor_mode, whole(d), ints(1, 5, dtype=d).abs() + 1, rounding_mode=m), name=f"{d}{m}")
+            for d in (I32, I64, *NARROW)
+            for m in ("floor", "trunc", None)
+        ),
+        *(op(aten.div.Scalar_mode, whole(I8), -3, rounding_mode=m) for m in ("floor", "trunc")),
         *(op(aten.pow.Tensor_Scalar, special(), e) for e in (2, 3, 0.5, -0.5, -1, 0, 1.7, -2)),
         *(op(aten.pow.Tensor_Scalar, ints(9), e) for e in (2, 3, 0.5, 0, 1)),
         op(aten.pow.Tensor_Scalar, rand(5, dtype=F16).abs(), 1.5),
@@ -247,24 +287,90 @@ def _with_attributes() -> list[Case]:
         op(aten.gelu.default, rand(3, 4, dtype=F16), approximate="tanh"),
         op(aten.leaky_relu.default, special(), 0.2),
         op(aten.leaky_relu.default, rand(5), -0.5),
-        having(op(aten.elu.default, rand(3), 0.5), refused="alpha=0.5"),
-        having(op(aten.softplus.default, rand(3), 2.0), refused="beta=2"),
-        having(op(aten.softplus.default, rand(3), 1, 10), refused="threshold=10"),
+        op(aten.elu.default, special(), 0.5),
+        op(aten.elu.default, special(), 1.6732632423543772, 1.0507009873554805),
+        op(aten.elu.default, rand(3, 4, dtype=F16) * 4, 1.3, 1.0, 1 / 1.3),
+        op(aten.softplus.default, special(), 2.0),
+        op(aten.softplus.default, rand(3, 7) * 9, 1, 10),
+        op(aten.softplus.default, rand(3, 7) * 9, 0.5, 40),
         op(aten.hardtanh.default, special(), 0.0, 6.0),
         op(aten.clamp.default, special(), -1.0, 2.0),
         op(aten.clamp.default, special(), None, 0.5),
         op(aten.clamp.default, special(), 0.5),
         op(aten.clamp.default, special(), 2.0, -1.0),
-        having(op(aten.clamp.default, special(), nan, 1.0), refused="NaN"),
+        op(aten.clamp.default, special(), nan, 1.0),
+        op(aten.clamp.default, ints(9), None, nan),
+        op(aten.clamp.Tensor, rand(3, 4), rand(4) - 0.5, rand(3, 1) + 0.5),
+        op(aten.clamp.Tensor, special(), rand(19), None),
+        op(aten.clamp.Tensor, rand(3, 1), None, rand(1, 4)),
+        op(aten.clamp.Tensor, special(), torch.tensor(2.0), torch.tensor(-1.0)),
+        op(aten.clamp.Tensor, special(), torch.tensor(nan), torch.tensor(1.0)),
+        having(op(aten.clamp.Tensor, ints(3, 4), ints(4, dtype=I32), rand(4)), name="mixed"),
+        having(op(aten.clamp.Tensor, whole(I8), ints(5, dtype=I8), None), name="i8"),
         op(aten.clamp.default, ints(9), -2, 3),
         op(aten.clamp.default, ints(9, dtype=I32), None, 3),
         op(aten.clamp.default, ints(9), 0.5, 3.5),
         op(aten.clamp.default, rand(3, 4, dtype=BF16), -0.3, 0.3),
-        having(op(aten.add.Tensor, rand(2, 1, 3, 1, 2), rand(2, 4, 3, 5, 2)), refused="5 dims"),
+        *(
+            having(op(aten.round.decimals, (special() * 7.777).to(d), decimals=n), name=f"{d}{n}")
+            for d in (torch.float32, F16, BF16)
+            for n in (0, 2, -1)
+        ),
+        having(op(aten.round.decimals, ints(3), decimals=1), refused="integers"),
+        *(
+            having(op(f, whole(d), torch.tensor([0, 1, 3, 7, 5], dtype=d)), name=str(d))
+            for d in (I32, I64, *NARROW)
+            for f in SHIFTS
+        ),
+        *(op(f, whole(d), n) for d in (I32, I64, I8) for f in SHIFTS_SCALAR for n in (0, 2, 7)),
+        *(having(op(f, whole(I64), torch.tensor([-1, 64, 63, 99, 2])), name="wide") for f in SHIFTS),
+        *(having(op(f, whole(I8), torch.tensor([-1, 8, 7, 99, 33], dtype=I8)), name="wide8") for f in SHIFTS),
+        having(op(aten.bitwise_left_shift.Tensor, ints(3, dtype=I64), bools(3)), name="by-bool"),
+        having(op(aten.copysign.Tensor, *_signs()), name="special"),
+        op(aten.copysign.Tensor, rand(3, 1), rand(4)),
+        op(aten.copysign.Scalar, special(), -0.0),
+        *(having(op(f, *_signs()), name="special") for f in (aten.fmax.default, aten.fmin.default)),
+        *(op(f, ints(3, 1), ints(4)) for f in (aten.fmax.default, aten.fmin.default)),
+        having(op(aten.fmax.default, ints(3, 1), rand(4)), name="mixed"),
+        op(aten.ldexp.Tensor, rand(3, 1), ints(4)),
+        op(aten.native_dropout.default, special(), 0.3, False),
+        having(op(aten.native_dropout.default, rand(4), 0.3, True), refused="training"),
+        having(op(aten.rrelu_with_noise_functional.default, special(), torch.zeros(19), 0.1, 0.5), keep=(0,)),
+        having(op(aten.rrelu_with_noise_functional.default, rand(3), rand(3), 0.1, 0.5, True), refused="training"),
+        op(aten.lgamma.default, torch.tensor([0.5, 1.5, 3.0, 7.25, 100.0, 1e-3, inf, nan, 0.0, -1.5, -2.0])),
+        op(aten.rsub.Tensor, rand(3, 1), rand(4)),
+        op(aten.rsub.Tensor, ints(3, 1), ints(4), alpha=2),
+        op(aten.rsub.Tensor, rand(3), torch.tensor(1.0)),
+        op(aten.remainder.Scalar_Tensor, 7, ints(5).abs() + 1),
+        op(aten.remainder.Scalar_Tensor, -7.5, rand(5)),
+        op(aten.floor_divide.Scalar, ints(7), -2),
+        op(aten.floor_divide.Scalar, rand(7) * 5, 1.5),
+        op(aten.pow.Tensor_Tensor, torch.tensor([0.0, 0.0, -2.0, -2.0]), torch.tensor([0.0, -1.0, 3.0, 0.5])),
+        op(aten.pow.Scalar, 0, ints(5).abs()),
+        op(aten.pow.Scalar, -2, torch.tensor([0, 1, 2, 3, 62, 63, 64])),
+        op(aten.pow.Tensor_Tensor, ints(5), torch.tensor([-1, -2, 0, 2, -3])),
+        *(op(aten.pow.Tensor_Scalar, whole(d), e) for d in (*NARROW, I32) for e in (0, 1, 2, 3, 0.5)),
+        *(
+            op(aten.add.Tensor, rand(2, 1, 3, 1, 2), rand(*s))
+            for s in [(2, 4, 3, 5, 2), (1, 4, 1, 5, 1), (4, 1, 5, 2), (4, 3, 5, 1)]
+        ),
+        op(aten.sub.Tensor, rand(2, 1, 3, 1, 2, 1), rand(1, 3, 1, 4, 1, 2)),
+        op(aten.lt.Tensor, rand(2, 1, 3, 1, 2, 1), rand(1, 3, 1, 4, 1, 2)),
         having(op(aten.mul.Tensor, rand(3).double(), rand(3).double()), refused="float64"),
         having(op(aten.sqrt.default, rand(3).double()), refused="float64"),
         having(op(aten.eq.Tensor, rand(3).double(), rand(3).double()), refused="float64"),
     ]
+
+
+def whole(dtype: torch.dtype) -> Tensor:
+    """Integers up to the ends of the type's range."""
+    info = torch.iinfo(dtype)
+    return torch.tensor([[info.min, info.max, 0, 1, 7], [info.max - 1, info.min + 1, 3, 100, 5]], dtype=dtype)
+
+
+def _signs() -> tuple[Tensor, Tensor]:
+    left, right = torch.meshgrid(special(), special(), indexing="ij")
+    return left.contiguous(), right.contiguous()
 
 
 def _special_pair() -> tuple[Tensor, Tensor]:
@@ -355,6 +461,36 @@ def test_case(case: Case) -> None:
     check_case(case)
 
 
+NARROW_UNARY = [f for f in UNARY_INT if f not in (aten.log.default, aten.log2.default, aten.exp.default)]
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_narrow_integers_wrap_at_their_own_width(dtype: torch.dtype) -> None:
+    unary = [f for f in NARROW_UNARY if dtype != U8 or f not in (aten.neg.default, aten.hardtanh.default)]
+    ring = [aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.maximum.default, aten.minimum.default]
+    divisions = [aten.remainder.Tensor, aten.fmod.Tensor, aten.floor_divide.default, aten.div.Tensor]
+    low, high = (3, 9) if dtype == U8 else (-3, 9)
+
+    def program(x: Tensor, y: Tensor, some: Tensor, wide: Tensor, real: Tensor, half: Tensor, big: Tensor) -> Any:
+        made = [f(x) for f in unary] + [f(x, y) for f in ring + COMPARE + BITWISE + LOGICAL]
+        made += [f(x, some) for f in divisions] + [f(x, big) for f in ring + divisions + COMPARE]
+        made += [f(x, 3) for f in SCALAR + COMPARE_SCALAR + BITWISE_SCALAR]
+        made += [f(x, 2.5) for f in SCALAR + COMPARE_SCALAR]
+        made += [f(x, other) for f in ring + COMPARE for other in (wide, real)] + [x + half, x < half]
+        made += [x.clamp(low, high), torch.add(x, y, alpha=3), torch.sub(x, 2, alpha=3), 7 - x]
+        return [*made, torch.where(real > 0, x, y)]
+
+    x = whole(dtype)
+    some = torch.tensor([1, 2, 3, 7, 100], dtype=dtype)
+    check_program(program, x, x.flip(1), some, ints(5, dtype=I32), rand(5), rand(5, dtype=F16), torch.tensor(300))
+
+
+@pytest.mark.parametrize(("a", "b"), [(I8, U8), (I8, I16), (U8, I16), (U8, I64), (I16, torch.bool)])
+def test_mixed_integers(a: torch.dtype, b: torch.dtype) -> None:
+    functions = (torch.add, torch.mul, torch.maximum, torch.lt, torch.div)
+    check_program(lambda x, y: [f(x, y) for f in functions], ints(3, 4, dtype=a), ints(4, dtype=b))
+
+
 @pytest.mark.parametrize("rank", range(7))
 def test_every_rank(rank: int) -> None:
     shape = (2, 3, 1, 2, 3, 2)[:rank]
@@ -422,7 +558,7 @@ OPERATORS: list[Callable[[Any, Any], Any]] = [
 
 @st.composite
 def broadcastable(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    shape = draw(st.lists(st.integers(1, 4), max_size=5))
+    shape = draw(st.lists(st.integers(1, 4), max_size=6))
     narrow = [size if draw(st.booleans()) else 1 for size in shape]
     wide = [size if draw(st.booleans()) else 1 for size in shape]
     return tuple(narrow[draw(st.integers(0, len(shape))) :]), tuple(wide[draw(st.integers(0, len(shape))) :])

@@ -54,7 +54,10 @@ def _over_dims() -> list[Case]:
     cases += [op(f, rand(), [-1]) for f in WITH_DIMS]
     cases += [op(f, rand(3, 1, 2), [1]) for f in WITH_DIMS]
     cases += [having(op(f, rand(3, 4), []), name="no-dims") for f in WITH_DIMS]
-    cases += [having(op(f, rand(2, 2, 2, 2, 2), [0]), refused="dims") for f in WITH_DIMS]
+    six = rand(2, 3, 2, 4, 2, 3)
+    cases += [op(f, rand(2, 3, 2, 2, 3), d) for f in WITH_DIMS for d in ([0], [1, -1], [0, 2, 4])]
+    cases += [op(f, six, d, True) for f in WITH_DIMS + BOOLEAN for d in ([0, 2, 4], [5, 3, 1])]
+    cases += [op(f, six, d) for f in WITH_DIM for d in (0, 2, -1)]
     return cases
 
 
@@ -62,9 +65,7 @@ def _whole() -> list[Case]:
     cases = [op(f, rand(*shape)) for f in WHOLE for shape in ((), (1,), (5,), (3, 4), (2, 3, 4, 5), (33, 65))]
     whole = [f for f in WHOLE if f not in (aten.argmax.default, aten.argmin.default)]
     cases += [op(f, rand(2, 1, 3, 2, 1, 2)) for f in whole]
-    cases += [
-        having(op(f, rand(2, 2, 2, 2, 2)), refused="four dims") for f in (aten.argmax.default, aten.argmin.default)
-    ]
+    cases += [op(f, rand(2, 3, 2, 2, 2)) for f in (aten.argmax.default, aten.argmin.default)]
     return cases
 
 
@@ -86,7 +87,7 @@ def _values() -> list[Case]:
 
 def _dtypes() -> list[Case]:
     cases: list[Case] = []
-    for dtype in (F16, BF16, I32, I64):
+    for dtype in (F16, BF16, I32, I64, torch.int8, torch.uint8, torch.int16):
         x = rand(3, 5, dtype=dtype)
         whole = [f for f in WHOLE if f != aten.mean.default or dtype.is_floating_point]
         some = [f for f in WITH_DIMS if f != aten.mean.dim or dtype.is_floating_point]
@@ -98,7 +99,12 @@ def _dtypes() -> list[Case]:
     flags = bools(4, 5)
     cases += [having(op(f, flags), name="bool") for f in (aten.sum.default, aten.any.default, aten.all.default)]
     cases += [op(aten.prod.default, flags), op(aten.sum.dim_IntList, flags, [0]), op(aten.any.dim, flags, 1)]
-    cases += [having(op(f, flags), refused="bool") for f in (aten.max.default, aten.amin.default)]
+    cases += [having(op(f, flags), name="bool") for f in (aten.max.default, aten.min.default)]
+    cases += [having(op(f, flags, [1]), name="bool") for f in (aten.amax.default, aten.amin.default)]
+    ends = torch.tensor([[-128, 127, 127], [3, -2, 100]], dtype=torch.int8)
+    cases += [having(op(aten.sum.dim_IntList, ends, [1], dtype=d), name=f"i8-to-{d}") for d in (torch.int8, I32, I64)]
+    cases += [having(op(aten.prod.dim_int, ends, 1, dtype=torch.int8), name="i8-to-i8")]
+    cases += [having(op(aten.sum.default, flags, dtype=torch.bool), refused="bool")]
     cases += [
         having(op(aten.sum.dim_IntList, ints(3, 4), [1], dtype=torch.float32), name="to-float"),
         having(op(aten.sum.dim_IntList, rand(3, 4), [1], dtype=F16), name="to-half"),
@@ -131,9 +137,17 @@ def _variance() -> list[Case]:
         *cases,
         op(aten.var.correction, rand(5), [0], keepdim=True),
         op(aten.var.correction, rand(4, 6), [1], correction=1.5, keepdim=True),
-        having(op(aten.var.correction, rand(3, 1), [1]), refused="1 elements"),
-        having(op(aten.var.correction, rand(3, 4, dtype=F16), [1]), refused="float32"),
-        having(op(aten.var.correction, rand(2, 2, 2, 2, 2), [1]), refused="four dims"),
+        *(op(aten.var.correction, rand(3, 1), [1], correction=c) for c in (0, 1, 2)),
+        *(op(aten.var.correction, rand(3, 4), [1], correction=c) for c in (4, 5, 3.5)),
+        op(aten.var.correction, rand(3, 0), [1]),
+        op(aten.var.correction, rand(), [0], correction=0),
+        *(having(op(aten.var.correction, rand(3, 4, dtype=d), [1]), name=str(d)) for d in (F16, BF16)),
+        *(op(aten.var.correction, rand(2, 3, 2, 2, 2), d) for d in ([1], [0, 2, 4], [-1], None)),
+        op(aten.var.correction, rand(2, 3, 2, 2, 2, 3), [5, 3, 1], keepdim=True),
+        *(op(aten.var.dim, x, d, u, k) for d in ([2], [1, 3], None) for u in (True, False) for k in (True, False)),
+        *(op(aten.var_mean.correction, x, d, correction=c) for d in ([2], [1, 3], None) for c in (None, 0)),
+        op(aten.var_mean.correction, rand(2, 3, 2, 2, 2, 3), [5, 3, 1], keepdim=True),
+        having(op(aten.var.correction, rand(3).double(), [0]), refused="f64"),
     ]
 
 
@@ -159,7 +173,11 @@ def _symbolic() -> list[Case]:
     cases += [having(op(f, rand(3, 4, 5)), dynamic=dynamic, others=others, name="symbolic") for f in WHOLE]
     cases.append(having(op(aten.cumsum.default, rand(3, 4, 5), 1), dynamic=dynamic, others=others, name="symbolic"))
     cases.append(having(op(aten.var.correction, rand(3, 4, 5), [2]), dynamic=dynamic, others=others, name="symbolic"))
-    cases.append(having(op(aten.var.correction, rand(3, 4, 5), [1]), dynamic=dynamic, refused="symbolic"))
+    cases += [
+        having(op(aten.var.correction, rand(3, 4, 5), d, correction=c), dynamic=dynamic, others=others, name="symbolic")
+        for d in ([1], [0, 2], None)
+        for c in (None, 0, 1.5)
+    ]
     return cases
 
 
@@ -177,8 +195,8 @@ def test_sum_of_int64_is_exact() -> None:
 
 
 @with_examples(
-    st.lists(st.integers(1, 5), min_size=1, max_size=4),
-    st.sets(st.integers(0, 3)),
+    st.lists(st.integers(1, 4), min_size=1, max_size=6),
+    st.sets(st.integers(0, 5)),
     st.sampled_from(["sum", "mean", "amax", "amin"]),
     st.booleans(),
     st.booleans(),

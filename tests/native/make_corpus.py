@@ -133,11 +133,21 @@ def custom_unary(p: Program) -> None:
 
 
 @program
+def libm_unary(p: Program) -> None:
+    x = p.input(torch.rand(3, 70) * 0.8 + 0.1)
+    inverse = (UnaryKind.ACOS, UnaryKind.ASIN, UnaryKind.ATANH, UnaryKind.ASINH)
+    powers = (UnaryKind.COSH, UnaryKind.SINH, UnaryKind.LOG2, UnaryKind.LOG10, UnaryKind.EXP2, UnaryKind.SIGNBIT)
+    p.output(*(p.emit("unary", x, kind=kind) for kind in (*inverse, *powers, UnaryKind.ERFC, UnaryKind.LGAMMA)))
+    p.output(p.emit("unary", p.emit("exp", x), kind=UnaryKind.ACOSH))
+
+
+@program
 def custom_binary(p: Program) -> None:
     a = p.input(torch.rand(3, 1, 65) + 0.5)
     b = p.input(torch.rand(2, 65) + 0.5)
     kinds = (BinaryKind.MAXIMUM, BinaryKind.POW, BinaryKind.FMOD, BinaryKind.REMAINDER, BinaryKind.LT, BinaryKind.DIV)
-    p.output(*(p.emit("binary", a, b, kind=kind) for kind in (*kinds, BinaryKind.ATAN2, BinaryKind.FLOOR_DIVIDE)))
+    more = (BinaryKind.ATAN2, BinaryKind.FLOOR_DIVIDE, BinaryKind.HYPOT)
+    p.output(*(p.emit("binary", a, b, kind=kind) for kind in (*kinds, *more)))
 
 
 @program
@@ -145,7 +155,8 @@ def integer_binary(p: Program) -> None:
     a = p.input(torch.arange(-12, 12, dtype=torch.int32).reshape(4, 6))
     b = p.input(torch.tensor([[3], [-2], [1], [7]], dtype=torch.int32))
     kinds = (BinaryKind.FLOOR_DIVIDE, BinaryKind.REMAINDER, BinaryKind.FMOD, BinaryKind.BITWISE_XOR, BinaryKind.ADD)
-    p.output(*(p.emit("binary", a, b, kind=kind) for kind in (*kinds, BinaryKind.GE, BinaryKind.POW)))
+    more = (BinaryKind.GE, BinaryKind.POW, BinaryKind.SHIFT_LEFT, BinaryKind.SHIFT_RIGHT, BinaryKind.TRUNC_DIVIDE)
+    p.output(*(p.emit("binary", a, b, kind=kind) for kind in (*kinds, *more)))
 
 
 @program

@@ -138,8 +138,35 @@ struct FloorDivide {
   }
 };
 
+struct TruncDivide {
+  template <class T>
+  static T at(T a, T b) {
+    return b == -1 ? static_cast<T>(0 - wrapping(a)) : a / b;  // the smallest number / -1 traps
+  }
+};
+
+// A shift by less than nothing, or by more bits than there are, leaves none of the number's.
+struct ShiftLeft {
+  template <class T>
+  static T at(T a, T b) {
+    return b < 0 || b >= T(8 * sizeof(T)) ? T(0) : static_cast<T>(wrapping(a) << b);
+  }
+};
+
+struct ShiftRight {
+  template <class T>
+  static T at(T a, T b) {
+    constexpr T kMost = 8 * sizeof(T) - 1;
+    return a >> (b < 0 || b > kMost ? kMost : b);
+  }
+};
+
 struct Atan2 {
   static float at(float a, float b) { return std::atan2(a, b); }
+};
+
+struct Hypot {
+  static float at(float a, float b) { return std::hypot(a, b); }
 };
 
 // One exponent for all, as `x ** 2` has it.
@@ -212,6 +239,8 @@ Forms float_function(BinaryKind kind) {
       return {zip<float, float, Fmod>};
     case BinaryKind::Atan2:
       return {zip<float, float, Atan2>};
+    case BinaryKind::Hypot:
+      return {zip<float, float, Hypot>};
     default:
       return {predicate<float>(kind)};
   }
@@ -238,6 +267,12 @@ MapFn integer_function(BinaryKind kind) {
       return zip_checked<T, Remainder>;
     case BinaryKind::Fmod:
       return zip_checked<T, Fmod>;
+    case BinaryKind::TruncDivide:
+      return zip_checked<T, TruncDivide>;
+    case BinaryKind::ShiftLeft:
+      return zip<T, T, ShiftLeft>;
+    case BinaryKind::ShiftRight:
+      return zip<T, T, ShiftRight>;
     case BinaryKind::BitwiseAnd:
       return zip<T, T, BitAnd>;
     case BinaryKind::BitwiseOr:

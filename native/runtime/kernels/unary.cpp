@@ -91,12 +91,8 @@ struct IsInf {
   static bool at(float x) { return std::fabs(x) > 3.40282347e38f; }
 };
 
-struct Tan {
-  static float at(float x) { return std::tan(x); }
-};
-
-struct Atan {
-  static float at(float x) { return std::atan(x); }
+struct SignBit {
+  static bool at(float x) { return std::signbit(x); }
 };
 
 struct Identity {
@@ -168,6 +164,64 @@ FloatFn vectorized_unary(UnaryKind kind) {
   }
 }
 
+// Functions of libm, called for one element at a time.
+using ScalarFn = float (*)(float);
+
+float log_gamma(float x) {
+#if defined(__GLIBC__)
+  int sign;
+  return ::lgammaf_r(x, &sign);  // lgamma would write to a global
+#else
+  return std::lgamma(x);
+#endif
+}
+
+// Null where the kind is not one of libm's.
+ScalarFn libm_unary(UnaryKind kind) {
+  switch (kind) {
+    case UnaryKind::Tan:
+      return std::tan;
+    case UnaryKind::Atan:
+      return std::atan;
+    case UnaryKind::Acos:
+      return std::acos;
+    case UnaryKind::Acosh:
+      return std::acosh;
+    case UnaryKind::Asin:
+      return std::asin;
+    case UnaryKind::Asinh:
+      return std::asinh;
+    case UnaryKind::Atanh:
+      return std::atanh;
+    case UnaryKind::Cosh:
+      return std::cosh;
+    case UnaryKind::Sinh:
+      return std::sinh;
+    case UnaryKind::Log2:
+      return std::log2;
+    case UnaryKind::Log10:
+      return std::log10;
+    case UnaryKind::Exp2:
+      return std::exp2;
+    case UnaryKind::Erfc:
+      return std::erfc;
+    case UnaryKind::Lgamma:
+      return log_gamma;
+    default:
+      return nullptr;
+  }
+}
+
+// The context points to the ScalarFn.
+void map_scalars(void* dst, const void* const* src, int64_t n, const void* context) {
+  const ScalarFn fn = *static_cast<const ScalarFn*>(context);
+  const float* x = static_cast<const float*>(src[0]);
+  float* __restrict y = static_cast<float*>(dst);
+  for (int64_t i = 0; i < n; ++i) {
+    y[i] = fn(x[i]);
+  }
+}
+
 MapFn float_unary(UnaryKind kind) {
   switch (kind) {
     case UnaryKind::LogicalNot:
@@ -176,10 +230,8 @@ MapFn float_unary(UnaryKind kind) {
       return map<float, uint8_t, IsNan>;
     case UnaryKind::Isinf:
       return map<float, uint8_t, IsInf>;
-    case UnaryKind::Tan:
-      return map<float, float, Tan>;
-    case UnaryKind::Atan:
-      return map<float, float, Atan>;
+    case UnaryKind::Signbit:
+      return map<float, uint8_t, SignBit>;
     default:
       return nullptr;
   }
@@ -245,6 +297,11 @@ void unary(ggml_tensor* dst, int ith, int nth, void* call) {
   const FloatFn vectorized = c.src[0] == DType::F32 ? vectorized_unary(c.params.kind) : nullptr;
   if (vectorized != nullptr) {
     run_floats(vectorized, nullptr, dst, ith, nth);
+    return;
+  }
+  const ScalarFn scalar = c.src[0] == DType::F32 ? libm_unary(c.params.kind) : nullptr;
+  if (scalar != nullptr) {
+    run_elementwise(dst, 1, {map_scalars}, &scalar, ith, nth);
     return;
   }
   const MapFn fn = find_unary(c.params.kind, c.src[0]);

@@ -284,7 +284,10 @@ def binary_takes(kind: BinaryKind, a: Value) -> bool:
         return True
     if kind in (BinaryKind.BITWISE_AND, BinaryKind.BITWISE_OR, BinaryKind.BITWISE_XOR):
         return a.dtype not in FLOATS
-    return a.dtype == DType.F32 or (a.dtype in INTEGERS and kind not in (BinaryKind.DIV, BinaryKind.ATAN2))
+    if kind in (BinaryKind.SHIFT_LEFT, BinaryKind.SHIFT_RIGHT, BinaryKind.TRUNC_DIVIDE):
+        return a.dtype in INTEGERS
+    float_only = kind in (BinaryKind.DIV, BinaryKind.ATAN2, BinaryKind.HYPOT)
+    return a.dtype == DType.F32 or (a.dtype in INTEGERS and not float_only)
 
 
 @_check

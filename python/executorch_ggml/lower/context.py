@@ -21,6 +21,14 @@ from ..ir.op import Dim
 Data = Callable[[], torch.Tensor]
 
 FLOATS = frozenset({DType.F32, DType.F16, DType.BF16})
+NARROW = frozenset({DType.I8, DType.U8, DType.I16})
+
+
+def compute_type(dtype: DType) -> DType:
+    """The type that a type's functions are computed in: half types in f32, narrow integers in i32."""
+    if dtype == DType.F64:
+        raise IRError("float64 is left to ExecuTorch: ggml computes in float32")
+    return DType.F32 if dtype in FLOATS else DType.I32 if dtype in NARROW else dtype
 
 
 @dataclass(frozen=True)

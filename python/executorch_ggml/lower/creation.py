@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import executorch.exir.passes.dim_order_ops_registry  # noqa: F401 - declares the dim_order_ops
 import torch
 
 from ..ir.dims import as_dim
 from ..ir.dtypes import DType
 from .context import Context, Tensor
 from .registry import Refused, lowers
-from .shape import filled
+from .shape import expand, filled
 
 aten = torch.ops.aten
+dim_order_ops = torch.ops.dim_order_ops
 
 
 def _constant(cx: Context, value: Any) -> Tensor | Refused:
@@ -36,10 +38,45 @@ def full_like(cx: Context, x: Tensor, fill_value: Any, **_: Any) -> Tensor | Ref
     return _constant(cx, fill_value)
 
 
+@lowers(aten.new_full.default)
+def new_full(cx: Context, x: Tensor, size: Any, fill_value: Any, **_: Any) -> Tensor | Refused:
+    """One value everywhere."""
+    del x, size
+    return _constant(cx, fill_value)
+
+
+@lowers(aten.fill.Scalar)
+def fill(cx: Context, x: Tensor, value: Any) -> Tensor | Refused:
+    """One value everywhere."""
+    del x
+    return _constant(cx, value)
+
+
+@lowers(aten.fill.Tensor, aten.copy.default)
+def copy(cx: Context, x: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
+    """The source, as the tensor's type and in its shape."""
+    del non_blocking
+    return expand(cx, cx.tensor(source, x.dtype), x.shape)
+
+
 @lowers(aten.scalar_tensor.default)
 def scalar_tensor(cx: Context, value: Any, **_: Any) -> Tensor | Refused:
     """One value."""
     return _constant(cx, value)
+
+
+@lowers(
+    aten.empty.memory_format,
+    aten.empty_like.default,
+    aten.empty_permuted.default,
+    aten.new_empty.default,
+    dim_order_ops._empty_dim_order.default,
+)
+def empty(cx: Context, *_: Any, **__: Any) -> Tensor | Refused:
+    """Any values: zeros."""
+    if not cx.meta.is_contiguous():
+        return Refused("a memory format: delegates take and give contiguous tensors")
+    return _constant(cx, 0)
 
 
 @lowers(aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default)

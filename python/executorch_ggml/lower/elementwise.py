@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import executorch.exir.passes.dim_order_ops_registry  # noqa: F401 - declares the dim_order_ops
@@ -14,7 +15,7 @@ from ..ir.dtypes import DType
 from ..ir.graph import IRError, Value
 from ..ir.graph import Node as IRNode
 from ..ir.ops.custom import BinaryKind, UnaryKind
-from .context import FLOATS, Context, Tensor
+from .context import FLOATS, NARROW, Context, Tensor, compute_type
 from .convolution import with_activation
 from .layout import aligned, common_layout, unbroadcast
 from .registry import Refused, lowers
@@ -29,8 +30,12 @@ _COMMUTATIVE = frozenset({BinaryKind.ADD, BinaryKind.MUL})
 
 def combine(cx: Context, kind: BinaryKind, a: Tensor, b: Tensor) -> Value:
     """A function of two tensors of one type, broadcast both ways; ggml's own builder where its rule fits."""
-    values = aligned(cx.builder, [a, b], cx.shape())
+    values, target = aligned(cx.builder, [a, b], cx.shape())
     axes, (x, y) = common_layout(cx.builder, [unbroadcast(value) for value in values])
+    return cx.builder.broadcast(cx.builder.permute(_combined(cx, kind, x, y), axes), target)
+
+
+def _combined(cx: Context, kind: BinaryKind, x: Value, y: Value) -> Value:
     name = _GGML_BINARY.get(kind)
     if (
         name is not None
@@ -38,10 +43,10 @@ def combine(cx: Context, kind: BinaryKind, a: Tensor, b: Tensor) -> Value:
         and (kind != BinaryKind.DIV or x.dtype == DType.F32)
     ):
         if broadcasts_to(y, x) and _covers(x, y):
-            return cx.builder.permute(cx.builder.emit(name, x, y), axes)
+            return cx.builder.emit(name, x, y)
         if kind in _COMMUTATIVE and broadcasts_to(x, y) and _covers(y, x):
-            return cx.builder.permute(cx.builder.emit(name, y, x), axes)
-    return cx.builder.permute(cx.builder.emit("binary", x, y, kind=kind), axes)
+            return cx.builder.emit(name, y, x)
+    return cx.builder.emit("binary", x, y, kind=kind)
 
 
 def _covers(a: Value, b: Value) -> bool:
@@ -49,36 +54,23 @@ def _covers(a: Value, b: Value) -> bool:
     return all(same_dims([n], [m]) or (isinstance(n, int) and n == 1) for m, n in zip(a.ne, b.ne, strict=True))
 
 
-def _full(cx: Context, value: Value) -> Tensor:
-    """The result, repeated where unbroadcast operands alone did not span the traced shape."""
-    shape = cx.shape()
-    if len(shape) <= 4 and not same_dims(value.ne, ne_of(shape)):
-        value = cx.builder.broadcast(value, ne_of(shape))
-    return cx.out(value)
-
-
 def arithmetic(cx: Context, kind: BinaryKind, a: Any, b: Any) -> Tensor:
-    """Compute in the result's type (half types in f32, as torch's CPU kernels do), and give that type back."""
+    """Compute in the type that stands for the result's, and give that one back: wider types round or wrap to it."""
     result = cx.dtype()
-    compute = DType.F32 if result in FLOATS else result
-    if result == DType.F64:
-        raise IRError("float64 is left to ExecuTorch: ggml computes in float32")
+    compute = compute_type(result)
     if result == DType.BOOL and kind == BinaryKind.MUL:
         kind = BinaryKind.BITWISE_AND
-    if kind not in _GGML_BINARY:
+    if kind not in _GGML_BINARY or result not in FLOATS:
         a, b = _rounded(cx, a, result), _rounded(cx, b, result)
-    x, y = cx.tensor(a, compute), cx.tensor(b, compute)
-    value = combine(cx, kind, x, y)
-    return Tensor(cx.builder.convert(_full(cx, value).value, result), cx.shape())
+    value = combine(cx, kind, cx.tensor(a, compute), cx.tensor(b, compute))
+    return Tensor(cx.builder.convert(cx.out(value).value, result), cx.shape())
 
 
 def _rounded(cx: Context, operand: Any, dtype: DType) -> Any:
-    """An operand with no more digits than a half type has: torch casts to it first, but for ``+ - * /``."""
-    if dtype not in (DType.F16, DType.BF16):
-        return operand
-    if isinstance(operand, (bool, int, float)):
-        return float(torch.tensor(operand, dtype=dtype.torch))
-    return cx.tensor(operand, dtype)
+    """An operand with no more digits than the type has: torch casts to it first, but for ``+ - * /`` of floats."""
+    if isinstance(operand, Tensor):
+        return cx.tensor(operand, dtype) if dtype in (DType.F16, DType.BF16) or dtype in NARROW else operand
+    return torch.tensor(operand).to(dtype.torch).item() if isinstance(operand, (bool, int, float)) else operand
 
 
 def _promoted(a: Any, b: Any) -> DType:
@@ -99,11 +91,8 @@ def compare(cx: Context, kind: BinaryKind, a: Any, b: Any) -> Tensor:
     """A comparison or logical function: operands promoted as torch does, result bool."""
     dtype = _promoted(a, b)
     a, b = _rounded(cx, a, dtype), _rounded(cx, b, dtype)
-    if dtype in (DType.I8, DType.U8, DType.I16):
-        dtype = DType.I32
-    elif dtype in FLOATS:
-        dtype = DType.F32
-    return _full(cx, combine(cx, kind, cx.tensor(a, dtype), cx.tensor(b, dtype)))
+    compute = compute_type(dtype)
+    return cx.out(combine(cx, kind, cx.tensor(a, compute), cx.tensor(b, compute)))
 
 
 def _register_binary() -> None:
@@ -111,11 +100,24 @@ def _register_binary() -> None:
         BinaryKind.MAXIMUM: (aten.maximum.default,),
         BinaryKind.MINIMUM: (aten.minimum.default,),
         BinaryKind.ATAN2: (aten.atan2.default,),
-        BinaryKind.REMAINDER: (aten.remainder.Tensor, aten.remainder.Scalar),
+        BinaryKind.HYPOT: (aten.hypot.default,),
+        BinaryKind.REMAINDER: (aten.remainder.Tensor, aten.remainder.Scalar, aten.remainder.Scalar_Tensor),
         BinaryKind.FMOD: (aten.fmod.Tensor, aten.fmod.Scalar),
         BinaryKind.BITWISE_AND: (aten.bitwise_and.Tensor, aten.bitwise_and.Scalar),
         BinaryKind.BITWISE_OR: (aten.bitwise_or.Tensor, aten.bitwise_or.Scalar),
         BinaryKind.BITWISE_XOR: (aten.bitwise_xor.Tensor, aten.bitwise_xor.Scalar),
+        BinaryKind.SHIFT_LEFT: (
+            aten.bitwise_left_shift.Tensor,
+            aten.bitwise_left_shift.Tensor_Scalar,
+            aten.__lshift__.Tensor,
+            aten.__lshift__.Scalar,
+        ),
+        BinaryKind.SHIFT_RIGHT: (
+            aten.bitwise_right_shift.Tensor,
+            aten.bitwise_right_shift.Tensor_Scalar,
+            aten.__rshift__.Tensor,
+            aten.__rshift__.Scalar,
+        ),
     }
     comparisons = {
         BinaryKind.EQ: (aten.eq.Tensor, aten.eq.Scalar),
@@ -148,8 +150,8 @@ def _scaled(cx: Context, b: Any, alpha: Any) -> Any:
     if alpha == 1:
         return b
     if isinstance(b, Tensor):
-        compute = DType.F32 if cx.dtype() in FLOATS else cx.dtype()
-        factor = cx.builder.scalar(alpha, compute)
+        compute = compute_type(cx.dtype())
+        factor = cx.builder.scalar(_rounded(cx, alpha, compute), compute)
         return Tensor(cx.builder.emit("mul", cx.builder.convert(b.value, compute), factor), b.shape)
     return b * alpha
 
@@ -208,11 +210,12 @@ def sub(cx: Context, a: Tensor, b: Any, alpha: Any = 1) -> Tensor:
     return arithmetic(cx, BinaryKind.SUB, a, _scaled(cx, b, alpha))
 
 
-@lowers(aten.rsub.Scalar)
+@lowers(aten.rsub.Scalar, aten.rsub.Tensor)
 def rsub(cx: Context, a: Tensor, b: Any, alpha: Any = 1) -> Tensor:
     """``b - alpha * a``."""
-    if cx.dtype() in FLOATS:
-        return _affine(cx, a, -float(alpha), float(b))
+    number = _number(b)
+    if number is not None and cx.dtype() in FLOATS:
+        return _affine(cx, a, -float(alpha), number)
     return arithmetic(cx, BinaryKind.SUB, b, _scaled(cx, a, alpha))
 
 
@@ -238,7 +241,7 @@ def div(cx: Context, a: Any, b: Any) -> Tensor:
 
 
 @lowers(aten.div.Tensor_mode, aten.div.Scalar_mode)
-def div_mode(cx: Context, a: Any, b: Any, rounding_mode: str | None = None) -> Tensor | Refused:
+def div_mode(cx: Context, a: Any, b: Any, rounding_mode: str | None = None) -> Tensor:
     """Division rounded towards zero or down."""
     if rounding_mode is None:
         return arithmetic(cx, BinaryKind.DIV, a, b)
@@ -247,10 +250,10 @@ def div_mode(cx: Context, a: Any, b: Any, rounding_mode: str | None = None) -> T
     if cx.dtype() in FLOATS:
         quotient = arithmetic(cx, BinaryKind.DIV, a, b)
         return _unary(cx, quotient, "trunc")
-    return Refused("integer division rounded towards zero")
+    return arithmetic(cx, BinaryKind.TRUNC_DIVIDE, a, b)
 
 
-@lowers(aten.floor_divide.default)
+@lowers(aten.floor_divide.default, aten.floor_divide.Scalar)
 def floor_divide(cx: Context, a: Any, b: Any) -> Tensor:
     """Division rounded down."""
     return arithmetic(cx, BinaryKind.FLOOR_DIVIDE, a, b)
@@ -288,10 +291,20 @@ def _unary(cx: Context, a: Tensor, op: str, **attrs: Any) -> Tensor:
     return Tensor(cx.builder.convert(made, cx.dtype()), cx.shape())
 
 
+_OF_ANY_TYPE = frozenset(
+    {
+        UnaryKind.NEG,
+        UnaryKind.ABS,
+        UnaryKind.SIGN,
+        UnaryKind.LOGICAL_NOT,
+        UnaryKind.BITWISE_NOT,
+    }
+)
+
+
 def _custom(cx: Context, a: Tensor, kind: UnaryKind) -> Tensor:
     """A function of the custom unary node, in a's own layout."""
-    keeps = kind in (UnaryKind.NEG, UnaryKind.ABS, UnaryKind.SIGN, UnaryKind.LOGICAL_NOT, UnaryKind.BITWISE_NOT)
-    x = a.value if keeps and a.dtype not in (DType.F16, DType.BF16, DType.F64) else cx.f32(a).value
+    x = cx.tensor(a, compute_type(a.dtype) if kind in _OF_ANY_TYPE else DType.F32).value
     axes, (dense,) = common_layout(cx.builder, [x])
     made = cx.builder.permute(cx.builder.emit("unary", dense, kind=kind), axes)
     return Tensor(cx.builder.convert(made, cx.dtype()), cx.shape())
@@ -310,6 +323,7 @@ _GGML_UNARY = {
     "ceil": (aten.ceil.default,),
     "trunc": (aten.trunc.default,),
     "hardsigmoid": (aten.hardsigmoid.default,),
+    "sqr": (aten.square.default,),
 }
 _CUSTOM_UNARY = {
     UnaryKind.RSQRT: (aten.rsqrt.default,),
@@ -323,12 +337,25 @@ _CUSTOM_UNARY = {
     UnaryKind.BITWISE_NOT: (aten.bitwise_not.default,),
     UnaryKind.TAN: (aten.tan.default,),
     UnaryKind.ATAN: (aten.atan.default,),
+    UnaryKind.ACOS: (aten.acos.default,),
+    UnaryKind.ACOSH: (aten.acosh.default,),
+    UnaryKind.ASIN: (aten.asin.default,),
+    UnaryKind.ASINH: (aten.asinh.default,),
+    UnaryKind.ATANH: (aten.atanh.default,),
+    UnaryKind.COSH: (aten.cosh.default,),
+    UnaryKind.SINH: (aten.sinh.default,),
+    UnaryKind.LOG2: (aten.log2.default,),
+    UnaryKind.LOG10: (aten.log10.default,),
+    UnaryKind.EXP2: (aten.exp2.default,),
+    UnaryKind.SIGNBIT: (aten.signbit.default,),
+    UnaryKind.ERFC: (aten.erfc.default,),
+    UnaryKind.LGAMMA: (aten.lgamma.default,),
 }
 # Functions that ggml has for floats and the custom node for integers.
 _BOTH_UNARY = {
-    "neg": (UnaryKind.NEG, aten.neg.default),
-    "abs": (UnaryKind.ABS, aten.abs.default),
-    "sgn": (UnaryKind.SIGN, aten.sign.default),
+    "neg": (UnaryKind.NEG, (aten.neg.default,)),
+    "abs": (UnaryKind.ABS, (aten.abs.default,)),
+    "sgn": (UnaryKind.SIGN, (aten.sign.default, aten.sgn.default)),
 }
 _ROUNDING = frozenset({"floor", "ceil", "trunc"})
 
@@ -351,13 +378,13 @@ def _register_unary() -> None:
 
         lower_custom.__doc__ = f"Elementwise {kind.name.lower()}."
         lowers(*targets)(lower_custom)
-    for op, (kind, overload) in _BOTH_UNARY.items():
+    for op, (kind, both) in _BOTH_UNARY.items():
 
         def lower_both(cx: Context, a: Tensor, op: str = op, kind: UnaryKind = kind) -> Tensor:
             return _unary(cx, a, op) if a.dtype in FLOATS else _custom(cx, a, kind)
 
         lower_both.__doc__ = f"Elementwise {op}."
-        lowers(overload)(lower_both)
+        lowers(*both)(lower_both)
 
 
 _register_unary()
@@ -398,40 +425,158 @@ def leaky_relu(cx: Context, a: Tensor, negative_slope: float = 0.01) -> Tensor:
 
 
 @lowers(aten.elu.default)
-def elu(cx: Context, a: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Tensor | Refused:
-    """ELU with its default parameters: ggml has no others."""
-    if (alpha, scale, input_scale) != (1.0, 1.0, 1.0):
-        return Refused(f"elu with alpha={alpha}, scale={scale}, input_scale={input_scale}: ggml has 1 for all")
-    return _unary(cx, a, "elu")
+def elu(cx: Context, a: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Tensor:
+    """``scale * a`` where positive, else ``scale * alpha * (exp(input_scale * a) - 1)``."""
+    if (alpha, scale, input_scale) == (1.0, 1.0, 1.0):
+        return _unary(cx, a, "elu")
+
+    def formula(x: Value) -> Value:
+        low = cx.builder.emit("expm1", _times(cx, x, input_scale))
+        return _where_above(cx, x, 0.0, _times(cx, x, scale), _times(cx, low, alpha * scale))
+
+    return _computed(cx, a, formula)
+
+
+def _computed(cx: Context, a: Tensor, formula: Callable[[Value], Value]) -> Tensor:
+    """A composite function of one tensor, in f32 and in a's own layout."""
+    axes, (dense,) = common_layout(cx.builder, [cx.f32(a).value])
+    made = cx.builder.permute(formula(cx.builder.cont(dense)), axes)
+    return Tensor(cx.builder.convert(made, cx.dtype()), cx.shape())
+
+
+def _times(cx: Context, x: Value, factor: float) -> Value:
+    return x if factor == 1.0 else cx.builder.emit("scale_bias", x, s=float(factor), b=-0.0)
+
+
+def _where_above(cx: Context, x: Value, bound: float, yes: Value, no: Value) -> Value:
+    above = cx.builder.emit("binary", x, cx.builder.scalar(bound, DType.F32), kind=BinaryKind.GT)
+    return cx.builder.emit("select", above, yes, no)
 
 
 @lowers(aten.softplus.default, preserve=True)
-def softplus(cx: Context, a: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor | Refused:
-    """``log(1 + exp(a))`` with its default parameters: ggml has no others."""
-    if (beta, threshold) != (1, 20):
-        return Refused(f"softplus with beta={beta}, threshold={threshold}: ggml has 1 and 20")
-    return _unary(cx, a, "softplus")
+def softplus(cx: Context, a: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """``log(1 + exp(beta * a)) / beta``, and ``a`` where ``beta * a`` is above the threshold."""
+
+    def formula(x: Value) -> Value:
+        grown = _times(cx, x, beta)
+        made = cx.builder.emit("softplus", grown)  # beyond its own threshold, 20, it has no more digits to give
+        if beta != 1:
+            made = cx.builder.emit("div", made, cx.builder.scalar(beta, DType.F32))
+        return made if threshold >= 20 else _where_above(cx, grown, threshold, x, made)
+
+    return _computed(cx, a, formula)
 
 
 @lowers(aten.hardtanh.default)
-def hardtanh(cx: Context, a: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor | Refused:
+def hardtanh(cx: Context, a: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """``a`` limited to [min_val, max_val]."""
     return clamp(cx, a, min_val, max_val)
 
 
 @lowers(aten.clamp.default)
-def clamp(cx: Context, a: Tensor, min: float | None = None, max: float | None = None) -> Tensor | Refused:
+def clamp(cx: Context, a: Tensor, min: float | None = None, max: float | None = None) -> Tensor:
     """``a`` limited to [min, max]."""
     if any(isinstance(bound, float) and math.isnan(bound) for bound in (min, max)):
-        return Refused("a clamp to NaN")
+        return _affine(cx, a, 1.0, math.nan)
     if cx.dtype() in FLOATS:
         low = -math.inf if min is None else float(min)
         high = math.inf if max is None else float(max)
         return with_activation(cx, a, "clamp", low, high) or _unary(cx, a, "clamp", min=low, max=high)
-    for kind, bound in ((BinaryKind.MAXIMUM, min), (BinaryKind.MINIMUM, max)):
+    return _between(cx, a, min, max)
+
+
+@lowers(aten.clamp.Tensor)
+def clamp_tensor(cx: Context, a: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor:
+    """``a`` limited by tensors, the upper one last."""
+    return _between(cx, a, min, max)
+
+
+def _between(cx: Context, a: Tensor, low: Any, high: Any) -> Tensor:
+    for kind, bound in ((BinaryKind.MAXIMUM, low), (BinaryKind.MINIMUM, high)):
         if bound is not None:
             a = arithmetic(cx, kind, a, bound)
     return a
+
+
+@lowers(aten.round.decimals)
+def round_decimals(cx: Context, a: Tensor, *, decimals: int = 0) -> Tensor | Refused:
+    """Rounded to a number of decimals, half to even; negative ones round to tens, hundreds ..."""
+    if a.dtype not in FLOATS:
+        return Refused("rounding integers to decimals")
+    power = cx.builder.scalar(10.0 ** abs(decimals), DType.F32)
+    first, last = ("mul", "div") if decimals >= 0 else ("div", "mul")
+
+    def formula(x: Value) -> Value:
+        whole = cx.builder.emit("unary", cx.builder.emit(first, x, power), kind=UnaryKind.ROUND)
+        return cx.builder.emit(last, whole, power)
+
+    return _computed(cx, a, formula)
+
+
+@lowers(aten.copysign.Tensor, aten.copysign.Scalar)
+def copysign(cx: Context, a: Tensor, b: Any) -> Tensor:
+    """The magnitude of ``a`` with the sign of ``b``."""
+    b = cx.tensor(b, DType.F32)
+    sign = Tensor(cx.builder.emit("unary", b.value, kind=UnaryKind.SIGNBIT), b.shape)
+    size = Tensor(cx.builder.emit("abs", cx.f32(a).value), a.shape)
+    return where(cx, sign, Tensor(cx.builder.emit("neg", size.value), a.shape), size)
+
+
+@lowers(aten.fmax.default)
+def fmax(cx: Context, a: Tensor, b: Tensor) -> Tensor:
+    """The larger one, or the one that is no NaN."""
+    return _but_nan(cx, BinaryKind.MAXIMUM, a, b)
+
+
+@lowers(aten.fmin.default)
+def fmin(cx: Context, a: Tensor, b: Tensor) -> Tensor:
+    """The smaller one, or the one that is no NaN."""
+    return _but_nan(cx, BinaryKind.MINIMUM, a, b)
+
+
+def _but_nan(cx: Context, kind: BinaryKind, a: Tensor, b: Tensor) -> Tensor:
+    made = arithmetic(cx, kind, a, b)
+    if cx.dtype() not in FLOATS:
+        return made
+    for x, other in ((a, b), (b, a)):
+        if x.dtype in FLOATS:
+            missing = Tensor(cx.builder.emit("unary", cx.f32(x).value, kind=UnaryKind.ISNAN), x.shape)
+            made = where(cx, missing, other, made)
+    return made
+
+
+@lowers(aten.ldexp.Tensor)
+def ldexp(cx: Context, a: Tensor, b: Tensor) -> Tensor:
+    """``a * 2 ** b``."""
+    power = cx.builder.emit("unary", cx.f32(b).value, kind=UnaryKind.EXP2)
+    return arithmetic(cx, BinaryKind.MUL, a, Tensor(power, b.shape))
+
+
+@lowers(aten.native_dropout.default)
+def native_dropout(cx: Context, a: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor] | Refused:
+    """The tensor itself; dropping elements is for training."""
+    if train is None or (train and p > 0):
+        return Refused("dropout in training")
+    return a, Tensor(cx.builder.fill(ne_of(cx.shape(1)), True, DType.BOOL), cx.shape(1))
+
+
+@lowers(aten.rrelu_with_noise_functional.default)
+def rrelu(
+    cx: Context,
+    a: Tensor,
+    noise: Tensor,
+    lower: float = 0.125,
+    upper: float = 1 / 3,
+    training: bool = False,
+    generator: Any = None,
+) -> tuple[Tensor, Tensor] | Refused:
+    """A leaky ReLU with the mean of the two slopes; random slopes are for training."""
+    del generator
+    if training:
+        return Refused("random slopes, as in training")
+    axes, (dense,) = common_layout(cx.builder, [cx.f32(a).value])
+    made = cx.builder.permute(cx.builder.emit("leaky_relu", dense, negative_slope=(lower + upper) / 2), axes)
+    return Tensor(cx.builder.convert(made, cx.dtype(0)), a.shape), noise
 
 
 # ------------------------------------------------------------------------------------------------ selection and casts
@@ -442,9 +587,10 @@ def where(cx: Context, condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """``a`` where the condition holds, else ``b``."""
     dtype = cx.dtype()
     operands = [cx.tensor(condition, DType.BOOL), cx.tensor(a, dtype), cx.tensor(b, dtype)]
-    values = [unbroadcast(value) for value in aligned(cx.builder, operands, cx.shape())]
-    axes, (c, x, y) = common_layout(cx.builder, values)
-    return _full(cx, cx.builder.permute(cx.builder.emit("select", c, x, y), axes))
+    values, target = aligned(cx.builder, operands, cx.shape())
+    axes, (c, x, y) = common_layout(cx.builder, [unbroadcast(value) for value in values])
+    made = cx.builder.permute(cx.builder.emit("select", c, x, y), axes)
+    return cx.out(cx.builder.broadcast(made, target))
 
 
 @lowers(aten.masked_fill.Scalar)

@@ -10,9 +10,9 @@ from ..ir.dims import as_dim, is_one, product
 from ..ir.dtypes import DType
 from ..ir.graph import Value
 from ..ir.ops.custom import BinaryKind, ReduceKind
-from .context import FLOATS, Context, Tensor
+from .context import Context, Tensor
 from .convolution import with_batch_norm
-from .layout import common_layout
+from .layout import along, common_layout
 from .registry import Refused, lowers
 
 aten = torch.ops.aten
@@ -168,9 +168,10 @@ def native_group_norm(
 def softmax_rows(cx: Context, x: Tensor, dim: int) -> Value:
     """Softmax along a torch dim, computed where that dim is innermost."""
     axes = [0, 1, 2, 3]
-    axis = x.axis(dim) if x.rank else 0
+    folded, at = along(cx.builder, cx.f32(x), dim)
+    axis = folded.axis(at) if x.rank else 0
     axes[0], axes[axis] = axes[axis], axes[0]
-    moved = cx.builder.permute(cx.f32(x).value, axes)
+    moved = cx.builder.permute(folded.value, axes)
     return cx.builder.permute(cx.builder.emit("soft_max_ext", moved, None, scale=1.0, max_bias=0.0), axes)
 
 
@@ -178,20 +179,19 @@ def softmax_rows(cx: Context, x: Tensor, dim: int) -> Value:
 def softmax(cx: Context, x: Tensor, dim: int, half_to_float: bool) -> Tensor:
     """Softmax."""
     del half_to_float
-    return Tensor(cx.builder.convert(softmax_rows(cx, x, dim), cx.dtype()), cx.shape())
+    return cx.out(cx.builder.convert(softmax_rows(cx, x, dim), cx.dtype()))
 
 
 @lowers(aten._log_softmax.default)
-def log_softmax(cx: Context, x: Tensor, dim: int, half_to_float: bool) -> Tensor | Refused:
+def log_softmax(cx: Context, x: Tensor, dim: int, half_to_float: bool) -> Tensor:
     """``x - max - log(sum(exp(x - max)))``: the logarithm of a softmax would lose small probabilities."""
     del half_to_float
-    if x.dtype not in FLOATS or x.rank > 4:
-        return Refused("log_softmax of integers or of more than four dims")
     build = cx.builder
-    value, axes = cx.f32(x).value, (x.axis(dim) if x.rank else 0,)
+    folded, at = along(build, cx.f32(x), dim)
+    value, axes = folded.value, (folded.axis(at) if x.rank else 0,)
     shifted = build.emit(
         "binary", value, build.emit("reduce", value, kind=ReduceKind.MAX, axes=axes), kind=BinaryKind.SUB
     )
     total = build.emit("reduce", build.emit("exp", shifted), kind=ReduceKind.SUM, axes=axes)
     made = build.emit("binary", shifted, build.emit("log", total), kind=BinaryKind.SUB)
-    return Tensor(build.convert(made, cx.dtype()), cx.shape())
+    return cx.out(build.convert(made, cx.dtype()))

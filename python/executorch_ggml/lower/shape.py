@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
-from ..ir.dims import as_dim, maximum, minimum, ne_of, product
+from ..ir.dims import as_dim, maximum, minimum, ne_of
 from ..ir.dtypes import DType
 from ..ir.graph import Value
 from ..ir.op import Dim
 from .context import Context, Tensor
-from .layout import common_layout, fold_permutation, inverse, merged_dims
-from .registry import Refused, lowers
+from .layout import along, common_layout, inverse, permuted, repeated
+from .registry import lowers
 
 aten = torch.ops.aten
 
@@ -39,26 +39,18 @@ def reshaped(cx: Context, x: Tensor, *_: Any) -> Tensor:
 
 
 @lowers(aten.permute_copy.default, aten.permute.default)
-def permute(cx: Context, x: Tensor, dims: Sequence[int]) -> Tensor | Refused:
+def permute(cx: Context, x: Tensor, dims: Sequence[int]) -> Tensor:
     """Dims in another order."""
-    order = [dim % x.rank for dim in dims]
-    if x.rank <= 4:
-        axes = [0, 1, 2, 3]
-        for place, source in enumerate(order):
-            axes[x.rank - 1 - source] = x.rank - 1 - place
-        return Tensor(cx.builder.permute(x.value, axes), cx.shape())
-    sizes, folded = fold_permutation(x.shape, order)
-    if len(sizes) > 4:
-        return Refused(f"a permutation that needs {len(sizes)} dims after merging; ggml has 4")
-    flat = cx.builder.reshape(x.value, ne_of(sizes))
+    if x.rank > 4:
+        return cx.out(permuted(cx.builder, x.value, x.shape, [dim % x.rank for dim in dims]))
     axes = [0, 1, 2, 3]
-    for place, source in enumerate(folded):
-        axes[len(sizes) - 1 - source] = len(sizes) - 1 - place
-    return cx.out(cx.builder.permute(flat, axes))
+    for place, source in enumerate(dims):
+        axes[x.axis(source)] = x.rank - 1 - place
+    return Tensor(cx.builder.permute(x.value, axes), cx.shape())
 
 
 @lowers(aten.transpose_copy.int, aten.transpose.int)
-def transpose(cx: Context, x: Tensor, dim0: int, dim1: int) -> Tensor | Refused:
+def transpose(cx: Context, x: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dims swapped."""
     if x.rank == 0:
         return cx.out(x.value)
@@ -68,7 +60,7 @@ def transpose(cx: Context, x: Tensor, dim0: int, dim1: int) -> Tensor | Refused:
 
 
 @lowers(aten.t_copy.default, aten.t.default)
-def t(cx: Context, x: Tensor) -> Tensor | Refused:
+def t(cx: Context, x: Tensor) -> Tensor:
     """A matrix transposed."""
     return cx.out(x.value) if x.rank < 2 else transpose(cx, x, 0, 1)
 
@@ -81,32 +73,24 @@ def expand(cx: Context, x: Tensor, size: Sequence[Any], *, implicit: bool = Fals
     if len(shape) <= 4:
         return Tensor(cx.builder.broadcast(x.value, ne_of(shape)), shape)
     padded = [1] * (len(shape) - x.rank) + list(x.shape)
-    groups = merged_dims([padded], shape)
-    source = cx.builder.reshape(x.value, [product(padded[a:b]) for a, b in groups][::-1])
-    target = [product(shape[a:b]) for a, b in groups][::-1]
-    return cx.out(cx.builder.broadcast(source, target))
+    return cx.out(repeated(cx.builder, x.value, padded, shape))
 
 
 def window(cx: Context, x: Tensor, dim: int, start: Dim, size: Dim, step: int = 1) -> Tensor:
     """``size`` elements of one dim from ``start``, every ``step``: a view."""
-    shape = list(x.shape)
-    at = dim % x.rank
-    shape[at] = size
-    if x.rank > 4:
-        return _folded_window(cx, x, at, start, shape, step)
-    axis = x.axis(dim)
+    folded, at = along(cx.builder, x, dim)
     starts: list[Dim] = [0, 0, 0, 0]
     steps = [1, 1, 1, 1]
+    axis = folded.axis(at)
     starts[axis], steps[axis] = start, step
-    return Tensor(cx.builder.view(x.value, starts, ne_of(shape), steps), tuple(shape))
+    view = cx.builder.view(folded.value, starts, ne_of(_resized(folded.shape, at, size)), steps)
+    shape = _resized(x.shape, dim % x.rank, size)
+    return Tensor(cx.builder.reshape(view, ne_of(shape)) if x.rank > 4 else view, shape)
 
 
-def _folded_window(cx: Context, x: Tensor, at: int, start: Dim, shape: list[Dim], step: int) -> Tensor:
-    """The same where there are more than four dims: those before and those after are one each."""
-    before, after = product(x.shape[:at]), product(x.shape[at + 1 :])
-    flat = cx.builder.reshape(x.value, (after, x.shape[at], before))
-    view = cx.builder.view(flat, (0, start, 0, 0), (after, shape[at], before), (1, step, 1, 1))
-    return Tensor(cx.builder.reshape(view, ne_of(shape)), tuple(shape))
+def _resized(shape: Sequence[Dim], at: int, size: Dim) -> tuple[Dim, ...]:
+    """A shape with one dim of another size."""
+    return (*shape[:at], size, *shape[at + 1 :])
 
 
 def _start(start: Any, size: Dim) -> Dim:
@@ -167,17 +151,23 @@ def unbind(cx: Context, x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 
 @lowers(aten.cat.default)
-def cat(cx: Context, tensors: Sequence[Tensor], dim: int = 0) -> Tensor | Refused:
+def cat(cx: Context, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors one after the other along one dim."""
     parts = [cx.tensor(t, cx.dtype()) for t in tensors if not (t.rank == 1 and is_zero(t.shape[0]))]
     if not parts:
         return cx.out(tensors[0].value)
-    rank, at = len(cx.shape()), dim % max(len(cx.shape()), 1)
-    if rank > 4:
-        before = [(product(p.shape[at + 1 :]), p.shape[at], product(p.shape[:at])) for p in parts]
-        values = [cx.builder.reshape(p.value, ne) for p, ne in zip(parts, before, strict=True)]
-        return cx.out(concatenated(cx, values, 1))
-    return cx.out(concatenated(cx, [p.value for p in parts], rank - 1 - at))
+    return cx.out(joined(cx, parts, dim).value)
+
+
+def joined(cx: Context, parts: Sequence[Tensor], dim: int) -> Tensor:
+    """Tensors one after the other along one dim."""
+    folded = [along(cx.builder, part, dim) for part in parts]
+    first, at = folded[0]
+    value = concatenated(cx, [part.value for part, _ in folded], first.axis(at))
+    at = dim % max(parts[0].rank, 1)
+    size = sum((part.shape[at] for part in parts[1:]), parts[0].shape[at])
+    shape = _resized(parts[0].shape, at, size)
+    return Tensor(cx.builder.reshape(value, ne_of(shape)) if len(shape) > 4 else value, shape)
 
 
 def is_zero(size: Dim) -> bool:
@@ -196,10 +186,8 @@ def concatenated(cx: Context, values: Sequence[Value], axis: int) -> Value:
 
 
 @lowers(aten.constant_pad_nd.default)
-def constant_pad(cx: Context, x: Tensor, pad: Sequence[Any], value: float = 0) -> Tensor | Refused:
+def constant_pad(cx: Context, x: Tensor, pad: Sequence[Any], value: float = 0) -> Tensor:
     """One value before and after dims; negative amounts cut."""
-    if x.rank > 4:
-        return Refused("padding more than four dims")
     for place in range(len(pad) // 2):
         dim = x.rank - 1 - place
         x = padded(cx, x, dim, as_dim(pad[2 * place]), as_dim(pad[2 * place + 1]), value)
@@ -214,11 +202,9 @@ def padded(cx: Context, x: Tensor, dim: int, lead: Dim, trail: Dim, value: float
     parts = [x]
     for at, amount in ((0, maximum(lead, 0)), (len(parts) + 1, maximum(trail, 0))):
         if not is_zero(amount):
-            shape = [amount if d == dim else size for d, size in enumerate(x.shape)]
-            parts.insert(at, Tensor(filled(cx, shape, value, x.dtype), tuple(shape)))
-    shape = list(x.shape)
-    shape[dim] = shape[dim] + maximum(lead, 0) + maximum(trail, 0)
-    return Tensor(concatenated(cx, [p.value for p in parts], x.axis(dim)), tuple(shape))
+            shape = _resized(x.shape, dim, amount)
+            parts.insert(at, Tensor(filled(cx, shape, value, x.dtype), shape))
+    return joined(cx, parts, dim)
 
 
 def filled(cx: Context, shape: Sequence[Dim], value: Any, dtype: DType) -> Value:

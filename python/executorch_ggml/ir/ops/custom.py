@@ -31,6 +31,19 @@ class UnaryKind(enum.IntEnum):
     TAN = 11
     ATAN = 12
     SIGN = 13
+    ACOS = 14
+    ACOSH = 15
+    ASIN = 16
+    ASINH = 17
+    ATANH = 18
+    COSH = 19
+    SINH = 20
+    LOG2 = 21
+    LOG10 = 22
+    EXP2 = 23
+    SIGNBIT = 24
+    ERFC = 25
+    LGAMMA = 26
 
 
 class BinaryKind(enum.IntEnum):
@@ -59,6 +72,10 @@ class BinaryKind(enum.IntEnum):
     MUL = 20
     DIV = 21
     ATAN2 = 22
+    HYPOT = 23
+    SHIFT_LEFT = 24  # 0 where the shift is negative or too wide
+    SHIFT_RIGHT = 25  # the sign everywhere there
+    TRUNC_DIVIDE = 26
 
 
 class ReduceKind(enum.IntEnum):
@@ -75,7 +92,7 @@ class ReduceKind(enum.IntEnum):
     ARGMIN = 8
 
 
-UNARY_BOOL = frozenset({UnaryKind.LOGICAL_NOT, UnaryKind.ISNAN, UnaryKind.ISINF})
+UNARY_BOOL = frozenset({UnaryKind.LOGICAL_NOT, UnaryKind.ISNAN, UnaryKind.ISINF, UnaryKind.SIGNBIT})
 BINARY_BOOL = frozenset(BinaryKind(n) for n in range(BinaryKind.EQ, BinaryKind.LOGICAL_XOR + 1))
 REDUCE_BOOL = frozenset({ReduceKind.ANY, ReduceKind.ALL})
 REDUCE_INDEX = frozenset({ReduceKind.ARGMAX, ReduceKind.ARGMIN})
@@ -133,7 +150,10 @@ def unary(a: torch.Tensor, *, kind: UnaryKind) -> torch.Tensor:
 )
 def binary(a: torch.Tensor, b: torch.Tensor, *, kind: BinaryKind) -> torch.Tensor:
     """An elementwise function of two tensors of one type, broadcast both ways (custom)."""
-    y: torch.Tensor = getattr(torch, BinaryKind(kind).name.lower())(a, b)
+    if kind == BinaryKind.TRUNC_DIVIDE:
+        return torch.div(a, b, rounding_mode="trunc")
+    shifts = {BinaryKind.SHIFT_LEFT: "bitwise_left_shift", BinaryKind.SHIFT_RIGHT: "bitwise_right_shift"}
+    y: torch.Tensor = getattr(torch, shifts.get(kind) or BinaryKind(kind).name.lower())(a, b)
     return y
 
 
