@@ -127,6 +127,27 @@ def _softmax() -> list[Case]:
     return cases
 
 
+def _by_batch() -> list[Case]:
+    own, functional = aten._native_batch_norm_legit.no_stats, aten._native_batch_norm_legit_functional.default
+    shapes = ((4, 3), (2, 3, 7), (2, 3, 4, 5), (1, 6, 3, 3), (2, 3, 2, 4, 2))
+    cases = [op(own, rand(*s), rand(s[1]), rand(s[1]), True, 0.1, 1e-5) for s in shapes]
+    cases += [op(own, rand(2, 3, 4, 5) + 7, w, None, True, 0.0, 1e-3) for w in (None, rand(3))]
+    cases += [having(op(own, rand(2, 3, 4, dtype=F16), None, None, True, 0.1, 1e-5), keep=(0,), name="f16")]
+    running = (rand(3), rand(3).abs() + 1)
+    cases += [op(functional, rand(2, 3, 4, 5), rand(3), rand(3), *running, True, 0.3, 1e-5)]
+    cases += [op(functional, rand(5, 3), None, None, *running, True, 0.1, 1e-5)]
+    cases += [having(op(functional, rand(5, 3), None, None, *running, False, 0.1, 1e-5), refused="unchanged")]
+    cases += [
+        having(
+            op(own, rand(2, 3, 4, 5), rand(3), None, True, 0.1, 1e-5),
+            dynamic=({0: DYNAMIC, 2: DYNAMIC}, {}),
+            others=((rand(5, 3, 2, 5), rand(3)),),
+            name="symbolic",
+        )
+    ]
+    return cases
+
+
 def _symbolic() -> list[Case]:
     dynamic = ({0: DYNAMIC, 1: DYNAMIC},)
     others = ((rand(1, 9, 8),), (rand(7, 2, 8),))
@@ -157,7 +178,7 @@ def _symbolic() -> list[Case]:
     ]
 
 
-CASES = _layer() + _rms() + _group() + _batch() + _softmax() + _symbolic()
+CASES = _layer() + _rms() + _group() + _batch() + _by_batch() + _softmax() + _symbolic()
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import torch
 
-from ..ir.dims import as_dim, is_one, product
+from ..ir.dims import as_dim, is_one, ne_of, product
 from ..ir.dtypes import DType
 from ..ir.graph import Value
-from ..ir.ops.custom import BinaryKind, ReduceKind
+from ..ir.ops.custom import BinaryKind, ReduceKind, UnaryKind
 from .context import Context, Tensor
 from .convolution import with_batch_norm
 from .layout import along, common_layout
+from .reduction import averaged, reduced
 from .registry import Refused, lowers
 
 aten = torch.ops.aten
@@ -70,6 +71,58 @@ def batch_norm(
     shifts = cx.derived(f"shift{eps:g}", statistics, per_channel, lambda *s: shift(*s).view(per_channel))
     axes, (dense, s, t) = common_layout(cx.builder, [x.value, scales.value, shifts.value])
     return cx.out(cx.builder.permute(_scaled(cx, dense, s, t), axes), 0), None, None
+
+
+@lowers(aten._native_batch_norm_legit.no_stats)
+def batch_norm_by_batch(
+    cx: Context, x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float, eps: float
+) -> tuple[Tensor, ...]:
+    """Batch norm by the batch's own mean and variance; instance norms arrive as one."""
+    del training, momentum
+    return _by_batch(cx, x, weight, bias, eps)[0]
+
+
+@lowers(aten._native_batch_norm_legit_functional.default)
+def batch_norm_in_training(
+    cx: Context,
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor,
+    variance: Tensor,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, ...] | Refused:
+    """Batch norm by the batch's own mean and variance, and the running ones moved towards them."""
+    if not training:
+        return Refused("a batch norm that gives its running statistics back unchanged")
+    made, moments = _by_batch(cx, x, weight, bias, eps)
+    running = []
+    for index, (old, new) in enumerate(zip((mean, variance), moments, strict=True), 3):
+        kept = cx.builder.emit("scale_bias", cx.f32(old).value, s=1.0 - momentum, b=0.0)
+        moved = cx.builder.emit("scale_bias", cx.builder.reshape(new, old.value.ne), s=momentum, b=0.0)
+        running.append(cx.out(cx.builder.convert(cx.builder.emit("add", kept, moved), cx.dtype(index)), index))
+    return *made, *running
+
+
+def _by_batch(
+    cx: Context, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[tuple[Tensor, ...], tuple[Value, Value]]:
+    """The result, the mean and the inverse deviation that were used; the mean and the unbiased variance."""
+    build = cx.builder
+    shape = (x.shape[0], x.shape[1], product(x.shape[2:]))
+    count = product([shape[0], shape[2]])
+    value = build.reshape(cx.f32(x).value, ne_of(shape))
+    mean = reduced(cx, Tensor(value, shape), [0, 2], ReduceKind.MEAN)
+    gaps = build.emit("sub", value, mean)
+    squares = reduced(cx, Tensor(build.emit("sqr", gaps), shape), [0, 2], ReduceKind.SUM)
+    spread = build.emit("scale_bias", averaged(cx, squares, count, 0), s=1.0, b=float(eps))
+    inverse = build.emit("unary", spread, kind=UnaryKind.RSQRT)
+    flat = [None if t is None else build.reshape(cx.f32(t).value, (1, shape[1])) for t in (weight, bias)]
+    made = _scaled(cx, build.emit("mul", gaps, inverse), flat[0], flat[1])
+    results = tuple(cx.out(build.convert(v, cx.dtype(i)), i) for i, v in enumerate((made, mean, inverse)))
+    return results, (mean, averaged(cx, squares, count, 1))
 
 
 def _rows(cx: Context, x: Tensor, normalized: Sequence[int]) -> Value:

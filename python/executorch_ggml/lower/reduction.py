@@ -202,10 +202,10 @@ def _moments(cx: Context, x: Tensor, dims: Sequence[int] | None, correction: flo
     mean = reduced(cx, operand, dims, ReduceKind.MEAN)
     squares = cx.builder.emit("sqr", cx.builder.emit("sub", value, mean))
     total = reduced(cx, Tensor(squares, x.shape), dims, ReduceKind.SUM)
-    return _over(cx, total, count, correction), mean
+    return averaged(cx, total, count, correction), mean
 
 
-def _over(cx: Context, total: Value, count: Dim, correction: float) -> Value:
+def averaged(cx: Context, total: Value, count: Dim, correction: float) -> Value:
     """``total / max(count - correction, 0)``, of a size that may be symbolic."""
     if isinstance(count, int):
         free = cx.builder.scalar(max(count - correction, 0.0), DType.F32)
