@@ -218,4 +218,8 @@ inline bool reduces(ReduceKind kind, const ggml_tensor* a, const Ints& axes) {
 
 inline bool number_type(DType dtype) { return dtype == DType::F32 || dtype == DType::I32 || dtype == DType::I64; }
 
+inline bool turns(const ggml_tensor* x, const ggml_tensor* table) {
+  return x->ne[0] % 2 == 0 && x->ne[0] == table->ne[0] && broadcasts_to(table, x);
+}
+
 }  // namespace executorch_ggml

@@ -111,7 +111,7 @@ def scaled(p: Program) -> None:
     y = p.emit("leaky_relu", x, negative_slope=0.1)
     y = p.emit("scale_bias", y, s=2.0, b=-1.0)
     y = p.emit("clamp", y, min=-1.0, max=2.0)
-    p.output(p.emit("swiglu_split", y, x))
+    p.output(*(p.emit(op, y, x) for op in ("swiglu_split", "geglu_split", "geglu_erf_split")))
 
 
 @program
@@ -239,6 +239,12 @@ def rows(p: Program) -> None:
     y = p.emit("norm", x, eps=1e-5)
     z = p.emit("rms_norm", p.build.permute(x, (0, 2, 1, 3)), eps=1e-6)
     p.output(y, p.emit("sum_rows", z), p.emit("mean", z), p.emit("cumsum", x))
+
+
+@program
+def rotations(p: Program) -> None:
+    x, cos, sin = p.random(3, 5, 8), p.random(5, 8), p.random(1, 8)
+    p.output(*(p.emit("rotary", x, cos, sin, interleaved=interleaved) for interleaved in (False, True)))
 
 
 @program

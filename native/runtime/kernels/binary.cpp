@@ -113,6 +113,14 @@ void swiglu_split(ggml_tensor* dst, int ith, int nth, void*) {
   run_floats(KERNEL_PICK(binary_table)().swiglu, dst, ith, nth);
 }
 
+void geglu_split(ggml_tensor* dst, int ith, int nth, void*) {
+  run_floats(KERNEL_PICK(binary_table)().geglu, dst, ith, nth);
+}
+
+void geglu_erf_split(ggml_tensor* dst, int ith, int nth, void*) {
+  run_floats(KERNEL_PICK(binary_table)().geglu_erf, dst, ith, nth);
+}
+
 void binary(ggml_tensor* dst, int ith, int nth, void* call) {
   const auto& c = as_call<BinaryParams>(call);
   run_binary(c.params.kind, c, dst, ith, nth);

@@ -36,10 +36,15 @@ PAIR(maximum, pick(a != a, a, pick(a > b, a, b)))  // b where it is NaN, as noth
 PAIR(minimum, pick(a != a, a, pick(a < b, a, b)))
 #undef PAIR
 
-struct Swiglu {
-  static VEC_INLINE Float at(Float a, Float b) { return vec_silu(a) * b; }
-};
-constexpr FloatPair swiglu_loops = {zip<Swiglu, false, false>, nullptr, nullptr};
+#define GATE(name, activation)                                              \
+  struct name##_op {                                                        \
+    static VEC_INLINE Float at(Float a, Float b) { return activation * b; } \
+  };                                                                        \
+  constexpr FloatPair name##_loops = {zip<name##_op, false, false>, nullptr, nullptr};
+GATE(swiglu, vec_silu(a))
+GATE(geglu, vec_gelu(a))
+GATE(geglu_erf, vec_gelu_erf(a))
+#undef GATE
 
 }  // namespace
 

@@ -41,8 +41,8 @@ struct UnaryTable {
 #undef EXECUTORCH_GGML_MEMBER
 };
 
-// swiglu is silu(a) * b, and has no scalar variants.
-#define EXECUTORCH_GGML_BINARY(X) X(add) X(sub) X(mul) X(div) X(maximum) X(minimum) X(swiglu)
+// swiglu is silu(a) * b, geglu and geglu_erf gelu(a) * b; these have no scalar variants.
+#define EXECUTORCH_GGML_BINARY(X) X(add) X(sub) X(mul) X(div) X(maximum) X(minimum) X(swiglu) X(geglu) X(geglu_erf)
 
 struct BinaryTable {
 #define EXECUTORCH_GGML_MEMBER(name) FloatPair name;

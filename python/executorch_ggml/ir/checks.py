@@ -308,6 +308,13 @@ def number_type(dtype: DType) -> bool:
     return dtype in INTEGERS or dtype == DType.F32
 
 
+@_check
+def turns(x: Value, table: Value) -> bool:
+    """Rows of pairs, with a table of angles as wide that repeats over the other dims."""
+    even = not _known(x.ne[0]) or x.ne[0] % 2 == 0
+    return even and _equal(x.ne[0], table.ne[0]) and broadcasts_to(table, x)
+
+
 def failing_check(checks: Sequence[str], operands: dict[str, Any]) -> str | None:
     """The first of a row's checks that does not hold for these operands and attributes, or None."""
     for text in checks:

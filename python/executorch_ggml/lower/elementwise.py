@@ -13,10 +13,10 @@ from ..ir.checks import broadcasts_to
 from ..ir.dims import ne_of, same_dims
 from ..ir.dtypes import DType
 from ..ir.graph import IRError, Value
-from ..ir.graph import Node as IRNode
 from ..ir.ops.custom import BinaryKind, UnaryKind
 from .context import FLOATS, NARROW, Context, Tensor, compute_type
 from .convolution import with_activation
+from .fusions import gate, rms_norm, rotary
 from .layout import aligned, common_layout, unbroadcast
 from .registry import Refused, lowers
 
@@ -158,47 +158,23 @@ def _scaled(cx: Context, b: Any, alpha: Any) -> Any:
 
 @lowers(aten.mul.Tensor, aten.mul.Scalar)
 def mul(cx: Context, a: Tensor, b: Any) -> Tensor:
-    """``a * b``; with a number one node, and an RMS norm written out is found here."""
+    """``a * b``; with a number one node, and RMS norms and gates written out are found here."""
     number = _number(b)
     if number is not None and cx.dtype() in FLOATS:
         return _affine(cx, a, number, -0.0)  # adding -0.0 changes nothing, not even a zero's sign
-    return _rms_norm(cx, a, b) or arithmetic(cx, BinaryKind.MUL, a, b)
-
-
-def _rms_norm(cx: Context, a: Tensor, b: Any) -> Tensor | None:
-    """Given ``x * rsqrt(mean(x * x) + eps)``. Result ``rms_norm(x)``; None where it is something else."""
-    if "rms_norm" not in cx.fusions or not isinstance(b, Tensor) or a.dtype != DType.F32 or b.dtype != DType.F32:
-        return None
-    for x, factor in ((a.value, b.value), (b.value, a.value)):
-        eps = _rms_epsilon(x, factor)
-        if eps is not None and same_dims(x.ne, ne_of(cx.shape())):
-            return cx.out(cx.builder.emit("rms_norm", x, eps=eps))
-    return None
-
-
-def _rms_epsilon(x: Value, factor: Value) -> float | None:
-    """The eps for which ``factor`` is ``rsqrt(mean(x * x) + eps)`` along rows, or None."""
-    steps: list[IRNode] = []
-    value: Value | None = factor
-    while value is not None and value.producer is not None and value.producer.inputs and len(steps) < 4:
-        steps.append(value.producer)
-        value = value.producer.inputs[0]
-    if [step.op for step in steps] != ["unary", "scale_bias", "mean", "sqr"] or value is not x:
-        return None
-    root, shift = steps[0].attrs, steps[1].attrs
-    usual = root["kind"] == UnaryKind.RSQRT and shift["s"] == 1.0 and shift["b"] >= 0.0
-    return float(shift["b"]) if usual else None
+    return rms_norm(cx, a, b) or gate(cx, a, b) or arithmetic(cx, BinaryKind.MUL, a, b)
 
 
 @lowers(aten.add.Tensor, aten.add.Scalar)
 def add(cx: Context, a: Tensor, b: Any, alpha: Any = 1) -> Tensor:
-    """``a + alpha * b``."""
+    """``a + alpha * b``; a rotary embedding written out is found here."""
     if cx.dtype() == DType.BOOL:
         return arithmetic(cx, BinaryKind.BITWISE_OR, a, b)
     number = _number(b)
     if number is not None and cx.dtype() in FLOATS:
         return _affine(cx, a, 1.0, number * alpha)
-    return arithmetic(cx, BinaryKind.ADD, a, _scaled(cx, b, alpha))
+    found = rotary(cx, a, b) if alpha == 1 else None
+    return found or arithmetic(cx, BinaryKind.ADD, a, _scaled(cx, b, alpha))
 
 
 @lowers(aten.sub.Tensor, aten.sub.Scalar)

@@ -23,9 +23,17 @@ from .context import Context, Tensor
 from .registry import LOWERINGS, Refused
 
 MAX_SIZE = 2**31 - 1
-# batch_norm: into the convolution before it. activation: into the product before it. packed_linear: linear layers by
-# the packed product. rms_norm: x * rsqrt(mean(x ** 2) + eps) as one node. flash_attention: attention as one node.
-ALL_FUSIONS = frozenset({"batch_norm", "activation", "packed_linear", "rms_norm", "flash_attention"})
+# What several nodes of the program become one for, by name; any of them can be switched off.
+FUSIONS = {
+    "batch_norm": "batch norm folded into the convolution before it",
+    "activation": "an activation as the last step of the convolution or linear layer before it",
+    "packed_linear": "linear layers with weights packed ahead of time, as 1x1 convolutions",
+    "rms_norm": "`x * rsqrt(mean(x * x) + eps)` as one node",
+    "flash_attention": "attention as one node, without the matrix of scores",
+    "rotary": "rotary position embeddings, in halves or in pairs, as one node",
+    "gate": "`silu(x) * y` and `gelu(x) * y` as one node where the activation is not fused already",
+}
+ALL_FUSIONS = frozenset(FUSIONS)
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 

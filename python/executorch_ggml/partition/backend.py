@@ -14,6 +14,7 @@ from torch.export import ExportedProgram
 from ..ir.graph import Constant, Graph, State
 from ..ir.serialize import serialize
 from ..lower import Lowering
+from ..lower.graph import ALL_FUSIONS
 from .states import StateNames
 
 # Constants are used in place from the mapped file: ggml asks for 32 bytes, a cache line is kinder.
@@ -22,6 +23,7 @@ ALIGNMENT = 64
 WEIGHTS_FILE_KEY = "weights_file"  # compile spec: the name of the .ptd file that constants go to
 
 STATES_BY_NAME_KEY = "states_by_name"  # compile spec: buffers of one name are one state
+FUSIONS_KEY = "fusions"  # compile spec: the names of the fusions to use, joined by commas, where not all
 STATES_MARKER = "executorch_ggml.states"  # in the named data of a program with states: see program_states.cpp
 
 
@@ -61,9 +63,11 @@ class GgmlBackend(BackendDetails):
 
 def _preprocess(program: ExportedProgram, specs: list[CompileSpec], names: StateNames) -> PreprocessResult:
     states = names.of(program)
-    graph = Lowering(program, states=frozenset(states)).graph()
+    options = {spec.key: spec.value.decode() for spec in specs}
+    fusions = frozenset(options[FUSIONS_KEY].split(",")) if FUSIONS_KEY in options else ALL_FUSIONS
+    graph = Lowering(program, fusions, states=frozenset(states)).graph()
     store = NamedDataStore()
-    weights_file = next((spec.value.decode() for spec in specs if spec.key == WEIGHTS_FILE_KEY), None)
+    weights_file = options.get(WEIGHTS_FILE_KEY)
     for constant in graph.constants:
         _store(store, constant, constant_bytes(constant), weights_file)
     for state in graph.states:

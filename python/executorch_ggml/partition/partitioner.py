@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import torch
 from executorch.exir.backend.backend_details import CompileSpec
@@ -15,9 +15,9 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from ..lower import Lowering
-from ..lower.graph import is_size_node, overload_of
+from ..lower.graph import ALL_FUSIONS, FUSIONS, is_size_node, overload_of
 from ..lower.registry import PRESERVED
-from .backend import STATES_BY_NAME_KEY, WEIGHTS_FILE_KEY
+from .backend import FUSIONS_KEY, STATES_BY_NAME_KEY, WEIGHTS_FILE_KEY
 from .grouping import groups
 
 REFUSED_KEY = "refused"  # compile spec: what stayed outside and why, as JSON, for `executorch-ggml inspect`
@@ -44,10 +44,21 @@ class GgmlPartitioner(Partitioner):
 
     Methods of one program share a buffer that they mutate where their modules do: where it is one tensor. With
     ``states_by_name`` they also share buffers of the same name that are copies of each other, as after a quantization.
+
+    ``fusions`` are the names of those to use (:data:`executorch_ggml.lower.graph.FUSIONS`, all of them by default).
     """
 
-    def __init__(self, *, weights_file: str | None = None, states_by_name: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        weights_file: str | None = None,
+        states_by_name: bool = False,
+        fusions: Collection[str] = ALL_FUSIONS,
+    ) -> None:
         super().__init__()
+        if unknown := set(fusions) - ALL_FUSIONS:
+            raise ValueError(f"no fusion is called {', '.join(sorted(unknown))}; there are {', '.join(FUSIONS)}")
+        self.fusions = frozenset(fusions)
         self.weights_file = weights_file
         self.states_by_name = states_by_name
         self.refused: dict[str, str] = {}
@@ -70,6 +81,8 @@ class GgmlPartitioner(Partitioner):
             specs.append(CompileSpec(WEIGHTS_FILE_KEY, self.weights_file.encode()))
         if self.states_by_name:
             specs.append(CompileSpec(STATES_BY_NAME_KEY, b""))
+        if self.fusions != ALL_FUSIONS:
+            specs.append(CompileSpec(FUSIONS_KEY, ",".join(sorted(self.fusions)).encode()))
         spec = DelegationSpec("GgmlBackend", specs)
         tags = {}
         for index, group in enumerate(groups(exported_program.graph, refused)):

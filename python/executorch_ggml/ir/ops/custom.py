@@ -10,7 +10,7 @@ from typing import Any
 
 from .._lazy import torch
 from ..dtypes import DType
-from ..op import Dim, Dims, Operand, Rule, op
+from ..op import Dim, Dims, Operand, Rule, op, same_as
 from .movement import shape_of
 
 
@@ -231,3 +231,23 @@ def fill(*, ne: Dims, value: float, integer: Dim, dtype: DType) -> torch.Tensor:
     """One value everywhere: ``value`` in float types, ``integer`` in the others (custom)."""
     number = value if DType(dtype).torch.is_floating_point else int(integer)
     return torch.full(shape_of(ne), number, dtype=DType(dtype).torch)
+
+
+@op(
+    180,
+    inputs={"x": "f32 rows", "cos": "f32 rows", "sin": "f32 rows"},
+    result=same_as(0),
+    checks=("turns(x, cos)", "turns(x, sin)"),
+    call="custom",
+    kernel="rotary",
+)
+def rotary(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, *, interleaved: bool) -> torch.Tensor:
+    """``x * cos + rotated(x) * sin``, rows rotated by halves, or by pairs of neighbours (custom; RoFormer's RoPE).
+
+    ``ggml_rope_ext`` has the angles' law built in; here they are given, as models compute them.
+    """
+    if interleaved:
+        rotated = torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2)
+    else:
+        rotated = torch.cat((-x[..., x.shape[-1] // 2 :], x[..., : x.shape[-1] // 2]), -1)
+    return x * cos + rotated * sin

@@ -209,3 +209,27 @@ def clamp(a: torch.Tensor, *, min: float, max: float) -> torch.Tensor:
 def swiglu_split(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """``silu(a) * b`` (``ggml_swiglu_split``)."""
     return F.silu(a) * b
+
+
+@op(
+    57,
+    inputs={"a": "f32 rows", "b": "f32 rows"},
+    result=same_as(0),
+    checks=("same_dims(a, b)",),
+    kernel="geglu_split",
+)
+def geglu_split(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """``gelu(a) * b``, tanh form (``ggml_geglu_split``)."""
+    return F.gelu(a, approximate="tanh") * b
+
+
+@op(
+    58,
+    inputs={"a": "f32 rows", "b": "f32 rows"},
+    result=same_as(0),
+    checks=("same_dims(a, b)",),
+    kernel="geglu_erf_split",
+)
+def geglu_erf_split(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """``gelu(a) * b``, exact form (``ggml_geglu_erf_split``)."""
+    return F.gelu(a) * b
