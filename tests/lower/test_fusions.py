@@ -1,5 +1,6 @@
 """Fusions: found where they should be, and only there; the same numbers as the unfused form."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -93,7 +94,7 @@ def test_not_rotary(function: object) -> None:
     assert "rotary" not in [node.op for node in lowered(function, args).nodes]  # type: ignore[arg-type] # as above
 
 
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "swiglu_split": F.silu,
     "geglu_split": partial(F.gelu, approximate="tanh"),
     "geglu_erf_split": F.gelu,
