@@ -166,6 +166,11 @@ inline bool pools_volumes(const ggml_tensor* x, const Dims& ne, int64_t depth, i
   return x->ne[0] == ne[0] && x->ne[3] / depth == ne[3] / out_depth;
 }
 
+inline bool samples(const ggml_tensor* x, const ggml_tensor* grid) {
+  constexpr int64_t kCounts = 1 << 24;  // as far as f32 does
+  return x->ne[1] <= kCounts && x->ne[2] <= kCounts && grid->ne[0] == 2 && grid->ne[3] == x->ne[3];
+}
+
 inline bool interpolates(const ggml_tensor* a, const Dims& ne) {
   // ggml finds places in f32, which counts no further than this.
   for (int64_t n : {a->ne[0], a->ne[1], ne[0], ne[1]}) {

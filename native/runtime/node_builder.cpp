@@ -60,6 +60,8 @@ int64_t work_of(const fb::Node& node, const ggml_tensor* const* inputs, int coun
                       pool_taps(kernel.Get(1), inputs[0]->ne[2], made->ne[2]),
                       pool_taps(kernel.Get(2), inputs[0]->ne[3], made->ne[3])});
     }
+    case fb::Op::GridSample:
+      return product({elements, node.op_as_GridSample()->kind() == fb::SampleKind::Bicubic ? 16 : 4});
     default:
       break;
   }

@@ -59,6 +59,10 @@ inline Operand taken_rows(const Operand& a, const Operand& rows) {
   return {a.dtype, {a.ne[0], rows.ne[0], rows.ne[1], rows.ne[2]}};
 }
 
+inline Operand sampled(const Operand& x, const Operand& grid) {
+  return {x.dtype, {x.ne[0], grid.ne[1], grid.ne[2], grid.ne[3]}};
+}
+
 inline Operand reduced(const Operand& a, ReduceKind kind, const Ints& axes) {
   Operand made = a;
   if (kind == ReduceKind::Any || kind == ReduceKind::All) made.dtype = DType::Bool;

@@ -11,6 +11,7 @@ from executorch_ggml.lower import Lowering
 
 aten = torch.ops.aten
 
+SAMPLE = aten.grid_sampler_2d.default
 NEAREST, BILINEAR = aten.upsample_nearest2d.vec, aten.upsample_bilinear2d.vec
 
 
@@ -37,6 +38,33 @@ def _resizing() -> list[Case]:
     return cases
 
 
+def _sampling() -> list[Case]:
+    x, grid = rand(2, 3, 5, 7), rand(2, 4, 6, 2) * 1.2
+    odd = grid.clone()
+    odd[0, 0, 0], odd[0, 0, 1], odd[0, 0, 2, 0] = 1.0, -1.0, 1e9
+    odd[0, 1, :, 0], odd[0, 2, :, 1] = torch.linspace(-3, 3, 6), torch.linspace(-30, 30, 6)
+    cases = [
+        having(op(SAMPLE, x, g, mode, padding, corners), name=f"{which}-{mode}-{padding}-{corners}")
+        for which, g in (("random", grid), ("odd", odd))
+        for mode in range(3)
+        for padding in range(3)
+        for corners in (False, True)
+    ]
+    thin = [op(SAMPLE, rand(1, 20, 1, 1), rand(1, 2, 2, 2), mode, 2, c) for mode in range(3) for c in (False, True)]
+    none = torch.full((1, 1, 1, 2), float("nan"))
+    nans = [having(op(SAMPLE, rand(1, 2, 3, 3), none, 0, p, False), name=f"nan-{p}") for p in range(2)]
+    sizes = ({0: DYNAMIC, 2: DYNAMIC, 3: DYNAMIC}, {0: DYNAMIC, 1: DYNAMIC})
+    others = ((rand(3, 3, 9, 4), rand(3, 5, 6, 2)),)
+    symbolic = having(op(SAMPLE, x, grid, 0, 0, False), name="symbolic", dynamic=sizes, others=others)
+    return [
+        *cases,
+        *thin,
+        *nans,
+        symbolic,
+        having(op(SAMPLE, x.half(), grid.half(), 0, 0, False), refused="f16"),
+    ]
+
+
 def _symbolic() -> list[Case]:
     sizes = ({0: DYNAMIC, 2: DYNAMIC, 3: DYNAMIC},)
     others = ((rand(1, 4, 12, 9),), (rand(5, 4, 7, 30),))
@@ -48,7 +76,7 @@ def _symbolic() -> list[Case]:
     ]
 
 
-CASES = _resizing() + _symbolic()
+CASES = _resizing() + _sampling() + _symbolic()
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)

@@ -32,7 +32,7 @@ from executorch_ggml.ir.op import Dim
 from executorch_ggml.ir.ops import OPS
 from executorch_ggml.ir.ops.custom import BinaryKind, ReduceKind, UnaryKind
 from executorch_ggml.ir.ops.movement import shape_of
-from executorch_ggml.ir.ops.spatial import Activation, PoolKind, ScaleMode, pack_conv_weight
+from executorch_ggml.ir.ops.spatial import Activation, PoolKind, SampleBorder, SampleKind, ScaleMode, pack_conv_weight
 from executorch_ggml.ir.serialize import MAGIC, payload, serialize
 
 DTYPES = {dtype.torch: dtype for dtype in DType}
@@ -353,6 +353,14 @@ def adaptive_pooling(p: Program) -> None:
     p.output(p.emit("max_pool_index", x, ne=(5, 4, 2, 4), depth=3, out_depth=2, kernel=(3, 3, 2), **steps))
     plain = {"stride": (1, 1, 1), "pad": (0, 0, 0), "dilation": (1, 1, 1)}
     p.output(p.emit("max_pool_index", x, ne=(5, 3, 4, 4), depth=3, out_depth=2, kernel=(0, 0, 0), **plain))
+
+
+@program
+def sampling(p: Program) -> None:
+    x = _pixels(p, 2, 5, 4, 6)
+    grid = p.input(torch.randn(2, 3, 7, 2))
+    for kind, border in zip(SampleKind, SampleBorder, strict=True):
+        p.output(p.emit("grid_sample", x, grid, kind=kind, border=border, align_corners=kind == SampleKind.NEAREST))
 
 
 @program

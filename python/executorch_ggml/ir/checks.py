@@ -261,6 +261,13 @@ def pools_volumes(x: Value, ne: Dims, depth: Dim, out_depth: Dim) -> bool:
 
 
 @_check
+def samples(x: Value, grid: Value) -> bool:
+    """Two numbers a place, a grid an image, and sizes that f32 can count."""
+    small = all(not _known(n) or n <= 2**24 for n in x.ne[1:3])
+    return small and _equal(grid.ne[0], 2) and _equal(grid.ne[3], x.ne[3])
+
+
+@_check
 def interpolates(a: Value, ne: Dims) -> bool:
     """Only the inner two dims change, from and to 1 to a million: ggml finds places in f32."""
     inner = all(not _known(n) or 0 < n <= 2**20 for n in (*a.ne[:2], *ne[:2]))

@@ -20,7 +20,7 @@ from ..ir.dtypes import DType
 from ..ir.graph import Graph, IRError
 from ..ir.op import Dim
 from .context import Context, Tensor
-from .registry import LOWERINGS, Refused
+from .registry import ALIASES, LOWERINGS, Refused
 
 MAX_SIZE = 2**31 - 1
 # What several nodes of the program become one for, by name; any of them can be switched off.
@@ -38,8 +38,9 @@ SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 def overload_of(node: Node) -> Any:
-    """The ATen overload that a node calls: Edge ops wrap it."""
-    return node.target._op if isinstance(node.target, EdgeOpOverload) else node.target
+    """The ATen overload that a node calls: Edge ops wrap it, and this project's own may stand for it."""
+    target: Any = node.target._op if isinstance(node.target, EdgeOpOverload) else node.target
+    return ALIASES.get(target, target)
 
 
 def is_size_node(node: Node) -> bool:

@@ -21,6 +21,8 @@ Function = TypeVar("Function", bound=LoweringFunction)
 LOWERINGS: dict[OpOverload, LoweringFunction] = {}
 # Composite ops that are lowered as they are: the partitioner asks that they be not decomposed.
 PRESERVED: set[OpOverload] = set()
+# Ops of this project's that stand for others while ExecuTorch has the program (see partition/outside_core.py).
+ALIASES: dict[OpOverload, OpOverload] = {}
 
 
 def lowers(*overloads: OpOverload, preserve: bool = False, override: bool = False) -> Callable[[Function], Function]:

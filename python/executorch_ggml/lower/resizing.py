@@ -1,4 +1,4 @@
-"""Resizing of images."""
+"""Resizing of images, and sampling them at any places."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import torch
 from ..ir.dims import same
 from ..ir.dtypes import DType
 from ..ir.op import Dim
-from ..ir.ops.spatial import ScaleMode
+from ..ir.ops.spatial import SampleBorder, SampleKind, ScaleMode
 from .context import Context, Tensor
+from .convolution import FROM_CHANNELS_INNER, channels_inner
 from .registry import Refused, lowers
 
 aten = torch.ops.aten
@@ -63,3 +64,21 @@ def upsample_bilinear2d(
     del output_size
     mode = ScaleMode.BILINEAR_ALIGN_CORNERS if align_corners else ScaleMode.BILINEAR
     return _resize(cx, x, mode, _given(scale_factors))
+
+
+@lowers(aten.grid_sampler_2d.default)
+def grid_sampler_2d(
+    cx: Context, x: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor | Refused:
+    """Pixels at the places that a grid names."""
+    if x.dtype != DType.F32:
+        return Refused(f"sampling in {x.dtype.name.lower()}: torch rounds the places to that type too")
+    made = cx.builder.emit(
+        "grid_sample",
+        channels_inner(cx, x).value,
+        grid.value,
+        kind=SampleKind(interpolation_mode),
+        border=SampleBorder(padding_mode),
+        align_corners=align_corners,
+    )
+    return cx.out(cx.builder.permute(made, FROM_CHANNELS_INNER))

@@ -19,6 +19,7 @@ from ..lower.graph import ALL_FUSIONS, FUSIONS, is_size_node, overload_of
 from ..lower.registry import PRESERVED
 from .backend import FUSIONS_KEY, STATES_BY_NAME_KEY, WEIGHTS_FILE_KEY
 from .grouping import groups
+from .outside_core import carried_through
 
 REFUSED_KEY = "refused"  # compile spec: what stayed outside and why, as JSON, for `executorch-ggml inspect`
 
@@ -64,12 +65,16 @@ class GgmlPartitioner(Partitioner):
         self.refused: dict[str, str] = {}
         self._preserved: tuple[ExportedProgram, list[OpOverload]] | None = None
 
+    def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
+        """ExecuTorch calls this first: ops that it would not let through get names that it does."""
+        return carried_through(exported_program, lambda overload: bool(_accepted(exported_program, {overload})))
+
     def ops_to_not_decompose(
         self, ep: ExportedProgram
     ) -> tuple[list[OpOverload], Callable[[torch.fx.Node], bool] | None]:
         """Composite ops (linear, attention, norms …) that are lowered whole, where every call of them is accepted."""
         if self._preserved is None or self._preserved[0] is not ep:
-            self._preserved = (ep, _preserved_ops(ep))
+            self._preserved = (ep, _accepted(ep, PRESERVED))
         return self._preserved[1], None
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
@@ -122,13 +127,13 @@ def _tag_states(program: ExportedProgram) -> None:
             buffer.meta["delegation_tag"] = tags.pop()
 
 
-def _preserved_ops(program: ExportedProgram) -> list[OpOverload]:
-    """The composite ops of a program of which no call is refused: one refusal gives the whole op to decomposition."""
+def _accepted(program: ExportedProgram, overloads: Collection[OpOverload]) -> list[OpOverload]:
+    """Those that a program calls and of which no call is refused: one refusal gives the whole op to decomposition."""
     lowering = Lowering(program)
     accepted: dict[OpOverload, bool] = {}
     for node in program.graph.nodes:
         target = overload_of(node)
-        if node.op == "call_function" and target in PRESERVED:
+        if node.op == "call_function" and target in overloads:
             accepted[target] = accepted.get(target, True) and lowering.refusal(node) is None
     return [target for target, fits in accepted.items() if fits]
 

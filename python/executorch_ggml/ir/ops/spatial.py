@@ -40,6 +40,22 @@ class ScaleMode(enum.IntEnum):
     BILINEAR_ALIGN_CORNERS = 2
 
 
+class SampleKind(enum.IntEnum):
+    """How ``grid_sample`` interpolates, as ATen numbers it."""
+
+    BILINEAR = 0
+    NEAREST = 1  # half to even
+    BICUBIC = 2
+
+
+class SampleBorder(enum.IntEnum):
+    """What ``grid_sample`` sees outside the image, as ATen numbers it."""
+
+    ZEROS = 0
+    BORDER = 1
+    REFLECTION = 2
+
+
 def pack_conv_weight(weight: torch.Tensor, groups: int) -> torch.Tensor:
     """Pack ``(OC, IC / groups, KH, KW)`` as ``conv_2d`` reads it, as a flat tensor.
 
@@ -312,3 +328,20 @@ def interpolate(a: torch.Tensor, *, ne: Dims, mode: ScaleMode) -> torch.Tensor:
     if mode == ScaleMode.NEAREST:
         return F.interpolate(a, size, mode="nearest")
     return F.interpolate(a, size, mode="bilinear", align_corners=mode == ScaleMode.BILINEAR_ALIGN_CORNERS)
+
+
+@op(
+    111,
+    inputs={"x": "f32 cont", "grid": "f32 cont"},
+    result=Rule(lambda x, grid, **_: (x.dtype, (x.ne[0], *grid.ne[1:])), "sampled({0}, {1})"),
+    checks=("samples(x, grid)",),
+    call="custom",
+    kernel="grid_sample",
+)
+def grid_sample(
+    x: torch.Tensor, grid: torch.Tensor, *, kind: SampleKind, border: SampleBorder, align_corners: bool
+) -> torch.Tensor:
+    """Pixels at places between -1 and 1, channels innermost; ``grid`` is ``ne = 2, W, H, N`` (custom)."""
+    mode, padding = SampleKind(kind).name.lower(), SampleBorder(border).name.lower()
+    y = F.grid_sample(x.permute(0, 3, 1, 2), grid, mode=mode, padding_mode=padding, align_corners=align_corners)
+    return y.permute(0, 2, 3, 1)
