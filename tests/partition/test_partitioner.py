@@ -87,3 +87,13 @@ def test_inspect(tmp_path: Path, capsys: object) -> None:
     (tmp_path / "text.pte").write_text("not a program")
     assert main(["inspect", str(tmp_path / "text.pte")]) == 1
     assert "is not an ExecuTorch program" in capsys.readouterr().err  # type: ignore[attr-defined] # as above
+
+
+def test_an_op_outside_core_aten_goes_through(tmp_path: Path) -> None:
+    """ExecuTorch's verifier refuses adaptive_max_pool2d; the exported program itself stays as it was."""
+    model, x = nn.AdaptiveMaxPool2d((3, 2), return_indices=True), rand(2, 3, 7, 5)
+    program = exported(model, (x,))
+    before = [node.target for node in program.graph.nodes]
+    to_edge_transform_and_lower(program, partitioner=[GgmlPartitioner()])
+    assert [node.target for node in program.graph.nodes] == before
+    check_delegate(model, x, path=tmp_path)

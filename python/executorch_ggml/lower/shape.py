@@ -245,7 +245,7 @@ def _extended(cx: Context, x: Tensor, dim: int, lead: Dim, trail: Dim, mode: str
 def _edge(cx: Context, x: Tensor, dim: int, at: Dim, count: Dim) -> Tensor:
     """One index of a dim, repeated."""
     one, shape = window(cx, x, dim, at, 1), _resized(x.shape, dim, count)
-    return Tensor(repeated(cx.builder, one, shape), shape)
+    return Tensor(cx.builder.reshape(repeated(cx.builder, one.value, one.shape, shape), ne_of(shape)), shape)
 
 
 def filled(cx: Context, shape: Sequence[Dim], value: Any, dtype: DType) -> Value:
