@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 from executorch.exir import to_edge_transform_and_lower
-from tests.helpers import assert_same
+from tests.helpers import assert_same, check_delegate, exported, rand
 from torch import Tensor, nn
 from torch.export import Dim
 
