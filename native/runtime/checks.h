@@ -216,9 +216,9 @@ inline bool reduces(ReduceKind kind, const ggml_tensor* a, const Ints& axes) {
   }
   if (seen == 0) return false;
   if (kind == ReduceKind::Any || kind == ReduceKind::All) return true;
-  const bool number = a->type == GGML_TYPE_F32 || is_wide_integer(a);
+  const bool number = is_float(a) || is_wide_integer(a);
   if (kind == ReduceKind::Argmax || kind == ReduceKind::Argmin) return axes.size == 1 && number;
-  return number && (kind != ReduceKind::Mean || a->type == GGML_TYPE_F32);
+  return number && (kind != ReduceKind::Mean || is_float(a));
 }
 
 inline bool number_type(DType dtype) { return dtype == DType::F32 || dtype == DType::I32 || dtype == DType::I64; }

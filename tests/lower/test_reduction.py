@@ -110,8 +110,8 @@ def _dtypes() -> list[Case]:
         having(op(aten.sum.dim_IntList, rand(3, 4), [1], dtype=F16), name="to-half"),
         having(op(aten.mean.dim, ints(3, 4), [1], dtype=torch.float32), name="to-float"),
         having(op(aten.sum.default, ints(3, 4, dtype=I32), dtype=I32), name="i32"),
-        having(op(aten.sum.default, rand(3), dtype=torch.float64), refused="f64"),
-        having(op(aten.mean.default, rand(3).double()), refused="f64"),
+        *(op(aten.mean.dim, rand(3, 40), [d], dtype=torch.float64) for d in (0, 1)),
+        op(aten.sum.default, rand(3, dtype=F16), dtype=torch.float64),
         having(op(aten.prod.dim_int, rand(3, 4), 1, dtype=F16), name="to-half"),
         having(op(aten.sum.default, torch.full((3000,), 1.0, dtype=F16)), name="accumulates-in-float"),
     ]
@@ -192,6 +192,13 @@ def test_case(case: Case) -> None:
 def test_sum_of_int64_is_exact() -> None:
     x = torch.tensor([[2**53, 1, 1], [-(2**60), 3, 2**60]])
     check_program(lambda a: (a.sum(1), a.sum(), a.amax(1), a.argmax(1), a.prod(0)), x)
+
+
+def test_float64_is_reduced_in_itself() -> None:
+    x = rand(3, 20).double() / 3 + 1e8
+    x[1, 3], x[2, 5] = nan, inf
+    functions = (torch.sum, torch.mean, torch.amax, torch.amin, torch.argmax, torch.argmin)
+    check_program(lambda a: [f(a, dim) for f in functions for dim in (0, 1)] + [a[0].prod()], x, tolerance=1e-15)
 
 
 @with_examples(

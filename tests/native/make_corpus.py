@@ -266,6 +266,8 @@ def reductions(p: Program) -> None:
         p.emit("reduce", x, kind=ReduceKind.ARGMAX, axes=(1,)), p.emit("reduce", n, kind=ReduceKind.MIN, axes=(0,))
     )
     p.output(p.emit("reduce", n, kind=ReduceKind.ANY, axes=(0, 1, 2)))
+    wide = p.emit("convert", x, dtype=DType.F64)
+    p.output(*(p.emit("reduce", wide, kind=kind, axes=(1,)) for kind in (*whole, ReduceKind.ARGMIN, ReduceKind.ANY)))
 
 
 @program

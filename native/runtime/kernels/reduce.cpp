@@ -21,51 +21,57 @@ union Number {
   int64_t integer;
 };
 
-template <class Op>
-void integer_row(const void* from, int64_t n, void* to) {
-  const int64_t* x = static_cast<const int64_t*>(from);
-  int64_t acc = *static_cast<int64_t*>(to);
+// T is int64_t or double.
+template <class T, class Op>
+void reduce_row(const void* from, int64_t n, void* to) {
+  const T* x = static_cast<const T*>(from);
+  T acc = *static_cast<T*>(to);
   for (int64_t i = 0; i < n; ++i) {
     acc = Op::at(acc, x[i]);
   }
-  *static_cast<int64_t*>(to) = acc;
+  *static_cast<T*>(to) = acc;
 }
 
-template <class Op>
-void integer_lanes(const void* from, int64_t n, void* to) {
-  const int64_t* x = static_cast<const int64_t*>(from);
-  int64_t* __restrict acc = static_cast<int64_t*>(to);
+template <class T, class Op>
+void reduce_lanes(const void* from, int64_t n, void* to) {
+  const T* x = static_cast<const T*>(from);
+  T* __restrict acc = static_cast<T*>(to);
   for (int64_t i = 0; i < n; ++i) {
     acc[i] = Op::at(acc[i], x[i]);
   }
 }
 
-#define REDUCTION(name, expression)                                                        \
-  struct name {                                                                            \
-    static int64_t at(int64_t acc, int64_t x) { return static_cast<int64_t>(expression); } \
+#define REDUCTION(name, integer, real)                                                  \
+  struct name {                                                                         \
+    static int64_t at(int64_t acc, int64_t x) { return static_cast<int64_t>(integer); } \
+    static double at(double acc, double x) { return real; }                             \
   };
-REDUCTION(Sum, static_cast<uint64_t>(acc) + static_cast<uint64_t>(x))
-REDUCTION(Prod, static_cast<uint64_t>(acc) * static_cast<uint64_t>(x))
-REDUCTION(Max, std::max(acc, x))
-REDUCTION(Min, std::min(acc, x))
-REDUCTION(Any, (acc != 0) | (x != 0))
-REDUCTION(All, (acc != 0) & (x != 0))
+REDUCTION(Sum, static_cast<uint64_t>(acc) + static_cast<uint64_t>(x), acc + x)
+REDUCTION(Prod, static_cast<uint64_t>(acc) * static_cast<uint64_t>(x), acc* x)
+REDUCTION(Max, std::max(acc, x), x > acc || x != x ? x : acc)
+REDUCTION(Min, std::min(acc, x), x < acc || x != x ? x : acc)
+REDUCTION(Any, (acc != 0) | (x != 0), acc != 0.0 || x != 0.0 ? 1.0 : 0.0)
+REDUCTION(All, (acc != 0) & (x != 0), acc != 0.0 && x != 0.0 ? 1.0 : 0.0)
 #undef REDUCTION
 
-template <class Op>
-constexpr Reducer kIntegerReducer = {integer_row<Op>, integer_lanes<Op>};
+template <class T, class Op>
+constexpr Reducer kReducer = {reduce_row<T, Op>, reduce_lanes<T, Op>};
 
-constexpr ReduceTable kIntegerReducers = {kIntegerReducer<Sum>, kIntegerReducer<Prod>, kIntegerReducer<Max>,
-                                          kIntegerReducer<Min>, kIntegerReducer<Any>,  kIntegerReducer<All>};
+template <class T>
+constexpr ReduceTable kReducers = {kReducer<T, Sum>, kReducer<T, Prod>, kReducer<T, Max>,
+                                   kReducer<T, Min>, kReducer<T, Any>,  kReducer<T, All>};
 
 struct Function {
   Reducer loops;
   Number identity;
 };
 
-Function find_function(ReduceKind kind, bool real) {
+Function find_function(ReduceKind kind, DType type) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const ReduceTable& table = real ? KERNEL_PICK(float_reducers)() : kIntegerReducers;
+  const bool real = is_real(type);
+  const ReduceTable& table = type == DType::F32 ? KERNEL_PICK(float_reducers)()
+                             : real             ? kReducers<double>
+                                                : kReducers<int64_t>;
   const auto with = [real](const Reducer& loops, double r, int64_t i) {
     Number identity;
     if (real) {
@@ -126,10 +132,10 @@ Plan make_plan(const ggml_tensor* dst, const ggml_tensor* src, const Ints& axes)
   return plan;
 }
 
-// Reads source elements as the loops take them: floats, or int64.
+// Reads source elements as the loops take them: floats, doubles, or int64.
 class Reader {
  public:
-  Reader(DType type, int64_t item) : type_(type), item_(item), direct_(type == DType::F32 || type == DType::I64) {}
+  Reader(DType type, int64_t item) : type_(type), item_(item), direct_(is_real(type) || type == DType::I64) {}
 
   bool direct(int64_t step) const { return direct_ && step == item_; }
 
@@ -158,9 +164,9 @@ class Reduction {
  public:
   Reduction(const KernelCall<ReduceParams>& call, ggml_tensor* dst)
       : call_(call),
-        real_(call.src[0] == DType::F32),
+        real_(is_real(call.src[0])),
         plan_(make_plan(dst, dst->src[0], call.params.axes)),
-        function_(find_function(call.params.kind, real_)),
+        function_(find_function(call.params.kind, call.src[0])),
         reader_(call.src[0], item_size(dst->src[0])) {
     const Walk& kept = plan_.kept;
     const Walk& reduced = plan_.reduced;
@@ -242,7 +248,8 @@ class Reduction {
     } else {
       from_integers(&acc_[0].integer, n, call_.dst, dense);
     }
-    const int64_t item = call_.dst == DType::Bool ? 1 : call_.dst == DType::I64 ? 8 : 4;
+    const bool wide = call_.dst == DType::I64 || call_.dst == DType::F64;
+    const int64_t item = call_.dst == DType::Bool ? 1 : wide ? 8 : 4;
     copy_elements(to, to_step, dense, item, n, item);
   }
 
@@ -258,7 +265,7 @@ class Reduction {
   Number element(const void* x, int64_t i) const {
     Number value;
     if (real_) {
-      value.real = static_cast<const float*>(x)[i];
+      value.real = call_.src[0] == DType::F64 ? static_cast<const double*>(x)[i] : static_cast<const float*>(x)[i];
     } else {
       value.integer = static_cast<const int64_t*>(x)[i];
     }
@@ -331,8 +338,8 @@ void reduce(ggml_tensor* dst, int ith, int nth, void* call) {
     }
     return;
   }
-  const bool mean_of_integers = c.params.kind == ReduceKind::Mean && c.src[0] != DType::F32;
-  if (mean_of_integers || (is_real(c.src[0]) && c.src[0] != DType::F32)) {
+  const bool mean_of_integers = c.params.kind == ReduceKind::Mean && !is_real(c.src[0]);
+  if (mean_of_integers || c.src[0] == DType::F16 || c.src[0] == DType::Bf16) {
     c.status->fail("%s: reduction %d has no kernel for element type %d", c.node, static_cast<int>(c.params.kind),
                    static_cast<int>(c.src[0]));
     return;

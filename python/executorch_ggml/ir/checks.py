@@ -306,7 +306,7 @@ def reduces(kind: ReduceKind, a: Value, axes: Sequence[int]) -> bool:
         return True
     if kind in REDUCE_INDEX:
         return len(axes) == 1 and a.dtype != DType.BOOL
-    return a.dtype == DType.F32 or (a.dtype in INTEGERS and kind != ReduceKind.MEAN)
+    return a.dtype in FLOATS or (a.dtype in INTEGERS and kind != ReduceKind.MEAN)
 
 
 @_check

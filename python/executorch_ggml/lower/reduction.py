@@ -63,6 +63,11 @@ def _lower(cx: Context, x: Tensor, dims: Sequence[int] | None, kind: ReduceKind,
     return Tensor(cx.builder.convert(cx.out(value).value, cx.dtype()), cx.shape())
 
 
+def _reduced_type(dtype: DType) -> DType:
+    """The type that a type is reduced in: reductions alone have float64 itself, as models ask for means in it."""
+    return dtype if dtype == DType.F64 else compute_type(dtype)
+
+
 def _dims(dim: Any) -> Sequence[int] | None:
     return [dim] if isinstance(dim, int) else dim
 
@@ -75,18 +80,18 @@ def sum_(cx: Context, x: Tensor, dim: Any = None, keepdim: bool = False, *, dtyp
 
 
 def _total(cx: Context, x: Tensor, dim: Any, kind: ReduceKind) -> Tensor | Refused:
-    if cx.dtype() in (DType.F64, DType.BOOL):
-        return Refused(f"a sum or product in {cx.dtype().name.lower()}")
-    return _lower(cx, x, _dims(dim), kind, compute_type(cx.dtype()))
+    if cx.dtype() == DType.BOOL:
+        return Refused("a sum or product in bool")
+    return _lower(cx, x, _dims(dim), kind, _reduced_type(cx.dtype()))
 
 
 @lowers(aten.mean.dim, aten.mean.default)
 def mean(cx: Context, x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor | Refused:
     """Mean of floats."""
     del keepdim, dtype
-    if cx.dtype() not in FLOATS:
+    if cx.dtype() not in FLOATS and cx.dtype() != DType.F64:
         return Refused(f"a mean in {cx.dtype().name.lower()}")
-    return _lower(cx, x, _dims(dim), ReduceKind.MEAN, DType.F32)
+    return _lower(cx, x, _dims(dim), ReduceKind.MEAN, _reduced_type(cx.dtype()))
 
 
 @lowers(aten.prod.dim_int, aten.prod.default)
@@ -113,7 +118,7 @@ def amin(cx: Context, x: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor
 def _ordered(cx: Context, x: Tensor, dim: Any, kind: ReduceKind) -> Tensor:
     if x.dtype == DType.BOOL:
         kind = ReduceKind.ANY if kind == ReduceKind.MAX else ReduceKind.ALL
-    return _lower(cx, x, _dims(dim), kind, compute_type(x.dtype))
+    return _lower(cx, x, _dims(dim), kind, _reduced_type(x.dtype))
 
 
 @lowers(aten.any.default, aten.any.dim, aten.any.dims)
@@ -145,7 +150,7 @@ def argmin(cx: Context, x: Tensor, dim: int | None = None, keepdim: bool = False
 
 
 def _arg(cx: Context, x: Tensor, dim: int | None, kind: ReduceKind) -> Tensor:
-    operand = cx.tensor(x, compute_type(x.dtype))
+    operand = cx.tensor(x, _reduced_type(x.dtype))
     if dim is None:
         flat = cx.builder.reshape(operand.value, (operand.value.count,))
         return cx.out(cx.builder.emit("reduce", flat, kind=kind, axes=(0,)))

@@ -184,7 +184,7 @@ def convert(a: torch.Tensor, *, dtype: DType) -> torch.Tensor:
 
 @op(
     104,
-    inputs={"a": "f32|i32|i64|bool"},
+    inputs={"a": "f32|f64|i32|i64|bool"},
     result=Rule(_reduced, "reduced({0}, kind, axes)"),
     checks=("reduces(kind, a, axes)",),
     call="custom",
