@@ -83,6 +83,25 @@ inline bool is_table(const ggml_tensor* a, const ggml_tensor* rows) {
   return a->ne[2] == 1 && a->ne[3] == 1 && rows->ne[3] == 1;
 }
 
+inline bool is_axis(int64_t axis) { return axis >= 0 && axis < 4; }
+
+inline bool takes_along(const ggml_tensor* a, const ggml_tensor* index, int64_t axis) {
+  bool fits = is_axis(axis);
+  for (int i = 0; i < 4; ++i) fits = fits && (i == axis || index->ne[i] == 1 || index->ne[i] == a->ne[i]);
+  return fits;
+}
+
+inline bool scatters_into(const ggml_tensor* a, const ggml_tensor* index, const ggml_tensor* src, const Dims& ne,
+                          int64_t axis) {
+  bool fits = is_axis(axis);
+  for (int i = 0; i < 4; ++i) fits = fits && ne[i] >= 0 && (i == axis || ne[i] == a->ne[i]);
+  return fits && broadcasts_to(index, ne) && broadcasts_to(src, ne);
+}
+
+inline bool sorts(const ggml_tensor* a, int64_t count) {
+  return count >= 0 && count <= a->ne[0] && a->ne[0] <= INT32_MAX;
+}
+
 inline bool masks_rows(const ggml_tensor* a, const ggml_tensor* mask) {
   return mask == nullptr || (mask->ne[0] == a->ne[0] && mask->ne[1] >= a->ne[1] && divides(mask->ne[2], a->ne[2]) &&
                              divides(mask->ne[3], a->ne[3]));
@@ -219,6 +238,14 @@ inline bool reduces(ReduceKind kind, const ggml_tensor* a, const Ints& axes) {
   const bool number = is_float(a) || is_wide_integer(a);
   if (kind == ReduceKind::Argmax || kind == ReduceKind::Argmin) return axes.size == 1 && number;
   return number && (kind != ReduceKind::Mean || is_float(a));
+}
+
+inline bool scatter_takes(ScatterKind kind, const ggml_tensor* a) {
+  return kind == ScatterKind::Assign || a->type == GGML_TYPE_F32 || is_wide_integer(a);
+}
+
+inline bool scans(ScanKind kind, const ggml_tensor* a, int64_t axis) {
+  return is_axis(axis) && (kind != ScanKind::Logsumexp || a->type == GGML_TYPE_F32);
 }
 
 inline bool number_type(DType dtype) { return dtype == DType::F32 || dtype == DType::I32 || dtype == DType::I64; }

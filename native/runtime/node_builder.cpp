@@ -88,9 +88,11 @@ uint32_t scale_mode(ScaleMode mode) {
 // Checks that need more than the tensors are the builder's own.
 #define gathers_rows(a, rows) self.gathers_rows(a, rows)
 #define is_state(state) self.is_state(state)
+#define shows_state(state) self.shows_state(state)
 #include "build_generated.inc"
 #undef gathers_rows
 #undef is_state
+#undef shows_state
 
 ggml_type storage_type(DType dtype) {
   switch (dtype) {
@@ -253,20 +255,38 @@ bool NodeBuilder::gives(const Operand& result) {
                      dtype_name(declared), describe(ne_).c_str()));
 }
 
-ggml_tensor* NodeBuilder::custom_node(Kernel kernel, KernelCallBase* call, std::initializer_list<ggml_tensor*> inputs) {
+// Fills in what a call of the node being built says of its operands; gives the number of sources.
+int NodeBuilder::describe_call(KernelCallBase* call, std::initializer_list<ggml_tensor*> inputs,
+                               ggml_tensor** sources) const {
   call->node = node_->name() ? node_->name()->c_str() : "";
   call->status = status_;
   call->dst = dtype_of(node_->output());
   // ggml wants its sources without gaps; an optional one that is absent is always the last.
-  ggml_tensor* sources[kMaxKernelInputs] = {};
   int count = 0;
   for (ggml_tensor* input : inputs) {
     if (input == nullptr) continue;
     call->src[count] = dtype_of(node_->inputs()->Get(count));
     sources[count++] = input;
   }
+  return count;
+}
+
+ggml_tensor* NodeBuilder::custom_node(Kernel kernel, KernelCallBase* call, std::initializer_list<ggml_tensor*> inputs) {
+  ggml_tensor* sources[kMaxKernelInputs] = {};
+  const int count = describe_call(call, inputs, sources);
   return ggml_custom_4d(ctx_, storage_type(call->dst), ne_[0], ne_[1], ne_[2], ne_[3], sources, count, kernel,
                         GGML_N_TASKS_MAX, call);
+}
+
+// On the CPU the rows are written where the state lies; custom nodes cannot write to another device's memory.
+ggml_tensor* NodeBuilder::update_state(ggml_tensor* state, ggml_tensor* index, ggml_tensor* src, const Dims& ne,
+                                       int64_t axis, bool wrap) {
+  const ScatterParams params{ne, axis, ScatterKind::Assign, /*include_self=*/true, wrap};
+  if (!use_kernels_) return ggml_cpy(ctx_, custom(kernels::scatter, params, {state, index, src}), state);
+  ggml_tensor* sources[kMaxKernelInputs] = {};
+  KernelCall<ScatterParams>* call = calls_->add(params);
+  const int count = describe_call(call, {state, index, src}, sources);
+  return ggml_custom_inplace(ctx_, state, sources + 1, count - 1, kernels::scatter, GGML_N_TASKS_MAX, call);
 }
 
 ggml_tensor* NodeBuilder::filled(float value) {
@@ -355,8 +375,17 @@ Status NodeBuilder::empty_output(const fb::Node& node, ggml_tensor** tensor) {
 
 // ggml's own kernels are not made for empty inputs; what has elements all the same is a sum over none of them.
 bool NodeBuilder::sums_nothing(const fb::Node& node, const OpInputs& spec, ggml_tensor* const* inputs) const {
-  if (node.op_type() == fb::Op::Reduce || node.op_type() == fb::Op::Concat || node.op_type() == fb::Op::WriteState)
-    return false;
+  switch (node.op_type()) {
+    case fb::Op::Reduce:
+    case fb::Op::Concat:
+    case fb::Op::WriteState:
+    case fb::Op::Take:
+    case fb::Op::Scatter:
+    case fb::Op::UpdateState:
+      return false;
+    default:
+      break;
+  }
   return std::any_of(inputs, inputs + spec.count,
                      [](const ggml_tensor* input) { return input && ggml_nelements(input) == 0; });
 }

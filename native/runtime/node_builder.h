@@ -138,6 +138,11 @@ class NodeBuilder {
   // get_rows takes only what to_index has checked against the table's height: ggml aborts on any other row.
   bool gathers_rows(const ggml_tensor* a, const ggml_tensor* rows) const;
   bool is_state(const ggml_tensor* tensor) const { return states_.count(tensor) != 0; }
+  bool shows_state(const ggml_tensor* tensor) const {
+    return is_state(tensor) || (tensor->view_src != nullptr && is_state(tensor->view_src));
+  }
+  ggml_tensor* update_state(ggml_tensor* state, ggml_tensor* index, ggml_tensor* src, const Dims& ne, int64_t axis,
+                            bool wrap);
 
  private:
   bool fail(std::string message);
@@ -149,6 +154,7 @@ class NodeBuilder {
   Status empty_output(const fb::Node& node, ggml_tensor** tensor);
   Status make(const fb::Node& node, const OpInputs& spec, ggml_tensor* const* inputs, ggml_tensor** made);
   void remember_index(const fb::Node& node, const ggml_tensor* source, const ggml_tensor* made);
+  int describe_call(KernelCallBase* call, std::initializer_list<ggml_tensor*> inputs, ggml_tensor** sources) const;
   ggml_tensor* custom_node(Kernel kernel, KernelCallBase* call, std::initializer_list<ggml_tensor*> inputs);
   ggml_tensor* filled(float value);
   DType dtype_of(int value) const { return static_cast<DType>(graph_.values()->Get(value)->dtype()); }

@@ -25,6 +25,9 @@ const char* text(const flatbuffers::String* string) { return string ? string->c_
 
 bool writes_state(const fb::Node& node) { return node.op_type() == fb::Op::WriteState; }
 
+// What is in the graph though nothing may read it.
+bool changes_state(const fb::Node& node) { return writes_state(node) || node.op_type() == fb::Op::UpdateState; }
+
 constexpr size_t kMostTensors = INT32_MAX / 2;  // ggml counts them in an int
 
 // How many nodes may wait to be put into ggml's graph: it goes back along them by recursion.
@@ -188,7 +191,7 @@ Status PreparedGraph::build(const Leaves& leaves) {
   // States are written when everything that reads them has run.
   for (size_t i = 0; i < count(graph_.nodes()); ++i) {
     const fb::Node& node = *graph_.nodes()->Get(i);
-    if (writes_state(node)) ggml_build_forward_expand(cgraph_, values[node.output()]);
+    if (changes_state(node)) ggml_build_forward_expand(cgraph_, values[node.output()]);
   }
   work_ = builder.work();
   if (work_ <= limits_.work) return {};

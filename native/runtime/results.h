@@ -63,6 +63,18 @@ inline Operand sampled(const Operand& x, const Operand& grid) {
   return {x.dtype, {x.ne[0], grid.ne[1], grid.ne[2], grid.ne[3]}};
 }
 
+inline Operand taken(const Operand& a, const Operand& index, int64_t axis) {
+  Operand made = a;
+  made.ne[axis] = index.ne[axis];
+  return made;
+}
+
+inline Operand sorted(const Operand& a, int64_t count) { return {DType::I64, {count, a.ne[1], a.ne[2], a.ne[3]}}; }
+
+inline Operand scanned(const Operand& a, ScanKind kind) {
+  return {kind == ScanKind::Argmax || kind == ScanKind::Argmin ? DType::I64 : a.dtype, a.ne};
+}
+
 inline Operand reduced(const Operand& a, ReduceKind kind, const Ints& axes) {
   Operand made = a;
   if (kind == ReduceKind::Any || kind == ReduceKind::All) made.dtype = DType::Bool;

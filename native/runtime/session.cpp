@@ -149,7 +149,7 @@ Status Session::use_in_place(ggml_tensor* tensor, const void* data) {
   }
   if (device_ == nullptr && aligned) {
     tensor->buffer = host_buffer();
-    tensor->data = const_cast<void*>(data);  // no node writes to a constant: only write_state writes, and to states
+    tensor->data = const_cast<void*>(data);  // no node writes to a constant: only states are written to
     return {};
   }
   EXECUTORCH_GGML_TRY(own(tensor));

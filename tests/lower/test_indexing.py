@@ -65,7 +65,7 @@ def _selections() -> list[Case]:
             having(op(SELECT, rand(4, 3, dtype=d), 0, index(4, 5)), name=str(d))
             for d in (F16, BF16, I32, I64, torch.bool)
         ),
-        having(op(SELECT, rand(), 0, index(1, 1)), refused="scalar"),
+        op(SELECT, rand(), 0, index(1, 1)),
     ]
     return cases
 
@@ -95,7 +95,12 @@ def _indices() -> list[Case]:
     cases += [
         having(op(INDEX, rand(2, 2, 3, 2, 4), [None, None, index(3, 5)]), name="5-D"),
         having(op(INDEX, rand(4, 3), [index(4, 5).int()]), name="i32-indices"),
-        having(op(INDEX, x, [index(4, 2), None, index(6, 2)]), refused="side by side"),
+        having(op(INDEX, x, [index(4, 2), None, index(6, 2)]), name="apart"),
+        having(op(INDEX, x, [index(4, 3, 1), None, index(6, 2, negative=True)]), name="apart-2d"),
+        having(op(INDEX, rand(2, 3, 2, 3, 4), [None, index(3, 3, 1), None, index(3, 2)]), name="apart-twice"),
+        having(op(INDEX, rand(2, 3, 2, 3, 4), [index(2, 3, 1), None, None, index(3, 2)]), name="apart-5d"),
+        having(op(INDEX, rand(2, 3, 2, 3, 2, 2), [None, index(3, 4), index(2, 4)]), name="6-D"),
+        having(op(INDEX, x, [index(4, 2, 1, 1, 1, 2), index(5, 1, 2, 1, 2, 1)]), name="5-D-indices"),
         having(op(INDEX, x, [bools(4)]), refused="mask", dynamic=None),
     ]
     return cases
@@ -114,8 +119,11 @@ def _gathers() -> list[Case]:
             having(op(GATHER, rand(4, 3, dtype=d), 1, index(3, 4, 2)), name=str(d))
             for d in (F16, BF16, I32, I64, torch.bool)
         ),
-        having(op(GATHER, rand(), 0, index(1)), refused="scalar"),
-        having(op(GATHER, rand(2, 2, 2, 2, 2), 0, index(2, 2, 2, 2, 2, 2)), refused="four dims"),
+        op(GATHER, rand(), 0, index(1)),
+        op(GATHER, rand(), 0, index(1, 3)),
+        op(GATHER, rand(2, 3, 2, 4, 2), 3, index(4, 2, 3, 2, 5, 2)),
+        op(GATHER, rand(2, 3, 2, 4, 2), 1, index(3, 1, 2, 2, 3, 2)),
+        op(GATHER, rand(2, 1, 2, 3, 4, 2), -1, index(2, 2, 1, 2, 3, 4, 7)),
     ]
     return cases
 
@@ -197,6 +205,19 @@ def test_positions_of_the_last_token() -> None:
         dynamic=({0: DYNAMIC, 1: DYNAMIC}, {0: DYNAMIC, 1: DYNAMIC}),
         others=((rand(1, 7, 5), torch.ones(1, 7, dtype=I64)),),
     )
+
+
+def test_negative_indices_are_those_of_eager() -> None:
+    """Indexing counts them from the end; gather and index_select refuse them."""
+    x, back = rand(4, 3), torch.tensor([0, -1, -4])
+    check_program(lambda x, i: x[i], x, back)
+    check_program(torch.take, x, back)
+    calls: list[Any] = [lambda x, i: x.index_select(0, i), lambda x, i: x.gather(0, i[:, None])]
+    for call in calls:
+        with pytest.raises((RuntimeError, IndexError), match=r"out of (range|bounds)"):
+            call(x, back)
+        with pytest.raises(RuntimeError, match="-1 is out of range for size 4"):
+            run_session(session(lowered(call, (x, index(4, 3)))), (x, back))
 
 
 @with_examples(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.integers(0, 3), st.integers(1, 5), st.booleans())

@@ -126,7 +126,6 @@ def _empty() -> list[Case]:
     cases += [op(f, rand(3, 0), [1]) for f in (aten.sum.dim_IntList, aten.mean.dim)]
     cases += [op(f, rand(0, 3), [1]) for f in WITH_DIMS]
     cases += [op(f, rand(3, 0), 1) for f in (aten.prod.dim_int, aten.any.dim, aten.all.dim)]
-    cases += [op(aten.cumsum.default, rand(3, 0), 1), op(aten.cumsum.default, rand(0, 3), 1)]
     return cases
 
 
@@ -151,27 +150,12 @@ def _variance() -> list[Case]:
     ]
 
 
-def _running() -> list[Case]:
-    return [
-        *(op(aten.cumsum.default, rand(2, 3, 4), d) for d in (0, 1, 2, -1, -3)),
-        op(aten.cumsum.default, rand(), 0),
-        op(aten.cumsum.default, rand(300), 0),
-        *(having(op(aten.cumsum.default, rand(3, 5, dtype=d), 1), name=str(d)) for d in (I32, I64, torch.bool)),
-        having(op(aten.cumsum.default, special(), 0), name="special"),
-        having(op(aten.cumsum.default, rand(3, 5, dtype=F16), 1), refused="f16"),
-        having(op(aten.cumsum.default, ints(3, 5), 1, dtype=torch.float32), name="to-float"),
-        having(op(aten.cumsum.default, torch.tensor([2**40, 1, -(2**50)]), 0), name="large"),
-        having(op(aten.cumsum.default, rand(2, 2, 2, 2, 2), 1), refused="four dims"),
-    ]
-
-
 def _symbolic() -> list[Case]:
     dynamic = ({0: DYNAMIC, 1: DYNAMIC},)
     others = ((rand(7, 2, 5),), (rand(1, 9, 5),))
     cases = [having(op(f, rand(3, 4, 5), [1]), dynamic=dynamic, others=others, name="symbolic") for f in WITH_DIMS]
     cases += [having(op(f, rand(3, 4, 5), 0), dynamic=dynamic, others=others, name="symbolic") for f in WITH_DIM]
     cases += [having(op(f, rand(3, 4, 5)), dynamic=dynamic, others=others, name="symbolic") for f in WHOLE]
-    cases.append(having(op(aten.cumsum.default, rand(3, 4, 5), 1), dynamic=dynamic, others=others, name="symbolic"))
     cases.append(having(op(aten.var.correction, rand(3, 4, 5), [2]), dynamic=dynamic, others=others, name="symbolic"))
     cases += [
         having(op(aten.var.correction, rand(3, 4, 5), d, correction=c), dynamic=dynamic, others=others, name="symbolic")
@@ -181,7 +165,7 @@ def _symbolic() -> list[Case]:
     return cases
 
 
-CASES = _over_dims() + _whole() + _values() + _dtypes() + _empty() + _variance() + _running() + _symbolic()
+CASES = _over_dims() + _whole() + _values() + _dtypes() + _empty() + _variance() + _symbolic()
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)

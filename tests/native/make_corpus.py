@@ -31,6 +31,7 @@ from executorch_ggml.ir.interpreter import Interpreter
 from executorch_ggml.ir.op import Dim
 from executorch_ggml.ir.ops import OPS
 from executorch_ggml.ir.ops.custom import BinaryKind, ReduceKind, UnaryKind
+from executorch_ggml.ir.ops.indexing import ScanKind, ScatterKind
 from executorch_ggml.ir.ops.movement import shape_of
 from executorch_ggml.ir.ops.spatial import Activation, PoolKind, SampleBorder, SampleKind, ScaleMode, pack_conv_weight
 from executorch_ggml.ir.serialize import MAGIC, payload, serialize
@@ -209,6 +210,54 @@ def gathering(p: Program) -> None:
     index = p.input(torch.tensor([0, 6, -1, 3]))
     rows = p.emit("to_index", index, size=7)
     p.output(p.emit("get_rows", table, p.build.reshape(rows, (4,))), p.emit("take_rows", halves, rows))
+
+
+@program
+def indexing(p: Program) -> None:
+    x = p.random(3, 4, 5)
+    across = p.input(torch.tensor([[0, -1, 2, 1, 0]]))
+    along = p.input(torch.randint(0, 5, (3, 4, 7), dtype=torch.int32))
+    p.output(p.emit("take", x, p.build.reshape(across, (1, 5)), axis=1, wrap=True))
+    p.output(p.emit("take", x, along, axis=0, wrap=False))
+
+
+@program
+def scattering(p: Program) -> None:
+    rows = p.input(torch.tensor([2, 0, -1, 2]))
+    wide = p.input(torch.randint(0, 5, (3, 4), dtype=torch.int32))
+    whole = {"ne": (6, 4, 1, 1), "axis": 1, "wrap": True}
+    single = {"ne": (4, 3, 1, 1), "axis": 0, "wrap": False}
+    place = p.build.reshape(rows, (1, 4))
+    assign = {"kind": ScatterKind.ASSIGN, "include_self": True}
+    p.output(p.emit("scatter", p.random(3, 6), place, p.random(4, 6), **whole, **assign))
+    for kind in (ScatterKind.ADD, ScatterKind.MUL, ScatterKind.MAX):
+        p.output(p.emit("scatter", p.random(3, 5), wide, p.random(3, 4), **single, kind=kind, include_self=False))
+    counts, more = p.input(torch.arange(15).reshape(3, 5)), p.input(torch.arange(12).reshape(3, 4) - 6)
+    p.output(p.emit("scatter", counts, wide, more, **single, kind=ScatterKind.MIN, include_self=True))
+
+
+@program
+def updating(p: Program) -> None:
+    cache = p.build.state("cache", DType.F16, (4, 6, 2, 1), lambda: torch.ones(2, 6, 4).half())
+    rows = p.build.reshape(p.input(torch.tensor([5, 1])), (1, 2))
+    new = p.emit("convert", p.random(2, 2, 4), dtype=DType.F16)
+    p.output(p.emit("update_state", cache, rows, new, ne=(4, 2, 2, 1), axis=1, wrap=False))
+
+
+@program
+def sorting(p: Program) -> None:
+    x = p.random(3, 9)
+    n = p.input(torch.randperm(24).reshape(4, 6))
+    p.output(p.emit("sort", x, count=9, descending=True), p.emit("sort", n, count=2, descending=False))
+    p.output(p.emit("sort", p.build.transpose(x), count=2, descending=False))
+
+
+@program
+def scanning(p: Program) -> None:
+    x = p.random(3, 9)
+    n = p.input(torch.arange(-12, 12).reshape(4, 6))
+    p.output(*(p.emit("scan", x, kind=kind, axis=0) for kind in ScanKind))
+    p.output(*(p.emit("scan", n, kind=kind, axis=1) for kind in (ScanKind.PROD, ScanKind.ARGMIN)))
 
 
 @program

@@ -8,12 +8,13 @@ import pytest
 import torch
 from executorch.exir import to_edge_transform_and_lower
 from executorch.runtime import Runtime
-from tests.helpers import assert_all_same, assert_same
+from tests.helpers import assert_all_same, assert_same, delegates_of
 from torch import Tensor, nn
 
 import executorch_ggml
 from executorch_ggml import GgmlPartitioner
 from executorch_ggml.export import executorch_config
+from executorch_ggml.ir.serialize import deserialize
 
 
 class Counter(nn.Module):
@@ -233,3 +234,44 @@ def test_zeros_are_not_written(tmp_path: Path) -> None:
 
     _check(Large(), torch.ones(1), tmp_path)
     assert (tmp_path / "model.pte").stat().st_size < 1 << 16
+
+
+class KeyCache(nn.Module):
+    """A KV cache, written at positions in one of the ways that models do."""
+
+    cache: Tensor
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how = how
+        self.register_buffer("cache", torch.arange(2 * 16 * 4.0).reshape(1, 2, 16, 4))
+
+    def forward(self, keys: Tensor, at: Tensor) -> Tensor:
+        before = self.cache.sum() if self.how == "read before" else 0.0
+        if self.how == "index_copy":
+            self.cache.index_copy_(2, at, keys)
+        elif self.how == "twice":
+            self.cache[:, :, at] = keys
+            self.cache[:, :, at - 1] = -keys
+        elif self.how == "slice":
+            self.cache[:, :, 3:6] = keys
+        elif self.how == "rows":
+            self.cache[0, :, at] = keys[0]
+        else:
+            self.cache[:, :, at] = keys
+        return (self.cache * self.cache).sum(-1) + before
+
+
+@pytest.mark.parametrize("how", ["index_put", "index_copy", "twice", "slice", "rows", "read before"])
+def test_cache(how: str, tmp_path: Path) -> None:
+    keys, at = torch.randn(1, 2, 3, 4), torch.tensor([1, 5, 15])
+    module = KeyCache(how)
+    program = torch.export.export(module, (keys, at))
+    edge = to_edge_transform_and_lower(program, partitioner=[GgmlPartitioner()])
+    (delegate,) = delegates_of(edge)
+    ops = [node.op for node in deserialize(delegate.processed_bytes).nodes]
+    assert ("update_state" in ops) == ("write_state" not in ops) == (how not in ("read before", "rows"))
+    edge.to_executorch(executorch_config()).save(str(tmp_path / "model.pte"))
+    ours = executorch_ggml.load(tmp_path / "model.pte")
+    for step in range(4):
+        assert_same(ours(keys + step, at - step % 2), module(keys + step, at - step % 2), what=f"step {step}")

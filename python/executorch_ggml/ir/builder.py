@@ -17,6 +17,7 @@ from .op import Dim, Dims, Layout, Operand
 from .ops import OPS
 
 IDENTITY = (0, 1, 2, 3)
+WRITES = frozenset({"write_state", "update_state"})  # nodes that matter though nothing may read them
 
 
 class Builder:
@@ -81,7 +82,7 @@ class Builder:
         node = Node(spec, ready, attrs, Value(dtype, ne, _strides(op, ready, attrs, ne)), self.origin)
         node.output.producer = node
         self.graph.nodes.append(node)
-        if op != "write_state":
+        if op not in WRITES:
             self._made[key] = node.output
         return node.output
 
@@ -155,7 +156,7 @@ class Builder:
         needed: set[Value] = {port.value for port in graph.outputs}
         kept: list[Node] = []
         for node in reversed(graph.nodes):
-            if node.output in needed or node.op == "write_state":
+            if node.output in needed or node.op in WRITES:
                 kept.append(node)
                 needed.update(value for value in node.inputs if value is not None)
         graph.nodes = kept[::-1]

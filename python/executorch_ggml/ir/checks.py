@@ -14,6 +14,7 @@ from .dtypes import DType
 from .graph import Value
 from .op import Dim, Dims
 from .ops.custom import BINARY_BOOL, REDUCE_BOOL, REDUCE_INDEX, BinaryKind, ReduceKind, UnaryKind
+from .ops.indexing import SCAN_INDEX, ScanKind, ScatterKind
 from .ops.spatial import OC_BLOCK
 
 FLOATS = frozenset({DType.F32, DType.F16, DType.BF16, DType.F64})
@@ -126,6 +127,49 @@ def is_zero(value: float) -> bool:
 def is_state(state: Value) -> bool:
     """A named state: the one kind of tensor that may be written to (the runtime tells it from the other leaves)."""
     return state.producer is None
+
+
+@_check
+def shows_state(state: Value) -> bool:
+    """A named state, or a view of the whole of one (the runtime tells it from the other leaves)."""
+    while state.producer is not None and state.producer.op in ("reshape", "update_state"):
+        source = state.producer.inputs[0]
+        assert source is not None
+        state = source
+    return state.producer is None
+
+
+@_check
+def takes_along(a: Value, index: Value, axis: int) -> bool:
+    """A dim, and an index that apart from it broadcasts to ``a``."""
+    sizes = enumerate(zip(index.ne, a.ne, strict=True))
+    return 0 <= axis < 4 and all(i == axis or is_one(m) or _equal(m, n) for i, (m, n) in sizes)
+
+
+@_check
+def scatters_into(a: Value, index: Value, src: Value, ne: Dims, axis: int) -> bool:
+    """A space that but for one dim is ``a``'s, to which index and source broadcast."""
+    same = 0 <= axis < 4 and all(i == axis or _equal(m, n) for i, (m, n) in enumerate(zip(ne, a.ne, strict=True)))
+    return same and broadcasts_to(index, ne) and broadcasts_to(src, ne)
+
+
+@_check
+def scatter_takes(kind: ScatterKind, a: Value) -> bool:
+    """The function exists for the element type: writing for all."""
+    return kind == ScatterKind.ASSIGN or a.dtype in INTEGERS or a.dtype == DType.F32
+
+
+@_check
+def sorts(a: Value, count: Dim) -> bool:
+    """At most as many places as a row has elements, which 31 bits count."""
+    fits = not _known(a.ne[0], count) or count <= a.ne[0]
+    return fits and not_negative(count) and small(a.ne[0])
+
+
+@_check
+def scans(kind: ScanKind, a: Value, axis: int) -> bool:
+    """A dim, and the function exists for the element type."""
+    return 0 <= axis < 4 and (a.dtype == DType.F32 or kind == ScanKind.PROD or kind in SCAN_INDEX)
 
 
 @_check

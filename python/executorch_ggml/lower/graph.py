@@ -20,7 +20,8 @@ from ..ir.dtypes import DType
 from ..ir.graph import Graph, IRError
 from ..ir.op import Dim
 from .context import Context, Tensor
-from .registry import ALIASES, LOWERINGS, Refused
+from .registry import ALIASES, LOWERINGS, REASONS, Refused
+from .states import update_in_place
 
 MAX_SIZE = 2**31 - 1
 # What several nodes of the program become one for, by name; any of them can be switched off.
@@ -133,7 +134,9 @@ class Lowering:
             elif node.op == "output":
                 self._outputs(builder, node, env, signature)
         bind_symbols(builder, self.program)
-        return builder.finish()
+        graph = builder.finish()
+        update_in_place(graph)
+        return graph
 
     def _input(self, builder: Builder, node: Node) -> Any:
         fake = node.meta["val"]
@@ -182,7 +185,7 @@ class Lowering:
         """A node's Tensor (or tuple of them), or :class:`Refused`; checked against the trace."""
         function = LOWERINGS.get(overload_of(node))
         if function is None:
-            return Refused("no lowering for this overload")
+            return Refused(REASONS.get(overload_of(node), "no lowering for this overload"))
         builder.origin = node.name
         context = Context(builder, node, self.fusions, {} if records is None else records)
         args = torch.fx.map_arg(node.args, lambda n: env[n])

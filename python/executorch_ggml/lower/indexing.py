@@ -6,20 +6,59 @@ from collections.abc import Sequence
 
 import torch
 
-from ..ir.dims import is_one, ne_of, product
+from ..ir.dims import is_one, product, same
 from ..ir.dtypes import DType
 from ..ir.graph import Value
 from ..ir.op import Dim
 from ..ir.ops.custom import BinaryKind
 from .context import Context, Tensor
-from .layout import unbroadcast
-from .registry import Refused, lowers
+from .layout import aligned, unbroadcast
+from .registry import REASONS, Refused, lowers
+from .shape import turned, window
 
 aten = torch.ops.aten
 
+DATA_DEPENDENT = "the size of its output depends on data"
+for _overload in (
+    aten.nonzero.default,
+    aten.nonzero_static.default,
+    aten.masked_select.default,
+    aten._unique2.default,
+    aten.unique_consecutive.default,
+    aten.unique_dim.default,
+    aten.repeat_interleave.Tensor,
+    aten.bincount.default,
+):
+    REASONS[_overload] = DATA_DEPENDENT
 
-def _index(cx: Context, index: Value, size: Dim) -> Value:
-    return cx.builder.emit("to_index", index, size=size)
+
+def is_index(tensor: Tensor) -> bool:
+    """Whether a tensor's type is one that indices may have here."""
+    return tensor.dtype in (DType.I32, DType.I64)
+
+
+def boxed(cx: Context, x: Tensor, first: int, last: int) -> Value:
+    """``x`` in three dims: those before ``first``, those from there to ``last``, and the rest."""
+    shape = x.shape
+    return cx.builder.reshape(x.value, (product(shape[last:]), product(shape[first:last]), product(shape[:first])))
+
+
+def along(cx: Context, x: Tensor, first: int, last: int) -> tuple[Value, int]:
+    """``x`` with the dims from ``first`` to ``last`` as one, and its ggml dim: as it is where it can be."""
+    if x.rank <= 4 and last == first + 1:
+        return x.value, x.axis(first)
+    return boxed(cx, x, first, last), 1
+
+
+def on_axis(cx: Context, line: Value, axis: int) -> Value:
+    """A line of numbers that lies along one ggml dim."""
+    return cx.builder.reshape(line, [line.count if d == axis else 1 for d in range(4)])
+
+
+def picked(cx: Context, x: Tensor, first: int, last: int, line: Value, *, wrap: bool) -> Value:
+    """What lies at a line of indices along the dims from ``first`` to ``last``, these being taken as one."""
+    source, axis = along(cx, x, first, last)
+    return cx.builder.emit("take", source, on_axis(cx, line, axis), axis=axis, wrap=wrap)
 
 
 @lowers(aten.embedding.default)
@@ -33,45 +72,52 @@ def embedding(
 ) -> Tensor | Refused:
     """Rows of a table."""
     del padding_idx, scale_grad_by_freq, sparse  # they matter in training only
-    if indices.dtype not in (DType.I32, DType.I64):
+    if not is_index(indices):
         return Refused(f"indices in {indices.dtype.name.lower()}")
     flat = cx.builder.reshape(indices.value, (product(indices.shape),))
     op = "get_rows" if weight.dtype == DType.F32 else "take_rows"
-    return cx.out(cx.builder.emit(op, weight.value, _index(cx, flat, weight.shape[0])))
+    return cx.out(cx.builder.emit(op, weight.value, cx.builder.emit("to_index", flat, size=weight.shape[0])))
 
 
 @lowers(aten.index_select.default)
 def index_select(cx: Context, x: Tensor, dim: int, index: Tensor) -> Tensor | Refused:
     """Chosen indices of one dim."""
-    if x.rank == 0:
-        return Refused("index_select on a scalar")
-    selected: list[Tensor | None] = [None] * (dim % x.rank) + [index]
-    return index_tensor(cx, x, selected)
+    x, at = _with_dims(x, dim)
+    return cx.out(picked(cx, x, at, at + 1, index.value, wrap=False))
+
+
+def _with_dims(x: Tensor, dim: int) -> tuple[Tensor, int]:
+    """A tensor of one dim or more, and a dim of it counted from the front."""
+    return (x, dim % x.rank) if x.rank else (Tensor(x.value, (1,)), 0)
 
 
 @lowers(aten.index.Tensor)
 def index_tensor(cx: Context, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor | Refused:
-    """Indexing by integer tensors that stand side by side; they are broadcast and combined into row numbers."""
-    places = [place for place, index in enumerate(indices) if index is not None]
+    """Indexing by integer tensors, which are broadcast and combined into one index along their dims as one."""
     given = [index for index in indices if index is not None]
-    if any(index.dtype not in (DType.I32, DType.I64) for index in given):
-        return Refused("indexing by a mask: the result's size depends on the data")
-    if not places or places != list(range(places[0], places[-1] + 1)):
-        return Refused("indexing by tensors that do not stand side by side")
-    first, last = places[0], places[-1] + 1
-    shape = _broadcast_shape(given)
-    if len(shape) > 4:
-        return Refused("indexing by tensors of more than four dims")
-    build = cx.builder
-    table = _rows_of(cx, x, first, last)
-    number = _flat_index(cx, given, x.shape[first:last])
-    number = build.broadcast(number, ne_of(shape))
-    rows = build.reshape(number, (product(shape),))
-    taken = build.emit("take_rows", table, rows)
-    return cx.out(_rows_back(cx, taken, x.shape[:first], x.shape[last:], product(shape)))
+    if any(index.dtype in (DType.BOOL, DType.U8) for index in given):
+        return Refused(f"indexing by a mask: {DATA_DEPENDENT}")
+    if not given or not all(is_index(index) for index in given):
+        return Refused("indices in " + ", ".join(index.dtype.name.lower() for index in given))
+    moved, first, _ = gathered_dims(cx, x, indices)
+    last = first + len(given)
+    return cx.out(picked(cx, moved, first, last, flat_index(cx, given, moved.shape[first:last]), wrap=True))
 
 
-def _broadcast_shape(tensors: Sequence[Tensor]) -> tuple[Dim, ...]:
+def gathered_dims(cx: Context, x: Tensor, indices: Sequence[Tensor | None]) -> tuple[Tensor, int, Sequence[int]]:
+    """``x`` with its indexed dims side by side, the first one's place, and the order of dims that this took.
+
+    Where they do not stand so, they come to the front, as torch has it.
+    """
+    places = [place for place, index in enumerate(indices) if index is not None]
+    if places == list(range(places[0], places[-1] + 1)):
+        return x, places[0], range(x.rank)
+    order = places + [dim for dim in range(x.rank) if dim not in places]
+    return turned(cx, x, order), 0, order
+
+
+def broadcast_shape(tensors: Sequence[Tensor]) -> tuple[Dim, ...]:
+    """The shape that tensors have together."""
     rank = max(tensor.rank for tensor in tensors)
     shape: list[Dim] = [1] * rank
     for tensor in tensors:
@@ -80,49 +126,39 @@ def _broadcast_shape(tensors: Sequence[Tensor]) -> tuple[Dim, ...]:
     return tuple(shape)
 
 
-def _rows_of(cx: Context, x: Tensor, first: int, last: int) -> Value:
-    """``x`` as a matrix: one row for each index of dims ``first`` to ``last``, all the rest in its columns."""
-    outer, middle, inner = product(x.shape[:first]), product(x.shape[first:last]), product(x.shape[last:])
-    box = cx.builder.reshape(x.value, (inner, middle, outer))
-    return cx.builder.reshape(cx.builder.permute(box, (0, 2, 1, 3)), (product([inner, outer]), middle))
-
-
-def _rows_back(cx: Context, rows: Value, before: Sequence[Dim], after: Sequence[Dim], count: Dim) -> Value:
-    """The inverse on the rows taken: dims before the indexed ones come out in front again."""
-    box = cx.builder.reshape(rows, (product(after), product(before), count))
-    return cx.builder.cont(cx.builder.permute(box, (0, 2, 1, 3)))
-
-
-def _flat_index(cx: Context, indices: Sequence[Tensor], sizes: Sequence[Dim]) -> Value:
-    """``(i0 * size1 + i1) * size2 + i2 ...`` of range-checked indices, broadcast together."""
+def flat_index(cx: Context, indices: Sequence[Tensor], sizes: Sequence[Dim]) -> Value:
+    """A line of ``(i0 * size1 + i1) * size2 + i2 ...`` of indices that are broadcast together."""
     build = cx.builder
-    flat = _index(cx, unbroadcast(indices[0].value), sizes[0])
-    for index, size in zip(indices[1:], sizes[1:], strict=True):
-        factor = build.scalar(size, DType.I32)
-        scaled = build.emit("mul", flat, factor)
-        flat = build.emit("binary", scaled, _index(cx, unbroadcast(index.value), size), kind=BinaryKind.ADD)
-    if len(indices) > 1:
-        flat = _index(cx, flat, product(sizes))
-    return flat
+    if len(indices) == 1:
+        return build.reshape(indices[0].value, (indices[0].value.count,))
+    shape = broadcast_shape(indices)
+    values, target = aligned(build, indices, shape)
+    flat: Value | None = None
+    for value, size in zip(values, sizes, strict=True):
+        checked = build.emit("to_index", unbroadcast(value), size=size)
+        if flat is not None:
+            scaled = build.emit("mul", flat, build.scalar(size, DType.I32))
+            checked = build.emit("binary", scaled, checked, kind=BinaryKind.ADD)
+        flat = checked
+    assert flat is not None
+    flat = build.emit("to_index", flat, size=product(sizes))  # with few bits enough for the product
+    return build.reshape(build.broadcast(flat, target), (product(shape),))
 
 
 @lowers(aten.gather.default)
 def gather(cx: Context, x: Tensor, dim: int, index: Tensor, sparse_grad: bool = False) -> Tensor | Refused:
-    """``x[i][index[i][j]]`` along one dim: every element's place is computed, then taken."""
+    """``x[i][index[i][j]]`` along one dim."""
     del sparse_grad
-    if x.rank == 0 or x.rank > 4 or index.dtype not in (DType.I32, DType.I64):
-        return Refused("gather on a scalar, on more than four dims, or by other indices than integers")
-    at = dim % x.rank
-    places = [_index_along(cx, index, d) for d in range(x.rank)]
-    places[at] = Tensor(index.value, index.shape)
-    flat = cx.builder.broadcast(_flat_index(cx, places, x.shape), ne_of(index.shape))
-    column = cx.builder.reshape(x.value, (1, product(x.shape)))
-    return cx.out(cx.builder.emit("take_rows", column, cx.builder.reshape(flat, (product(index.shape),))))
-
-
-def _index_along(cx: Context, index: Tensor, dim: int) -> Tensor:
-    """0, 1, 2 ... along one dim of the index's shape."""
-    size = index.shape[dim]
-    shape = tuple(size if d == dim else 1 for d in range(index.rank))
-    count = cx.builder.emit("iota", ne=(size, 1, 1, 1), start=0, step=1, dtype=DType.I32)
-    return Tensor(cx.builder.reshape(count, ne_of(shape)), shape)
+    (x, at), (index, _) = _with_dims(x, dim), _with_dims(index, dim)
+    for d, size in enumerate(index.shape):
+        if d != at and not same(size, x.shape[d]):
+            x = window(cx, x, d, 0, size)
+    if x.rank > 4:
+        return cx.out(
+            cx.builder.emit("take", boxed(cx, x, at, at + 1), boxed(cx, index, at, at + 1), axis=1, wrap=False)
+        )
+    axis = x.axis(at)
+    places = unbroadcast(index.value)
+    if not same(places.ne[axis], index.value.ne[axis]):
+        places = index.value
+    return cx.out(cx.builder.emit("take", x.value, places, axis=axis, wrap=False))

@@ -219,17 +219,3 @@ def averaged(cx: Context, total: Value, count: Dim, correction: float) -> Value:
         free = cx.builder.emit("scale_bias", size, s=1.0, b=-float(correction))
         free = cx.builder.emit("clamp", free, min=0.0, max=math.inf)
     return cx.builder.emit("div", total, free)
-
-
-@lowers(aten.cumsum.default)
-def cumsum(cx: Context, x: Tensor, dim: int, *, dtype: Any = None) -> Tensor | Refused:
-    """Running sum along one dim, in the result's type."""
-    del dtype
-    if cx.dtype() not in (DType.F32, DType.I32, DType.I64) or x.rank > 4:
-        return Refused(f"a running sum in {cx.dtype().name.lower()}, or over more than four dims")
-    axes = [0, 1, 2, 3]
-    axis = x.axis(dim) if x.rank else 0
-    axes[0], axes[axis] = axes[axis], axes[0]
-    operand = cx.builder.convert(x.value, cx.dtype())
-    moved = cx.builder.emit("cumsum", cx.builder.permute(operand, axes))
-    return Tensor(cx.builder.permute(moved, axes), cx.shape())

@@ -19,6 +19,8 @@ class Refused:
 LoweringFunction = Callable[..., Any]
 Function = TypeVar("Function", bound=LoweringFunction)
 LOWERINGS: dict[OpOverload, LoweringFunction] = {}
+# Why ops that have no lowering cannot have one.
+REASONS: dict[OpOverload, str] = {}
 # Composite ops that are lowered as they are: the partitioner asks that they be not decomposed.
 PRESERVED: set[OpOverload] = set()
 # Ops of this project's that stand for others while ExecuTorch has the program (see partition/outside_core.py).

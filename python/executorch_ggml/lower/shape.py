@@ -41,12 +41,18 @@ def reshaped(cx: Context, x: Tensor, *_: Any) -> Tensor:
 @lowers(aten.permute_copy.default, aten.permute.default)
 def permute(cx: Context, x: Tensor, dims: Sequence[int]) -> Tensor:
     """Dims in another order."""
+    return turned(cx, x, [dim % x.rank for dim in dims])
+
+
+def turned(cx: Context, x: Tensor, order: Sequence[int]) -> Tensor:
+    """``x`` with its dim ``order[i]`` as dim ``i``."""
+    shape = tuple(x.shape[dim] for dim in order)
     if x.rank > 4:
-        return cx.out(permuted(cx.builder, x.value, x.shape, [dim % x.rank for dim in dims]))
+        return Tensor(cx.builder.reshape(permuted(cx.builder, x.value, x.shape, order), ne_of(shape)), shape)
     axes = [0, 1, 2, 3]
-    for place, source in enumerate(dims):
+    for place, source in enumerate(order):
         axes[x.axis(source)] = x.rank - 1 - place
-    return Tensor(cx.builder.permute(x.value, axes), cx.shape())
+    return Tensor(cx.builder.permute(x.value, axes), shape)
 
 
 @lowers(aten.transpose_copy.int, aten.transpose.int)
@@ -69,11 +75,16 @@ def t(cx: Context, x: Tensor) -> Tensor:
 def expand(cx: Context, x: Tensor, size: Sequence[Any], *, implicit: bool = False) -> Tensor:
     """Dims of size 1 repeated."""
     del size, implicit
-    shape = cx.shape()
+    return expanded(cx, x, cx.shape())
+
+
+def expanded(cx: Context, x: Tensor, shape: Sequence[Dim]) -> Tensor:
+    """``x`` broadcast to a shape."""
     if len(shape) <= 4:
-        return Tensor(cx.builder.broadcast(x.value, ne_of(shape)), shape)
+        return Tensor(cx.builder.broadcast(x.value, ne_of(shape)), tuple(shape))
     padded = [1] * (len(shape) - x.rank) + list(x.shape)
-    return cx.out(repeated(cx.builder, x.value, padded, shape))
+    made = repeated(cx.builder, x.value, padded, shape)
+    return Tensor(cx.builder.reshape(made, ne_of(shape)), tuple(shape))
 
 
 def window(cx: Context, x: Tensor, dim: int, start: Dim, size: Dim, step: int = 1) -> Tensor:
@@ -93,7 +104,7 @@ def _resized(shape: Sequence[Dim], at: int, size: Dim) -> tuple[Dim, ...]:
     return (*shape[:at], size, *shape[at + 1 :])
 
 
-def _start(start: Any, size: Dim) -> Dim:
+def slice_start(start: Any, size: Dim) -> Dim:
     """A slice's start counted from the front and within the size, as Python has it."""
     first = as_dim(start)
     if isinstance(first, int):
@@ -107,14 +118,14 @@ def _start(start: Any, size: Dim) -> Dim:
 def slice_(cx: Context, x: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
     """A range of one dim."""
     del end  # the traced shape has it
-    first = 0 if start is None else _start(start, x.shape[dim % x.rank])
+    first = 0 if start is None else slice_start(start, x.shape[dim % x.rank])
     return window(cx, x, dim, first, cx.shape()[dim % x.rank], step)
 
 
 @lowers(aten.narrow_copy.default)
 def narrow(cx: Context, x: Tensor, dim: int, start: Any, length: Any) -> Tensor:
     """A range of one dim."""
-    return window(cx, x, dim, _start(start, x.shape[dim % x.rank]), as_dim(length))
+    return window(cx, x, dim, slice_start(start, x.shape[dim % x.rank]), as_dim(length))
 
 
 @lowers(aten.select_copy.int, aten.select.int)

@@ -1,0 +1,154 @@
+"""Elements by index along one dim: taking them, writing them, sorting them, running along them (all custom).
+
+Indices are checked when they are used: one out of range fails the run, and nothing outside a tensor is touched.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from .._lazy import torch
+from ..dtypes import DType
+from ..op import Dim, Dims, Operand, Rule, op, same_as
+from .movement import shape_of
+
+
+class ScatterKind(enum.IntEnum):
+    """What ``scatter`` does with the element that is there. NaN wins in MAX and MIN."""
+
+    ASSIGN = 0  # the last of equal indices stays
+    ADD = 1
+    MUL = 2
+    MAX = 3
+    MIN = 4
+
+
+class ScanKind(enum.IntEnum):
+    """Function of the ``scan`` node."""
+
+    PROD = 0
+    ARGMAX = 1  # place of the largest so far, the last of equals; i64; NaN wins
+    ARGMIN = 2
+    LOGSUMEXP = 3
+
+
+SCAN_INDEX = frozenset({ScanKind.ARGMAX, ScanKind.ARGMIN})
+
+
+def _along(ne: Dims, axis: int, size: Dim) -> Dims:
+    sizes = [size if i == axis else n for i, n in enumerate(ne)]
+    return sizes[0], sizes[1], sizes[2], sizes[3]
+
+
+def _taken(a: Operand, index: Operand, *, axis: int, wrap: bool) -> tuple[DType, Dims]:
+    return a.dtype, _along(a.ne, axis, index.ne[axis])
+
+
+def _sorted(a: Operand, *, count: Dim, descending: bool) -> tuple[DType, Dims]:
+    return DType.I64, _along(a.ne, 0, count)
+
+
+def _scanned(a: Operand, *, kind: ScanKind, axis: int) -> tuple[DType, Dims]:
+    return DType.I64 if kind in SCAN_INDEX else a.dtype, a.ne
+
+
+def _in_range(index: torch.Tensor, size: int, wrap: bool) -> torch.Tensor:
+    """The indices counted from the front; IndexError where one is out of range."""
+    if index.numel() and (int(index.min()) < (-size if wrap else 0) or int(index.max()) >= size):
+        raise IndexError(f"index out of range for size {size}")
+    return torch.where(index < 0, index + size, index).long()
+
+
+@op(
+    130,
+    inputs={"a": "any", "index": "index"},
+    result=Rule(_taken, "taken({0}, {1}, axis)"),
+    checks=("takes_along(a, index, axis)",),
+    call="custom",
+    kernel="take",
+)
+def take(a: torch.Tensor, index: torch.Tensor, *, axis: int, wrap: bool) -> torch.Tensor:
+    """The elements of ``a`` at ``index`` along one axis; in the others ``index`` is broadcast to ``a`` (custom)."""
+    dim = 3 - axis
+    shape = [index.shape[d] if d == dim else n for d, n in enumerate(a.shape)]
+    return a.gather(dim, _in_range(index, a.shape[dim], wrap).expand(shape))
+
+
+@op(
+    131,
+    inputs={"a": "any", "index": "index", "src": "any"},
+    result=same_as(0),
+    checks=("same_type(a, src)", "scatters_into(a, index, src, ne, axis)", "scatter_takes(kind, a)"),
+    call="custom",
+    kernel="scatter",
+)
+def scatter(
+    a: torch.Tensor,
+    index: torch.Tensor,
+    src: torch.Tensor,
+    *,
+    ne: Dims,
+    axis: int,
+    kind: ScatterKind,
+    include_self: bool,
+    wrap: bool,
+) -> torch.Tensor:
+    """``a`` with ``src`` written, or added and so on, at ``index`` along one axis (custom).
+
+    ``index`` and ``src`` are broadcast to ``ne``, which is ``a``'s shape but along the axis.
+    """
+    dim, shape = 3 - axis, shape_of(ne)
+    index, src = _in_range(index, a.shape[dim], wrap).expand(shape), src.expand(shape)
+    name = {ScatterKind.ADD: "sum", ScatterKind.MUL: "prod", ScatterKind.MAX: "amax", ScatterKind.MIN: "amin"}
+    if kind != ScatterKind.ASSIGN:
+        return a.scatter_reduce(dim, index, src, name[ScatterKind(kind)], include_self=include_self)
+    result = a.clone()
+    for i in range(shape[dim]):  # one after the other: the last of equal indices stays
+        result.scatter_(dim, index.narrow(dim, i, 1), src.narrow(dim, i, 1))
+    return result
+
+
+@op(
+    132,
+    inputs={"state": "any cont", "index": "index", "src": "any"},
+    result=same_as(0),
+    checks=("same_type(state, src)", "scatters_into(state, index, src, ne, axis)", "shows_state(state)"),
+    call="self.update_state(state, index, src, ne, axis, wrap)",
+)
+def update_state(
+    state: torch.Tensor, index: torch.Tensor, src: torch.Tensor, *, ne: Dims, axis: int, wrap: bool
+) -> torch.Tensor:
+    """``scatter``'s ASSIGN into a named state, or a reshape of one, that nothing else reads before: no copy."""
+    assign = {"kind": ScatterKind.ASSIGN, "include_self": True}
+    return state.copy_(scatter(state, index, src, ne=ne, axis=axis, wrap=wrap, **assign))
+
+
+@op(
+    133,
+    inputs={"a": "f32|f16|bf16|i8|u8|i16|i32|i64|bool"},
+    result=Rule(_sorted, "sorted({0}, count)"),
+    checks=("sorts(a, count)",),
+    call="custom",
+    kernel="sort",
+)
+def sort(a: torch.Tensor, *, count: Dim, descending: bool) -> torch.Tensor:
+    """Places of each row's first ``count`` elements in sorted order (custom). Equals as they come, NaN the largest."""
+    return torch.sort(a, dim=-1, descending=descending, stable=True).indices[..., : int(count)]
+
+
+@op(
+    134,
+    inputs={"a": "f32|i32|i64"},
+    result=Rule(_scanned, "scanned({0}, kind)"),
+    checks=("scans(kind, a, axis)",),
+    call="custom",
+    kernel="scan",
+)
+def scan(a: torch.Tensor, *, kind: ScanKind, axis: int) -> torch.Tensor:
+    """A running product or extreme's place along one axis (custom; running sums are ``cumsum``)."""
+    if kind in SCAN_INDEX:
+        best = torch.cummax if kind == ScanKind.ARGMAX else torch.cummin
+        return best(a, 3 - axis).indices
+    if kind == ScanKind.LOGSUMEXP:
+        return torch.logcumsumexp(a, 3 - axis)
+    return torch.cumprod(a, 3 - axis, dtype=a.dtype)
