@@ -16,6 +16,7 @@ from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPas
 from .ir.dims import as_dim, free_symbols
 from .lower.graph import upper_bound
 from .partition import GgmlPartitioner
+from .partition.control_flow import control_flow_fault, graph_modules, is_control_flow
 
 
 def export(
@@ -25,10 +26,11 @@ def export(
 
     ``args``, ``kwargs`` and ``dynamic_shapes`` are those of ``torch.export.export``. Write the result with
     ``.save(path)`` and run it with :func:`executorch_ggml.load`. Raises ValueError for a dynamic dim without a maximum,
-    since ExecuTorch plans its memory by the largest sizes.
+    since ExecuTorch plans its memory by the largest sizes, and for control flow that it cannot run.
     """
     program = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
     _check_bounded(program)
+    _check_control_flow(program)
     # ExecuTorch's check of the Edge program makes a symbolic batch constant where an op gives a list (split, in a GRU).
     config = EdgeCompileConfig(_check_ir_validity=False)
     edge = to_edge_transform_and_lower(program, partitioner=[GgmlPartitioner()], compile_config=config)
@@ -38,6 +40,14 @@ def export(
 def executorch_config() -> ExecutorchBackendConfig:
     """ExecuTorch's defaults, but buffers that it keeps itself start with the module's contents, not zeros."""
     return ExecutorchBackendConfig(passes=[InitializedMutableBufferPass([""])])
+
+
+def _check_control_flow(program: torch.export.ExportedProgram) -> None:
+    """Raise for control flow that ExecuTorch cannot write into a program."""
+    for module in graph_modules(program.graph_module):
+        for node in module.graph.nodes:
+            if is_control_flow(node) and (fault := control_flow_fault(node)) is not None:
+                raise ValueError(f"{node.name}: {fault}")
 
 
 def _check_bounded(program: torch.export.ExportedProgram) -> None:

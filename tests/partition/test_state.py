@@ -64,7 +64,10 @@ class Window(nn.Module):
         return self.window.mean(0)
 
 
-def _check(module: nn.Module, inputs: Tensor, tmp_path: Path) -> None:
+def _check(module: nn.Module, inputs: Tensor, tmp_path: Path, kept: tuple[str, ...] = ()) -> None:
+    """Several calls must give what eager gives, and all buffers but `kept` be ggml's."""
+    explanation = executorch_ggml.explain(torch.export.export(module, (inputs,)))
+    assert sorted(explanation.buffers) == sorted(kept), str(explanation)
     executorch_ggml.export(module, (inputs,)).save(str(tmp_path / "model.pte"))
     ours = executorch_ggml.load(tmp_path / "model.pte")
     for step in range(4):
@@ -85,6 +88,103 @@ def test_swap(tmp_path: Path) -> None:
 
 def test_window(tmp_path: Path) -> None:
     _check(Window(), torch.tensor([[1.0, -2.0]]), tmp_path)
+
+
+class Returned(nn.Module):
+    """What is written is returned as well, and so is what was there before."""
+
+    total: Tensor
+    steps: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.tensor([1.0, 2.0, 3.0]))
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        before = self.total.clone()
+        self.steps.add_(1)
+        self.total.mul_(x)
+        return self.total, before, self.steps
+
+
+class Remembered(nn.Module):
+    """The input is written as it is, and one buffer to another."""
+
+    last: Tensor
+    older: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("last", torch.tensor([1.0, 2.0]))
+        self.register_buffer("older", torch.tensor([3.0, 4.0]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        change = x - self.last + self.older
+        self.older.copy_(self.last)
+        self.last.copy_(x)
+        return change
+
+
+def _refused(x: Tensor) -> Tensor:
+    """Runs in ExecuTorch: ggml has no float64."""
+    return (x.double() * 2).float()
+
+
+class AcrossDelegates(nn.Module):
+    """Written before an op of ExecuTorch, which reads what was written, and used after it."""
+
+    total: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.tensor([1.0, 2.0, 3.0]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.total.add_(x)
+        return self.total * _refused(self.total) + x
+
+
+class ReadOutside(AcrossDelegates):
+    """An op of ExecuTorch reads the buffer, and no delegate depends on it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        outside = self.total.double() * 2
+        self.total.add_(x)
+        return outside + self.total.double()
+
+
+class AroundAnOp(AcrossDelegates):
+    """What is written depends on an op of ExecuTorch that depends on the buffer."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.total.copy_(_refused(self.total * 2) + x)
+        return self.total + 1
+
+
+class WrittenOutside(AcrossDelegates):
+    """An op of ExecuTorch makes what is written."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        before = self.total * 2
+        self.total.copy_(_refused(x))
+        return before
+
+
+THREE = torch.tensor([0.5, -1.0, 2.0])
+
+
+@pytest.mark.parametrize("model", [Returned(), AcrossDelegates(), ReadOutside(), WrittenOutside()])
+def test_buffers_that_are_also_used_outside(model: nn.Module, tmp_path: Path) -> None:
+    _check(model, THREE, tmp_path)
+
+
+def test_remembered(tmp_path: Path) -> None:
+    _check(Remembered(), torch.tensor([0.25, -0.5]), tmp_path)
+
+
+def test_a_buffer_that_executorch_keeps(tmp_path: Path) -> None:
+    _check(AroundAnOp(), THREE, tmp_path, kept=("total",))
 
 
 def test_another_load_starts_over(tmp_path: Path) -> None:

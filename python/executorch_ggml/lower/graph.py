@@ -100,6 +100,10 @@ class Lowering:
         if isinstance(fake, (tuple, list)):
             return tuple(self._placeholder(builder, f"{node.name}.{i}", item) for i, item in enumerate(fake))
         returned = any(user.op == "output" for user in node.users)  # then it is an input of the delegate
+        if node.op == "get_attr":
+            return self._attribute(builder, node)
+        if node.graph is not self.program.graph:  # a body of control flow: all that it is given is an input
+            return self._placeholder(builder, node.name, fake)
         if node.name in self._constants and node.name not in self._mutated and not returned:
             return self._constant(builder, node)
         return self._placeholder(builder, node.name, fake)
@@ -112,6 +116,12 @@ class Lowering:
         key, data = self._constants[node.name]
         dtype, shape = _typed(node.name, node.meta["val"])
         return Tensor(builder.constant(key, dtype, ne_of(shape), data), shape, data, key)
+
+    def _attribute(self, builder: Builder, node: Node) -> Tensor:
+        """A constant inside a body of control flow."""
+        data = attribute_of(node)
+        dtype, shape = _typed(node.name, data)
+        return Tensor(builder.constant(str(node.target), dtype, ne_of(shape), lambda: data), shape, lambda: data)
 
     # ----------------------------------------------------------------------------------------------- a whole graph
 
@@ -129,6 +139,8 @@ class Lowering:
                     env[node] = self._constant(builder, node)
                 else:
                     env[node] = self._input(builder, node)
+            elif node.op == "get_attr":
+                env[node] = self._attribute(builder, node)
             elif node.op == "call_function":
                 env[node] = self._lowered(builder, node, env, records)
             elif node.op == "output":
@@ -241,6 +253,15 @@ def constant_sources(program: ExportedProgram) -> dict[str, tuple[str, Callable[
             continue
         sources[name] = (target, _reader(program, target))
     return sources
+
+
+def attribute_of(node: Node) -> torch.Tensor:
+    """The tensor that a ``get_attr`` node reads."""
+    module = node.graph.owning_module
+    tensor = getattr(module, str(node.target), None)
+    if not isinstance(tensor, torch.Tensor):
+        raise IRError(f"{node.target} is {type(tensor).__name__}, not a tensor")
+    return tensor.detach()
 
 
 def buffer_of(program: ExportedProgram, target: str) -> torch.Tensor:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import operator
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from executorch.exir import to_edge_transform_and_lower
@@ -15,6 +16,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from ..lower.graph import is_size_node, overload_of
+from .control_flow import graph_modules
 from .grouping import between, groups
 from .partitioner import GgmlPartitioner, computes, refusals
 
@@ -33,11 +35,13 @@ class Explanation:
     """The verdicts of one program; prints as a summary, refusals first and aggregated.
 
     ``delegates`` is how many parts ggml's share is cut into, and ``cuts`` are the calls that lie between two of them.
+    ``buffers`` has the buffers that the module mutates and ExecuTorch keeps, with the reasons; ggml keeps the others.
     """
 
     nodes: tuple[NodeVerdict, ...]
     delegates: int
     cuts: tuple[NodeVerdict, ...]
+    buffers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def delegated(self) -> int:
@@ -55,6 +59,7 @@ class Explanation:
         for what, found in (("left to ExecuTorch", self.refused), ("cuts ggml's part", self.cuts)):
             reasons = Counter((verdict.op, verdict.reason) for verdict in found)
             lines += [f"  [{what} x{count}] {op}: {reason}" for (op, reason), count in reasons.most_common()]
+        lines += [f"  [left to ExecuTorch] buffer {name}: {reason}" for name, reason in self.buffers.items()]
         return "\n".join(lines)
 
 
@@ -75,16 +80,23 @@ def explain(program: Any) -> Explanation:
 def explanation(program: ExportedProgram) -> Explanation:
     """The verdict on each call of an Edge program as it stands; delegates that are there already count as ggml's."""
     refused = {node: reason for node, reason in refusals(program).items() if not _is_delegate(node)}
-    parts = groups(program.graph, refused)
-    verdicts = {
-        node: NodeVerdict(node.name, str(overload_of(node)), refused.get(node))
-        for node in program.graph.nodes
-        if node.op == "call_function" and not is_size_node(node) and not _is_delegate(node)
-    }
-    made = [node for node in program.graph.nodes if node.target is executorch_call_delegate]
-    inside = {node for part in parts for node in part} | set(made)
-    cuts = tuple(verdicts[node] for node in between(program.graph, inside.__contains__) if node in verdicts)
-    return Explanation(tuple(verdicts.values()), len(made) or sum(computes(part) for part in parts), cuts)
+    nodes: list[NodeVerdict] = []
+    cuts: list[NodeVerdict] = []
+    delegates = 0
+    for module in graph_modules(program.graph_module):
+        graph = module.graph
+        parts = groups(graph, refused)
+        verdicts = {
+            node: NodeVerdict(node.name, str(overload_of(node)), refused.get(node))
+            for node in graph.nodes
+            if node.op == "call_function" and not is_size_node(node) and not _is_delegate(node)
+        }
+        made = [node for node in graph.nodes if node.target is executorch_call_delegate]
+        inside = {node for part in parts for node in part} | set(made)
+        nodes += verdicts.values()
+        cuts += [verdicts[node] for node in between(graph, inside.__contains__) if node in verdicts]
+        delegates += len(made) or sum(computes(part) for part in parts)
+    return Explanation(tuple(nodes), delegates, tuple(cuts))
 
 
 def _is_delegate(node: Node) -> bool:
@@ -99,8 +111,10 @@ class _Observer(GgmlPartitioner):
     seen: Explanation | None = None
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
-        self.seen = self.seen or explanation(exported_program)
-        return super().partition(exported_program)
+        seen = explanation(exported_program)
+        result = super().partition(exported_program)
+        self.seen = replace(seen, buffers=self.kept_buffers)
+        return result
 
 
 def _explanation_on_the_way(program: ExportedProgram) -> Explanation:

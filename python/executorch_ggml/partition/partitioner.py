@@ -18,27 +18,36 @@ from ..lower import Lowering
 from ..lower.graph import ALL_FUSIONS, FUSIONS, is_size_node, overload_of
 from ..lower.registry import PRESERVED
 from .backend import FUSIONS_KEY, STATES_BY_NAME_KEY, WEIGHTS_FILE_KEY
+from .control_flow import control_flow_fault, graph_modules, is_control_flow
 from .grouping import groups
 from .outside_core import carried_through
+from .states import TAG, separate_state_accesses, tag_states
 
 REFUSED_KEY = "refused"  # compile spec: what stayed outside and why, as JSON, for `executorch-ggml inspect`
 
 
 def refusals(program: ExportedProgram) -> dict[Node, str]:
-    """Why each call that ggml does not run is refused."""
+    """Why each call that ggml does not run is refused, in the bodies of control flow too."""
     lowering = Lowering(program)
     found = {}
-    for node in program.graph.nodes:
-        if node.op == "call_function" and (reason := lowering.refusal(node)) is not None:
-            found[node] = reason
+    for module in graph_modules(program.graph_module):
+        for node in module.graph.nodes:
+            if node.op == "call_function" and (reason := _refusal(lowering, node)) is not None:
+                found[node] = reason
     return found
+
+
+def _refusal(lowering: Lowering, node: Node) -> str | None:
+    if is_control_flow(node):
+        return control_flow_fault(node) or "control flow is ExecuTorch's; its bodies are partitioned by themselves"
+    return lowering.refusal(node)
 
 
 class GgmlPartitioner(Partitioner):
     """Delegates every node that ggml computes right to :class:`GgmlBackend`; the rest stays with ExecuTorch's kernels.
 
     For ``to_edge_transform_and_lower(program, partitioner=[GgmlPartitioner()])``. After partitioning, ``refused`` has
-    each node that was left, by name, with the reason.
+    each node that was left, by name, with the reason, and ``kept_buffers`` each mutated buffer that ExecuTorch keeps.
 
     With ``weights_file`` the constants go to a file of their own: ``write_tensor_data_to_file(folder)`` of the
     ExecuTorch program writes ``<weights_file>.ptd``, and ``executorch_ggml.load(..., data_path=)`` reads it.
@@ -63,11 +72,17 @@ class GgmlPartitioner(Partitioner):
         self.weights_file = weights_file
         self.states_by_name = states_by_name
         self.refused: dict[str, str] = {}
+        self.kept_buffers: dict[str, str] = {}
         self._preserved: tuple[ExportedProgram, list[OpOverload]] | None = None
 
     def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
-        """ExecuTorch calls this first: ops that it would not let through get names that it does."""
-        return carried_through(exported_program, lambda overload: bool(_accepted(exported_program, {overload})))
+        """ExecuTorch calls this first.
+
+        Ops that it would not let through get names that it does, and accesses to mutated buffers become such that a
+        delegate can own them.
+        """
+        program = separate_state_accesses(exported_program)
+        return carried_through(program, lambda overload: bool(_accepted(program, {overload})))
 
     def ops_to_not_decompose(
         self, ep: ExportedProgram
@@ -88,53 +103,34 @@ class GgmlPartitioner(Partitioner):
             specs.append(CompileSpec(STATES_BY_NAME_KEY, b""))
         if self.fusions != ALL_FUSIONS:
             specs.append(CompileSpec(FUSIONS_KEY, ",".join(sorted(self.fusions)).encode()))
-        spec = DelegationSpec("GgmlBackend", specs)
-        tags = {}
-        for index, group in enumerate(groups(exported_program.graph, refused)):
-            if not computes(group):
-                continue
-            tag = f"ggml_{index}"
-            tags[tag] = spec
-            for node in group:
-                node.meta["delegation_tag"] = tag
+        tags: list[str] = []
+        for module in graph_modules(exported_program.graph_module):
+            for group in filter(computes, groups(module.graph, refused)):
+                tags.append(f"ggml_{len(tags)}")
+                for node in group:
+                    node.meta[TAG] = tags[-1]
         tag_constant_data(exported_program)
         _release_returned_constants(exported_program)
-        _tag_states(exported_program)
-        return PartitionResult(tagged_exported_program=exported_program, partition_tags=tags)
+        self.kept_buffers = tag_states(exported_program)
+        return PartitionResult(exported_program, dict.fromkeys(tags, DelegationSpec("GgmlBackend", specs)))
 
 
 def _release_returned_constants(program: ExportedProgram) -> None:
     """A constant that is itself an output stays with ExecuTorch, and is an input of the delegates that read it."""
     for node in program.graph.find_nodes(op="placeholder"):
-        if "delegation_tag" in node.meta and any(user.op == "output" for user in node.users):
-            del node.meta["delegation_tag"]
-
-
-def _tag_states(program: ExportedProgram) -> None:
-    """A buffer that the program writes is a delegate's state where that delegate does all reading and writing of it.
-
-    Any other stays with ExecuTorch, which gives it to the delegates and copies back what they make.
-    """
-    signature = program.graph_signature
-    buffers = {target: name for name, target in signature.inputs_to_buffers.items()}
-    nodes = {node.name: node for node in program.graph.nodes}
-    outputs = list(program.graph.output_node().args[0])
-    for written, target in signature.buffers_to_mutate.items():
-        buffer, source = nodes[buffers[target]], nodes[written]
-        tags = {node.meta.get("delegation_tag") for node in (source, *buffer.users)}
-        owned = source.op == "call_function" and outputs.count(source) == 1  # and is not given to the caller too
-        if owned and buffer.users and len(tags) == 1 and None not in tags:
-            buffer.meta["delegation_tag"] = tags.pop()
+        if TAG in node.meta and any(user.op == "output" for user in node.users):
+            del node.meta[TAG]
 
 
 def _accepted(program: ExportedProgram, overloads: Collection[OpOverload]) -> list[OpOverload]:
     """Those that a program calls and of which no call is refused: one refusal gives the whole op to decomposition."""
     lowering = Lowering(program)
     accepted: dict[OpOverload, bool] = {}
-    for node in program.graph.nodes:
-        target = overload_of(node)
-        if node.op == "call_function" and target in overloads:
-            accepted[target] = accepted.get(target, True) and lowering.refusal(node) is None
+    for module in graph_modules(program.graph_module):
+        for node in module.graph.nodes:
+            target = overload_of(node)
+            if node.op == "call_function" and target in overloads:
+                accepted[target] = accepted.get(target, True) and lowering.refusal(node) is None
     return [target for target, fits in accepted.items() if fits]
 
 
