@@ -127,10 +127,12 @@ def _bring_together(buffer: Node, written: Node) -> None:
     here, there = read.meta.get(TAG), written.meta.get(TAG)
     if here is None or there is None or here == there:
         return
-    after_read = [user for user in read.users if user.meta.get(TAG) != there]
+    readers = _with_users(read, here)
+    after_read = [user for node in readers for user in node.users if user.meta.get(TAG) not in (here, there)]
     after_here = [user for node in _members(read.graph, here) for user in node.users if user.meta.get(TAG) != here]
     if not _reaches(after_read, set(_members(read.graph, there))):
-        read.meta[TAG] = there
+        for node in readers:
+            node.meta[TAG] = there
     elif not _reaches([user for user in after_here if user is not written], {written}):
         written.meta[TAG] = here
 
@@ -141,6 +143,16 @@ def _release_lone_clones(buffer: Node, written: Node) -> None:
         if TAG in node.meta and all(_is_clone(other) for other in _members(node.graph, node.meta[TAG])):
             for other in _members(node.graph, node.meta[TAG]):
                 del other.meta[TAG]
+
+
+def _with_users(node: Node, tag: str) -> set[Node]:
+    """A node and all that depends on it within its delegate."""
+    found, waiting = {node}, [node]
+    while waiting:
+        users = {user for user in waiting.pop().users if user.meta.get(TAG) == tag} - found
+        found |= users
+        waiting += users
+    return found
 
 
 def _members(graph: Graph, tag: str) -> list[Node]:
