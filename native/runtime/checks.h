@@ -24,6 +24,10 @@ inline bool divides(int64_t a, int64_t b) { return a == 0 ? b == 0 : b % a == 0;
 
 inline bool same_type(const ggml_tensor* a, const ggml_tensor* b) { return a->type == b->type; }
 
+inline bool f32_or_same_type(const ggml_tensor* a, const ggml_tensor* b) {
+  return a->type == GGML_TYPE_F32 || a->type == b->type;
+}
+
 inline bool same_dims(const ggml_tensor* a, const ggml_tensor* b) { return ggml_are_same_shape(a, b); }
 
 inline bool same_count(const ggml_tensor* a, const Dims& ne) { return ggml_nelements(a) == element_count(ne); }

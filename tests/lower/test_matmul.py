@@ -5,12 +5,17 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given as with_examples
 from hypothesis import strategies as st
-from tests.helpers import DYNAMIC, Case, check_case, check_program, const, having, ints, nan, op, rand
+from tests.helpers import DYNAMIC, Case, Const, check_case, check_program, const, having, ints, nan, op, rand
 from torch import Tensor
 
 aten = torch.ops.aten
 
-F16 = torch.float16
+HALVES = (torch.float16, torch.bfloat16)
+
+
+def half_const(dtype: torch.dtype, *shape: int) -> Const:
+    """A random constant of a half type."""
+    return Const(rand(*shape, dtype=dtype))
 
 
 def _linear() -> list[Case]:
@@ -26,7 +31,10 @@ def _linear() -> list[Case]:
         op(aten.linear.default, rand(1, 257), const(17, 257)),
         op(aten.linear.default, rand(2, 3), const(0, 3)),
         having(op(aten.linear.default, rand(3, 4), const(4)), refused="not a matrix"),
-        having(op(aten.linear.default, rand(3, 4, dtype=F16), rand(5, 4, dtype=F16)), refused="f16"),
+        *(op(aten.linear.default, rand(3, 4, dtype=d), rand(5, 4, dtype=d), rand(5, dtype=d)) for d in HALVES),
+        *(op(aten.linear.default, rand(65, 300, dtype=d), half_const(d, 70, 300), half_const(d, 70)) for d in HALVES),
+        *(op(aten.linear.default, rand(1, 257, dtype=d), half_const(d, 17, 257)) for d in HALVES),
+        having(op(aten.linear.default, ints(3, 4), ints(5, 4)), refused="i64"),
         having(op(aten.linear.default, rand(3, 4).double(), rand(5, 4).double()), refused="f64"),
         having(op(aten.linear.default, torch.tensor([[1.0, nan], [float("inf"), 1.0]]), const(3, 2)), name="special"),
     ]
@@ -45,7 +53,11 @@ def _products() -> list[Case]:
         op(aten.bmm.default, rand(2, 3, 4), rand(2, 4, 5)),
         op(aten.bmm.default, rand(5, 1, 4), rand(5, 4, 1)),
         op(aten.bmm.default, rand(2, 3, 4), const(2, 4, 5)),
-        having(op(aten.bmm.default, rand(2, 3, 4, dtype=F16), rand(2, 4, 5, dtype=F16)), refused="f16"),
+        *(op(aten.bmm.default, rand(2, 3, 4, dtype=d), rand(2, 4, 5, dtype=d)) for d in HALVES),
+        *(op(aten.mm.default, rand(3, 4, dtype=d), half_const(d, 4, 5)) for d in HALVES),
+        *(op(aten.mm.default, rand(2, 0, dtype=d), rand(0, 3, dtype=d)) for d in HALVES),
+        *(op(aten.addmm.default, *(rand(*s, dtype=d) for s in ((5,), (3, 4), (4, 5)))) for d in HALVES),
+        *(op(aten.addmm.default, *(rand(*s, dtype=d) for s in ((5,), (3, 4), (4, 5))), beta=2, alpha=0.3) for d in HALVES),
         op(aten.addmm.default, rand(5), rand(3, 4), rand(4, 5)),
         op(aten.addmm.default, const(5), rand(3, 4), const(4, 5)),
         op(aten.addmm.default, rand(3, 5), rand(3, 4), rand(4, 5)),

@@ -44,7 +44,7 @@ def _layer() -> list[Case]:
         op(LAYER, rand(0, 4), [4]),
         op(LAYER, rand(4, 6), [6], rand(6), rand(6)),
         having(op(LAYER, rand(2, 300) + 50, [300]), tolerance=1e-4),
-        having(op(LAYER, x.half(), [8]), refused="f16"),
+        *(having(op(LAYER, x.to(d), [8]), name=str(d)) for d in (F16, BF16)),
     ]
     cases.append(having(op(NATIVE_LAYER, x, [8], const(8), const(8), 1e-5), keep=(0,)))
     cases.append(having(op(NATIVE_LAYER, x, [5, 8], None, None, 1e-3), keep=(0,)))
@@ -61,7 +61,8 @@ def _rms() -> list[Case]:
         op(f, rand(3, 8), [8], rand(8)),
         op(f, rand(2, 2, 2, 2, 8), [8], const(8)),
         having(op(f, torch.zeros(2, 4), [4]), name="zeros"),
-        having(op(f, rand(3, 8, dtype=F16), [8]), refused="f16"),
+        *(having(op(f, rand(3, 8, dtype=d), [8]), name=str(d)) for d in (F16, BF16)),
+        *(having(op(f, 1e-3 * rand(3, 8, dtype=d), [8]), name=f"small{d}") for d in (F16, BF16)),
     ]
 
 
@@ -74,7 +75,7 @@ def _group() -> list[Case]:
         op(GROUP, rand(3, 4), 2, const(4), const(4)),
         op(GROUP, rand(3, 4, 7), 2, const(4), const(4)),
         op(GROUP, rand(2, 4, 2, 3, 2), 2, const(4), const(4)),
-        having(op(GROUP, x.half(), 2), refused="f16"),
+        *(having(op(GROUP, x.to(d), 2), name=str(d)) for d in (F16, BF16)),
         having(op(NATIVE_GROUP, x, const(6), const(6), 2, 6, 20, 3, 1e-5), keep=(0,), layouts=False),
         having(op(NATIVE_GROUP, x, None, None, 2, 6, 20, 3, 1e-5), refused="statistics", keep=(1,)),
     ]

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "convert.h"
 #include "image.h"
 #include "kernels.h"
 
@@ -65,11 +66,13 @@ struct Scratch {
   Taps merged;
   std::vector<const float*> inputs;
   std::vector<float> rows;
+  std::vector<float> weights;  // of half types, widened
+  std::vector<float> zeros;
 };
 
 class Convolution {
  public:
-  Convolution(ggml_tensor* dst, const Conv2dParams& params)
+  Convolution(ggml_tensor* dst, const Conv2dParams& params, DType weights_type)
       : params_(params),
         in_(dst->src[0]),
         out_(dst),
@@ -79,11 +82,12 @@ class Convolution {
         group_out_(out_.channels / params.groups),
         group_blocks_(ceil_div(group_out_, kOcBlock)),
         x_(static_cast<const float*>(dst->src[0]->data)),
-        weights_(static_cast<const float*>(dst->src[1]->data)),
+        packed_(dst->src[1]->data),
+        packed_type_(weights_type),
         bias_(dst->src[2] == nullptr ? nullptr : static_cast<const float*>(dst->src[2]->data)),
         y_(static_cast<float*>(dst->data)) {
     block_stride_ = params.kernel_h * params.kernel_w * group_in_ * kOcBlock;
-    zeros_ = weights_ + blocks() * block_stride_;
+    find_weights();
     flatten_if_pointwise();
   }
 
@@ -111,6 +115,33 @@ class Convolution {
 
  private:
   int64_t blocks() const { return params_.groups * group_blocks_; }
+
+  // Weights in f32 are used where they lie, with the zeros that follow them; others are widened as they are needed.
+  void find_weights() {
+    if (packed_type_ == DType::F32) {
+      weights_ = static_cast<const float*>(packed_);
+      zeros_ = weights_ + blocks() * block_stride_;
+      return;
+    }
+    if (scratch_.zeros.size() < static_cast<size_t>(group_in_)) {
+      scratch_.zeros.resize(static_cast<size_t>(group_in_));
+    }
+    zeros_ = scratch_.zeros.data();
+  }
+
+  void widen_weights(Interval blocks) {
+    if (packed_type_ == DType::F32) {
+      return;
+    }
+    const int64_t floats = blocks.size() * block_stride_;
+    if (scratch_.weights.size() < static_cast<size_t>(floats)) {
+      scratch_.weights.resize(static_cast<size_t>(floats));
+    }
+    const auto* from = static_cast<const uint16_t*>(packed_) + blocks.begin * block_stride_;
+    to_floats(from, floats, packed_type_, scratch_.weights.data());
+    weights_ = scratch_.weights.data();
+    first_block_ = blocks.begin;
+  }
 
   // A 1x1 convolution of adjacent pixels is one matrix product: take it as a single row of pixels.
   void flatten_if_pointwise() {
@@ -239,6 +270,7 @@ class Convolution {
     const int64_t even = pixels.size() / tiles;  // tiles of even size: a small rest would waste more
     for (int64_t begin = blocks.begin; begin < blocks.end; begin += pass) {
       const Interval of_pass = {begin, std::min(begin + pass, blocks.end)};
+      widen_weights(of_pass);
       for (int64_t left = tiles, at = pixels.begin; left > 0; --left) {
         const int64_t rows = at + left * even < pixels.end ? even + 1 : even;
         run_tile({at, at + rows}, of_pass);
@@ -268,7 +300,7 @@ class Convolution {
       tile.channels = std::min(last * kOcBlock, end) - first * kOcBlock;
       tile.input_offset = group * group_in_;
       tile.output_offset = group * group_out_ + first * kOcBlock;
-      tile.weights = weights_ + block * block_stride_;
+      tile.weights = weights_ + (block - first_block_) * block_stride_;
       tile.bias = bias_ == nullptr ? nullptr : bias_ + tile.output_offset;
       shape.by_rows[rows - 1](tile);
       const int64_t done = (tile.channels + kOcBlock - 1) / kOcBlock;
@@ -352,11 +384,14 @@ class Convolution {
   int64_t group_out_;
   int64_t group_blocks_;
   const float* x_;
-  const float* weights_;
+  const void* packed_;
+  DType packed_type_;
+  const float* weights_ = nullptr;  // of first_block_ and those after it
+  int64_t first_block_ = 0;
   const float* bias_;
   float* y_;
   int64_t block_stride_;
-  const float* zeros_;
+  const float* zeros_ = nullptr;
   bool pointwise_ = false;
   const ConvTiles& tiles_ = KERNEL_PICK(conv_tiles)();
   Scratch& scratch_ = thread_scratch();
@@ -374,7 +409,7 @@ class Convolution {
 void conv_2d(ggml_tensor* dst, int ith, int nth, void* call) {
   const auto& c = as_call<Conv2dParams>(call);
   try {
-    Convolution(dst, c.params).run(ith, nth);
+    Convolution(dst, c.params, c.src[1]).run(ith, nth);
   } catch (const std::bad_alloc&) {  // of the thread's scratch memory; no exception may leave a thread of ggml's
     c.status->fail("%s: out of memory", c.node);
   }

@@ -183,6 +183,14 @@ void from_integers(const int64_t* x, int64_t n, DType type, void* y) { narrowing
 
 void from_reals(const double* x, int64_t n, DType type, void* y) { narrowing<double>(type)(x, n, y); }
 
+void to_floats(const void* x, int64_t n, DType half, float* y) {
+  (half == DType::F16 ? from_half : from_bfloat)(x, n, y);
+}
+
+void from_floats(const float* x, int64_t n, DType half, void* y) {
+  (half == DType::F16 ? to_half : to_bfloat)(x, n, y);
+}
+
 void to_integers(const void* x, int64_t n, DType type, int64_t* y) {
   switch (type) {
     case DType::I8:
@@ -210,7 +218,7 @@ void to_reals(const void* x, int64_t n, DType type, double* y) {
   float floats[kBlock];
   for (int64_t i = 0; i < n; i += kBlock) {
     const int64_t m = std::min(kBlock, n - i);
-    (type == DType::F16 ? from_half : from_bfloat)(static_cast<const uint16_t*>(x) + i, m, floats);
+    to_floats(static_cast<const uint16_t*>(x) + i, m, type, floats);
     convert_all<float, double>(floats, m, y + i);
   }
 }

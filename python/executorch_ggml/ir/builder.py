@@ -18,6 +18,8 @@ from .ops import OPS
 
 IDENTITY = (0, 1, 2, 3)
 WRITES = frozenset({"write_state", "update_state"})  # nodes that matter though nothing may read them
+# Conversions after which the way back gives the same values.
+_WIDENINGS = frozenset({(DType.F16, DType.F32), (DType.BF16, DType.F32), (DType.I32, DType.I64)})
 
 
 class Builder:
@@ -132,8 +134,20 @@ class Builder:
         return value if same_dims(value.ne, dims) else self.emit("broadcast", value, ne=dims)
 
     def convert(self, value: Value, dtype: DType) -> Value:
-        """The value as another type."""
-        return value if value.dtype == dtype else self.emit("convert", value, dtype=dtype)
+        """The value as another type. What it is a view or a repetition of is converted; a round trip is none."""
+        if value.dtype == dtype:
+            return value
+        node = value.producer
+        source = None if node is None or not node.inputs else node.inputs[0]
+        if node is None or source is None:
+            return self.emit("convert", value, dtype=dtype)
+        if node.op == "permute" and source.is_contiguous:
+            return self.permute(self.convert(source, dtype), node.attrs["axes"])
+        if node.op == "broadcast":
+            return self.broadcast(self.convert(source, dtype), value.ne)
+        if node.op == "convert" and source.dtype == dtype and (dtype, value.dtype) in _WIDENINGS:
+            return source
+        return self.emit("convert", value, dtype=dtype)
 
     def fill(self, ne: Sequence[Dim], number: Any, dtype: DType) -> Value:
         """One number everywhere: a Python number, or a size where the type is an integer one."""

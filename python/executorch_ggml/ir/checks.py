@@ -46,6 +46,12 @@ def same_type(a: Value, b: Value) -> bool:
 
 
 @_check
+def f32_or_same_type(a: Value, b: Value) -> bool:
+    """f32, or ``b``'s element type."""
+    return a.dtype in (DType.F32, b.dtype)
+
+
+@_check
 def same_dims(a: Value, b: Value) -> bool:
     """One shape."""
     return all(_equal(m, n) for m, n in zip(a.ne, b.ne, strict=True))

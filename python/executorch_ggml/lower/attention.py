@@ -11,7 +11,7 @@ from ..ir.dtypes import DType
 from ..ir.graph import Value
 from ..ir.op import Dim
 from ..ir.ops.custom import BinaryKind, ReduceKind
-from .context import Context, Tensor
+from .context import FLOATS, Context, Tensor
 from .layout import unbroadcast
 from .registry import Refused, lowers
 
@@ -34,7 +34,8 @@ def scaled_dot_product_attention(
     """``softmax(query @ key.T * scale + mask) @ value``; key and value heads are shared by groups of query heads."""
     head = as_dim(query.shape[-1]) if query.rank else 0
     refusals = {
-        "attention in another type than float32": any(t.dtype != DType.F32 for t in (query, key, value)),
+        "attention over other than floats of one type": query.dtype not in FLOATS
+        or any(t.dtype != query.dtype for t in (key, value)),
         f"attention with dropout {dropout_p}": dropout_p != 0.0,
         "attention over fewer than two or more than four dims": not all(2 <= t.rank <= 4 for t in (query, key, value)),
         "attention whose batch dims broadcast": not _batches_fit(query, key, enable_gqa),
@@ -43,10 +44,11 @@ def scaled_dot_product_attention(
     for reason, holds in refusals.items():
         if holds:
             return Refused(reason)
+    query, key, value = (cx.f32(t) for t in (query, key, value))
     factor = 1.0 / math.sqrt(head) if scale is None else float(scale)
     if is_causal and factor <= 0.0:
         return Refused(f"causal attention with scale {factor}: what is hidden would not stay so")
-    exact_mask = attn_mask is None or attn_mask.dtype == DType.BOOL
+    exact_mask = attn_mask is None or attn_mask.dtype in (DType.BOOL, DType.F16)
     if "flash_attention" in cx.fusions and exact_mask:
         return _flash_attention(cx, query, key, value, attn_mask, is_causal, factor)
     return _attention(cx, query, key, value, attn_mask, is_causal, factor)
@@ -57,7 +59,8 @@ def _flash_attention(
 ) -> Tensor:
     """One node: it reads permuted heads in place, never stores the scores, and gives 0 for rows that are hidden whole.
 
-    Its mask is f16, so it takes those alone that are 0 and -inf.
+    Its mask is f16, so it takes those alone that are 0 and -inf, or f16 anyway. Keys and values are f32: over values in
+    f16 ggml sums in f16.
     """
     build = cx.builder
     columns, rows = key.value.ne[1], query.value.ne[1]
@@ -69,7 +72,7 @@ def _flash_attention(
         hidden = build.broadcast(added, (columns, rows, added.ne[2], added.ne[3]))
     half = None if hidden is None else build.convert(hidden, DType.F16)
     made = build.emit("flash_attn_ext", query.value, key.value, value.value, half, scale=scale, logit_softcap=0.0)
-    return cx.out(build.permute(made, (0, 2, 1, 3)))
+    return cx.rounded(build.permute(made, (0, 2, 1, 3)))
 
 
 def _causal_mask(cx: Context, columns: Dim, rows: Dim) -> Value:
@@ -96,7 +99,7 @@ def _attention(
     made = build.emit("mul_mat", build.transpose(value.value), weights)
     if alive is not None:
         made = build.emit("select", alive, made, build.scalar(0.0, DType.F32))
-    return cx.out(made)
+    return cx.rounded(made)
 
 
 def _batches_fit(query: Tensor, key: Tensor, grouped: bool) -> bool:

@@ -107,6 +107,10 @@ class Context:
             value = self.builder.reshape(value, ne_of(shape))
         return Tensor(value, shape)
 
+    def rounded(self, value: Value, index: int | None = None) -> Tensor:
+        """What was computed in f32 as the node's result, in the traced type and shape."""
+        return self.out(self.builder.convert(value, self.dtype(index)), index)
+
     @property
     def single_use(self) -> bool:
         """Whether the node's first argument is read by this node alone: then it may be rebuilt into it."""
@@ -120,33 +124,41 @@ class Context:
     # ------------------------------------------------------------------------------------------------- constants
 
     def derived(
-        self, key: str, source: Sequence[Tensor], shape: Sequence[int], data: Callable[..., torch.Tensor]
+        self,
+        key: str,
+        source: Sequence[Tensor],
+        shape: Sequence[int],
+        data: Callable[..., torch.Tensor],
+        dtype: DType | None = None,
     ) -> Tensor:
-        """A constant computed ahead of time from constants: ``data`` maps their contents to the new one's."""
+        """A constant computed ahead of time from constants: ``data`` maps their contents to the new one's.
+
+        Its type is the first one's unless ``dtype`` says otherwise.
+        """
+        made = source[0].dtype if dtype is None else dtype
         sources = [tensor.data for tensor in source]
         assert all(item is not None for item in sources)
 
         def contents() -> torch.Tensor:
-            return data(*(item() for item in sources if item is not None)).contiguous()
+            return data(*(item() for item in sources if item is not None)).to(made.torch).contiguous()
 
         ne = ne_of(shape)
         name = f"{source[0].key}.{key}"
         if len(source) > 1:
             name += "~" + hashlib.sha256("\0".join(tensor.key for tensor in source).encode()).hexdigest()[:8]
-        return Tensor(self.builder.constant(name, source[0].dtype, ne, contents), tuple(shape), contents, name)
+        return Tensor(self.builder.constant(name, made, ne, contents), tuple(shape), contents, name)
 
     # ------------------------------------------------------------------------------------------------- operands
 
     def tensor(self, operand: Any, dtype: DType) -> Tensor:
-        """A tensor or a Python number as a tensor of one type."""
-        if isinstance(operand, Tensor):
-            return Tensor(
-                self.builder.convert(operand.value, dtype),
-                operand.shape,
-                operand.data if operand.dtype == dtype else None,
-                operand.key,
-            )
-        return Tensor(self.builder.scalar(operand, dtype), ())
+        """A tensor or a Python number as a tensor of one type; a constant is converted ahead of time."""
+        if not isinstance(operand, Tensor):
+            return Tensor(self.builder.scalar(operand, dtype), ())
+        if operand.dtype == dtype:
+            return operand
+        if operand.data is not None:
+            return self.derived(dtype.name.lower(), [operand], operand.shape, lambda w: w, dtype)
+        return Tensor(self.builder.convert(operand.value, dtype), operand.shape)
 
     def f32(self, tensor: Tensor) -> Tensor:
         """A tensor as f32; 64-bit floats are refused, since computing in 32 bits would lose what they hold."""

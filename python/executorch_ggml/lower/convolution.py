@@ -15,7 +15,7 @@ from ..ir.dtypes import DType
 from ..ir.graph import Value
 from ..ir.op import Dim
 from ..ir.ops.spatial import Activation, pack_conv_weight
-from .context import Context, Tensor
+from .context import FLOATS, Context, Tensor
 from .registry import Refused, lowers
 from .shape import concatenated, padded
 from .volume import frames_of, from_frames
@@ -138,10 +138,11 @@ class PackedLinear:
         call = replace(self, epilogue=epilogue)
         features = int(self.weight.shape[0])
         packed = packed_weight(cx, _as_kernel(cx, self.weight), 1)
-        bias = None if self.bias is None else self.bias.value
-        ne = (features, *self.rows.ne[1:])
-        made = cx.builder.emit("conv_2d", self.rows, packed.value, bias, ne=ne, **_ONE_PIXEL, **epilogue.attrs())
-        result = cx.out(made)
+        bias = None if self.bias is None else cx.f32(self.bias).value
+        rows = cx.builder.convert(self.rows, DType.F32)
+        ne = (features, *rows.ne[1:])
+        made = cx.builder.emit("conv_2d", rows, packed.value, bias, ne=ne, **_ONE_PIXEL, **epilogue.attrs())
+        result = cx.rounded(made)
         cx.records[result.value] = call
         return result
 
@@ -197,8 +198,9 @@ def convolution(
         return Refused(f"a convolution of {x.rank}-D input and {weight.rank}-D weights")
     if weight.data is None or (bias is not None and bias.data is None):
         return Refused("weights that are not constant")
-    if x.dtype != DType.F32 or weight.dtype != DType.F32:
-        return Refused(f"a convolution in {x.dtype.name.lower()}: only float32 is supported")
+    if x.dtype not in FLOATS or weight.dtype != x.dtype:
+        given = f"{x.dtype.name.lower()} with weights in {weight.dtype.name.lower()}"
+        return Refused(f"a convolution in {given}: float32, float16 and bfloat16 are supported, one for both")
     if x.rank == 5:
         return _volume(cx, x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
     shape = image_shape(cx.shape())
@@ -265,7 +267,7 @@ def _flipped(cx: Context, weight: Tensor, groups: int) -> Tensor:
 
 def _recorded(cx: Context, call: Rebuildable, made: Value) -> Tensor:
     """The node's result, remembered so that what follows can be folded in."""
-    result = cx.out(made, 0 if isinstance(cx.meta, (tuple, list)) else None)
+    result = cx.rounded(made, 0 if isinstance(cx.meta, (tuple, list)) else None)
     cx.records[result.value] = call
     return result
 
@@ -274,7 +276,7 @@ def _convolved(cx: Context, call: Convolution) -> Value:
     """The convolution's node, channels innermost."""
     oc, ic, kh, kw = (int(n) for n in call.weight.shape)
     n, _, oh, ow = call.shape
-    image = channels_inner(cx, call.image)
+    image = channels_inner(cx, cx.f32(call.image))
     attrs = {
         "ne": (oc, ow, oh, n),
         "kernel_w": kw,
@@ -287,10 +289,11 @@ def _convolved(cx: Context, call: Convolution) -> Value:
         "dilation_h": call.dilation.h,
         **call.epilogue.attrs(),
     }
-    bias = None if call.bias is None else call.bias.value
+    bias = None if call.bias is None else cx.f32(call.bias).value
     depthwise = call.groups == oc and ic == 1 and call.groups == image.shape[-1] and call.up == Pair(1, 1)
     if depthwise:
-        packed = cx.derived("depthwise", [call.weight], (kh, kw, oc), lambda w: w.reshape(oc, kh, kw).permute(1, 2, 0))
+        taps = cx.f32(call.weight)  # they are few: nothing is won by keeping half types
+        packed = cx.derived("depthwise", [taps], (kh, kw, oc), lambda w: w.reshape(oc, kh, kw).permute(1, 2, 0))
         return cx.builder.emit("conv_2d_dw", image.value, packed.value, bias, **attrs)
     packed = packed_weight(cx, call.weight, call.groups)
     attrs |= {"up_w": call.up.w, "up_h": call.up.h, "groups": call.groups}
@@ -402,6 +405,7 @@ def with_batch_norm(
         and call.epilogue.activation == Activation.NONE
         and cx.single_use
     )
+    foldable = foldable and x.dtype == DType.F32  # weights of half types would be rounded once more
     if "batch_norm" not in cx.fusions or not foldable or any(t.data is None for t in statistics):
         return None
     assert isinstance(call, (Convolution, VolumeConvolution))

@@ -9,7 +9,7 @@ import torch
 
 from ..ir.dims import as_dim
 from ..ir.dtypes import DType
-from .context import Context, Tensor
+from .context import FLOATS, Context, Tensor
 from .registry import Refused, lowers
 from .shape import expand, filled
 
@@ -102,7 +102,7 @@ def arange(cx: Context, start: Any, end: Any, step: Any = 1, **_: Any) -> Tensor
             return Refused(f"an integer range with step {step}")
         first = as_dim(int(start) if isinstance(start, float) else start)
         return Tensor(cx.builder.emit("iota", ne=ne, start=first, step=int(step), dtype=dtype), shape)
-    if dtype != DType.F32 or not isinstance(start, (int, float)) or not isinstance(step, (int, float)):
+    if dtype not in FLOATS or not isinstance(start, (int, float)) or not isinstance(step, (int, float)):
         return Refused(f"a range in {dtype.name.lower()}, or with symbolic bounds in floats")
-    steps = cx.builder.emit("iota", ne=ne, start=0, step=1, dtype=dtype)
-    return Tensor(cx.builder.emit("scale_bias", steps, s=float(step), b=float(start)), shape)
+    steps = cx.builder.emit("iota", ne=ne, start=0, step=1, dtype=DType.F32)
+    return cx.rounded(cx.builder.emit("scale_bias", steps, s=float(step), b=float(start)))

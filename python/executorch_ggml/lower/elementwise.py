@@ -247,9 +247,9 @@ def pow_scalar(cx: Context, a: Tensor, exponent: float) -> Tensor:
     if cx.dtype() in FLOATS and a.dtype in FLOATS:
         if exponent == 2:
             return _unary(cx, a, "sqr")
-        if exponent == 0.5:
+        if exponent == 0.5 and cx.dtype() != DType.F16:  # of -inf, which torch takes the root of but in f16
             return _unary(cx, a, "sqrt")
-        if exponent == -0.5:
+        if exponent == -0.5 and cx.dtype() != DType.F16:
             return _custom(cx, a, UnaryKind.RSQRT)
         if exponent == -1:
             return _custom(cx, a, UnaryKind.RECIPROCAL)
@@ -605,5 +605,4 @@ def _dense_copy(cx: Context, a: Tensor, kwargs: dict[str, Any]) -> Tensor | Refu
         return Refused(f"dim order {list(order)}: delegates take and give contiguous tensors")
     if kwargs.get("memory_format") not in (None, torch.contiguous_format, torch.preserve_format):
         return Refused(f"memory format {kwargs['memory_format']}: delegates take and give contiguous tensors")
-    same = a.dtype == cx.dtype()
-    return Tensor(cx.builder.convert(a.value, cx.dtype()), a.shape, a.data if same else None, a.key)
+    return cx.tensor(a, cx.dtype())

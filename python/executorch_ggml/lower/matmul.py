@@ -9,18 +9,19 @@ import torch
 from ..ir.dims import product
 from ..ir.dtypes import DType
 from ..ir.graph import Value
-from .context import Context, Tensor
+from .context import FLOATS, Context, Tensor
 from .convolution import Epilogue, PackedLinear
 from .registry import Refused, lowers
 
 aten = torch.ops.aten
 
 
-def _not_f32(*tensors: Tensor | None) -> Refused | None:
-    for tensor in tensors:
-        if tensor is not None and tensor.dtype != DType.F32:
-            return Refused(f"a matrix product in {tensor.dtype.name.lower()}: only float32 is supported")
-    return None
+def _refusal(*tensors: Tensor | None) -> Refused | None:
+    dtypes = {tensor.dtype for tensor in tensors if tensor is not None}
+    if len(dtypes) == 1 and dtypes <= FLOATS:
+        return None
+    given = " and ".join(sorted(dtype.name.lower() for dtype in dtypes))
+    return Refused(f"a matrix product in {given}: float32, float16 and bfloat16 are supported, one for all operands")
 
 
 def columns(cx: Context, matrix: Tensor) -> Tensor:
@@ -31,20 +32,33 @@ def columns(cx: Context, matrix: Tensor) -> Tensor:
     return Tensor(cx.builder.transpose(matrix.value), (cols, rows))
 
 
+def product_of_rows(cx: Context, a: Value, b: Value) -> Value:
+    """``b @ a.T``, in f32.
+
+    Of bfloat16 ggml sums the products in f32 on every CPU. Of float16 it does not: those operands are widened.
+    """
+    if a.dtype == DType.F16:
+        a, b = cx.builder.convert(a, DType.F32), cx.builder.convert(b, DType.F32)
+    return cx.builder.emit("mul_mat", a, b)
+
+
 def affine(cx: Context, rows: Value, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """``rows @ weight.T + bias``: with packed weights where they are constant, else with ggml's product."""
+    """``rows @ weight.T + bias``: with packed weights where they are constant, else with ggml's product.
+
+    A bfloat16 weight is left to ggml's product, which reads it as it is: CPUs have instructions for that.
+    """
     constant = weight.data is not None and (bias is None or (bias.data is not None and bias.rank == 1))
-    constant = constant and 0 not in weight.shape
+    constant = constant and 0 not in weight.shape and weight.dtype != DType.BF16
     if "packed_linear" in cx.fusions and constant:
         return PackedLinear(rows, weight, bias).emit(cx, Epilogue())
-    y = cx.builder.emit("mul_mat", weight.value, rows)
-    return cx.out(y if bias is None else cx.builder.emit("add", y, bias.value))
+    y = product_of_rows(cx, weight.value, rows)
+    return cx.rounded(y if bias is None else cx.builder.emit("add", y, cx.f32(bias).value))
 
 
 @lowers(aten.linear.default, preserve=True)
 def linear(cx: Context, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor | Refused:
     """``x @ weight.T + bias``."""
-    if refused := _not_f32(x, weight, bias):
+    if refused := _refusal(x, weight, bias):
         return refused
     if x.rank == 0 or weight.rank != 2:
         return Refused("a linear layer over a scalar, or with a weight that is not a matrix")
@@ -55,24 +69,25 @@ def linear(cx: Context, x: Tensor, weight: Tensor, bias: Tensor | None = None) -
 @lowers(aten.mm.default)
 def mm(cx: Context, a: Tensor, b: Tensor) -> Tensor | Refused:
     """``a @ b`` of two matrices."""
-    return _not_f32(a, b) or affine(cx, a.value, columns(cx, b), None)
+    return _refusal(a, b) or affine(cx, a.value, columns(cx, b), None)
 
 
 @lowers(aten.bmm.default)
 def bmm(cx: Context, a: Tensor, b: Tensor) -> Tensor | Refused:
     """``a @ b`` of two batches of matrices."""
-    return _not_f32(a, b) or cx.out(cx.builder.emit("mul_mat", cx.builder.transpose(b.value), a.value))
+    return _refusal(a, b) or cx.rounded(product_of_rows(cx, cx.builder.transpose(b.value), a.value))
 
 
 @lowers(aten.addmm.default)
 def addmm(cx: Context, bias: Tensor, a: Tensor, b: Tensor, beta: Any = 1, alpha: Any = 1) -> Tensor | Refused:
     """``beta * bias + alpha * (a @ b)``."""
-    if refused := _not_f32(bias, a, b):
+    if refused := _refusal(bias, a, b):
         return refused
     if alpha == 1 and beta == 1:
         return affine(cx, a.value, columns(cx, b), bias)
-    scaled = cx.builder.emit("scale_bias", affine(cx, a.value, columns(cx, b), None).value, s=float(alpha), b=0.0)
+    y = product_of_rows(cx, columns(cx, b).value, a.value)
+    scaled = cx.builder.emit("scale_bias", y, s=float(alpha), b=0.0)
     if beta == 0:
-        return cx.out(scaled)  # torch reads no bias then, so that its NaN does not matter
-    addend = cx.builder.emit("scale_bias", bias.value, s=float(beta), b=0.0)
-    return cx.out(cx.builder.emit("add", scaled, addend))
+        return cx.rounded(scaled)  # torch reads no bias then, so that its NaN does not matter
+    addend = cx.builder.emit("scale_bias", cx.f32(bias).value, s=float(beta), b=0.0)
+    return cx.rounded(cx.builder.emit("add", scaled, addend))

@@ -50,8 +50,8 @@ def batch_norm(
     if folded is not None:
         return folded, None, None
     statistics = [t for t in (variance, mean, weight, bias) if t is not None]
-    if any(t.data is None for t in statistics) or x.dtype != DType.F32:
-        return Refused("a batch norm whose statistics are not constant, or not in float32")
+    if any(t.data is None for t in statistics) or x.dtype not in FLOATS:
+        return Refused("a batch norm whose statistics are not constant, or not of floats")
     if x.rank > 4 and not is_one(x.shape[0]):  # else the outermost dim of four is that of the channels
         x = Tensor(
             cx.builder.reshape(x.value, (product(x.shape[2:]), *x.shape[1::-1])), (*x.shape[:2], product(x.shape[2:]))
@@ -67,10 +67,10 @@ def batch_norm(
         return ((rest[-1].double() if bias else 0.0) - mean.double() * factor).float()
 
     per_channel = (channels, *([1] * (x.rank - 2)))
-    scales = cx.derived(f"scale{eps:g}", statistics, per_channel, lambda *s: scale(*s).view(per_channel))
-    shifts = cx.derived(f"shift{eps:g}", statistics, per_channel, lambda *s: shift(*s).view(per_channel))
-    axes, (dense, s, t) = common_layout(cx.builder, [x.value, scales.value, shifts.value])
-    return cx.out(cx.builder.permute(_scaled(cx, dense, s, t), axes), 0), None, None
+    scales = cx.derived(f"scale{eps:g}", statistics, per_channel, lambda *s: scale(*s).view(per_channel), DType.F32)
+    shifts = cx.derived(f"shift{eps:g}", statistics, per_channel, lambda *s: shift(*s).view(per_channel), DType.F32)
+    axes, (dense, s, t) = common_layout(cx.builder, [cx.f32(x).value, scales.value, shifts.value])
+    return cx.rounded(cx.builder.permute(_scaled(cx, dense, s, t), axes), 0), None, None
 
 
 @lowers(aten._native_batch_norm_legit.no_stats)
@@ -152,9 +152,7 @@ def layer_norm(
 ) -> Tensor | Refused:
     """Layer norm over the last dims."""
     del cudnn_enable
-    if x.dtype != DType.F32:
-        return Refused(f"a layer norm in {x.dtype.name.lower()}: only float32 is supported")
-    return cx.out(_normalize(cx, x, normalized_shape, weight, bias, "norm", eps))
+    return cx.rounded(_normalize(cx, x, normalized_shape, weight, bias, "norm", eps))
 
 
 @lowers(aten.native_layer_norm.default)
@@ -162,9 +160,9 @@ def native_layer_norm(
     cx: Context, x: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor | None, ...] | Refused:
     """Layer norm over the last dims; its statistics are not given."""
-    if not _unused(cx, 1, 2) or x.dtype != DType.F32:
-        return Refused("the statistics of a layer norm are read, or it is not in float32")
-    return cx.out(_normalize(cx, x, normalized_shape, weight, bias, "norm", eps), 0), None, None
+    if not _unused(cx, 1, 2):
+        return Refused("the statistics of a layer norm are read")
+    return cx.rounded(_normalize(cx, x, normalized_shape, weight, bias, "norm", eps), 0), None, None
 
 
 @lowers(aten.rms_norm.default, preserve=True)
@@ -172,19 +170,17 @@ def rms_norm(
     cx: Context, x: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor | Refused:
     """RMS norm over the last dims."""
-    if x.dtype != DType.F32:
-        return Refused(f"an RMS norm in {x.dtype.name.lower()}: only float32 is supported")
     epsilon = torch.finfo(torch.float32).eps if eps is None else eps
-    return cx.out(_normalize(cx, x, normalized_shape, weight, None, "rms_norm", epsilon))
+    return cx.rounded(_normalize(cx, x, normalized_shape, weight, None, "rms_norm", epsilon))
 
 
 def _group_norm(cx: Context, x: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float) -> Value:
     """Each group of channels of each sample is one row of ``norm``."""
     n, c = x.shape[0], int(x.shape[1])
     inner = product(x.shape[2:])
-    rows = cx.builder.reshape(x.value, (product([inner, c // groups]), product([n, groups])))
+    rows = cx.builder.reshape(cx.f32(x).value, (product([inner, c // groups]), product([n, groups])))
     normed = cx.builder.reshape(cx.builder.emit("norm", rows, eps=float(eps)), (inner, c, n))
-    flat = [None if t is None else cx.builder.reshape(t.value, (1, c)) for t in (weight, bias)]
+    flat = [None if t is None else cx.builder.reshape(cx.f32(t).value, (1, c)) for t in (weight, bias)]
     return _scaled(cx, normed, flat[0], flat[1])
 
 
@@ -202,9 +198,7 @@ def group_norm(
     del cudnn_enabled
     if not isinstance(x.shape[1], int):
         return Refused("a group norm over a symbolic number of channels")
-    if x.dtype != DType.F32:
-        return Refused(f"a group norm in {x.dtype.name.lower()}: only float32 is supported")
-    return cx.out(_group_norm(cx, x, num_groups, weight, bias, eps))
+    return cx.rounded(_group_norm(cx, x, num_groups, weight, bias, eps))
 
 
 @lowers(aten.native_group_norm.default)
@@ -213,9 +207,9 @@ def native_group_norm(
 ) -> tuple[Tensor | None, ...] | Refused:
     """Group norm; its statistics are not given."""
     del n, c, hxw
-    if not _unused(cx, 1, 2) or x.dtype != DType.F32 or not isinstance(x.shape[1], int):
-        return Refused("the statistics of a group norm are read, or it is not in float32, or its channels are symbolic")
-    return cx.out(_group_norm(cx, x, group, weight, bias, eps), 0), None, None
+    if not _unused(cx, 1, 2) or not isinstance(x.shape[1], int):
+        return Refused("the statistics of a group norm are read, or its channels are symbolic")
+    return cx.rounded(_group_norm(cx, x, group, weight, bias, eps), 0), None, None
 
 
 def softmax_rows(cx: Context, x: Tensor, dim: int) -> Value:

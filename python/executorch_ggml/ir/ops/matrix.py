@@ -13,13 +13,16 @@ def _product(a: Operand, b: Operand) -> tuple[DType, tuple[Dim, Dim, Dim, Dim]]:
 
 @op(
     70,
-    inputs={"a": "f32|f16|bf16 rows", "b": "f32 rows"},
+    inputs={"a": "float rows", "b": "float rows"},
     result=_product,
-    checks=("multiplies(a, b)",),
+    checks=("multiplies(a, b)", "f32_or_same_type(b, a)"),
 )
 def mul_mat(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """``b @ a.T`` per matrix, ``a`` repeated over ``b``'s batch dims in blocks (``ggml_mul_mat``)."""
-    a = a.float()
+    """``b @ a.T`` per matrix, ``a`` repeated over ``b``'s batch dims in blocks (``ggml_mul_mat``).
+
+    Where ``b`` is f32 and ``a`` of a half type, ``b`` is rounded to that type first: ggml multiplies in it.
+    """
+    a, b = a.float(), b.to(a.dtype).float()
     for dim in (0, 1):
         a = a.repeat_interleave(b.shape[dim] // a.shape[dim], dim)
     return b @ a.mT

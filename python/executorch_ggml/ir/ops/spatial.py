@@ -104,7 +104,7 @@ def _spread(x: torch.Tensor, up_h: int, up_w: int) -> torch.Tensor:
 
 @op(
     80,
-    inputs={"x": "f32 cont", "weight": "f32 cont", "bias": "f32? cont"},
+    inputs={"x": "f32 cont", "weight": "float cont", "bias": "f32? cont"},
     result=shaped(),
     checks=(
         "convolves(x, weight, bias, ne, kernel_w, kernel_h, groups)",
@@ -136,7 +136,7 @@ def conv_2d(
     act_min: float,
     act_max: float,
 ) -> torch.Tensor:
-    """Convolution, channels innermost, with packed weights, bias and activation (custom).
+    """Convolution, channels innermost, with packed weights, bias and activation (custom), computed in f32.
 
     ``pad`` is the near side's; the far side's follows from ``ne``. ``up > 1`` reads the input as if ``up - 1`` zeros
     stood between its pixels: a transposed convolution.
@@ -144,7 +144,7 @@ def conv_2d(
     if 0 in shape_of(ne):
         return x.new_zeros(shape_of(ne))
     _, oh, ow, oc = shape_of(ne)
-    kernel = unpack_conv_weight(weight, oc, x.shape[-1] // groups, kernel_h, kernel_w, groups)
+    kernel = unpack_conv_weight(weight.float(), oc, x.shape[-1] // groups, kernel_h, kernel_w, groups)
     image = _spread(x.permute(0, 3, 1, 2), up_h, up_w)
     far_h = _window(image.shape[2], oh, kernel_h, stride_h, pad_h, dilation_h)
     far_w = _window(image.shape[3], ow, kernel_w, stride_w, pad_w, dilation_w)
