@@ -34,7 +34,8 @@ from executorch_ggml.partition.backend import named_constants
 from executorch_ggml.runtime import Session
 
 TOLERANCE = 1e-5
-# Results of half types are right to the last bit but one.
+# Results of half types are rounded once, as torch's are, from sums that differ in their last bits: they may be the next
+# number, which in f16 is 2 ** -10 of the magnitude away, and in bf16 2 ** -7.
 TOLERANCES = {torch.float16: 1.1e-3, torch.bfloat16: 8e-3}
 DYNAMIC = torch.export.Dim.DYNAMIC
 
@@ -417,6 +418,23 @@ def check_case(case: Case) -> None:
         expected = module(*inputs)
         assert_all_same(run_interpreter(graph, inputs), expected, tolerance, "interpreter")
         assert_all_same(run_session(ready, inputs), expected, tolerance, "session")
+
+
+def of_type(case: Case, dtype: torch.dtype) -> Case | None:
+    """The case with its f32 tensors in another float type, or None where it has none."""
+
+    def cast(leaf: Any) -> Any:
+        if isinstance(leaf, Const):
+            return Const(cast(leaf.tensor))
+        return leaf.to(dtype) if isinstance(leaf, Tensor) and leaf.dtype == torch.float32 else leaf
+
+    leaves, spec = tree_flatten((case.args, case.kwargs))
+    made = [cast(leaf) for leaf in leaves]
+    if all(new is old or getattr(old, "dtype", dtype) == dtype for new, old in zip(made, leaves, strict=True)):
+        return None
+    args, kwargs = tree_unflatten(made, spec)
+    others = tuple(tuple(cast(leaf) for leaf in inputs) for inputs in case.others)
+    return replace(case, args=args, kwargs=kwargs, others=others, layouts=False)
 
 
 def _shapes(case: Case) -> Any:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.helpers import (
     DYNAMIC,
     Case,
+    Const,
     assert_all_same,
     check_case,
     check_program,

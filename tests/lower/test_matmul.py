@@ -41,6 +41,10 @@ def _linear() -> list[Case]:
     return cases
 
 
+def _addmm(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    return rand(5, dtype=dtype), rand(3, 4, dtype=dtype), rand(4, 5, dtype=dtype)
+
+
 def _products() -> list[Case]:
     return [
         op(aten.mm.default, rand(3, 4), rand(4, 5)),
@@ -57,7 +61,10 @@ def _products() -> list[Case]:
         *(op(aten.mm.default, rand(3, 4, dtype=d), half_const(d, 4, 5)) for d in HALVES),
         *(op(aten.mm.default, rand(2, 0, dtype=d), rand(0, 3, dtype=d)) for d in HALVES),
         *(op(aten.addmm.default, *(rand(*s, dtype=d) for s in ((5,), (3, 4), (4, 5)))) for d in HALVES),
-        *(op(aten.addmm.default, *(rand(*s, dtype=d) for s in ((5,), (3, 4), (4, 5))), beta=2, alpha=0.3) for d in HALVES),
+        *(
+            op(aten.addmm.default, *(rand(*s, dtype=d) for s in ((5,), (3, 4), (4, 5))), beta=2, alpha=0.3)
+            for d in HALVES
+        ),
         op(aten.addmm.default, rand(5), rand(3, 4), rand(4, 5)),
         op(aten.addmm.default, const(5), rand(3, 4), const(4, 5)),
         op(aten.addmm.default, rand(3, 5), rand(3, 4), rand(4, 5)),
