@@ -33,7 +33,9 @@ def _resizing() -> list[Case]:
     cases += [
         having(op(NEAREST, x, None, [1.3, 1.7]), refused="other pixels"),
         having(op(BILINEAR, x, None, False, [1.3, 1.7]), refused="do not say exactly"),
-        having(op(NEAREST, x.half(), [10, 14], None), refused="float32"),
+        *(having(op(NEAREST, x.to(d), [10, 14], None), name=str(d)) for d in (torch.float16, torch.bfloat16)),
+        *(having(op(BILINEAR, x.to(d), [10, 14], False, None), name=str(d)) for d in (torch.float16, torch.bfloat16)),
+        having(op(NEAREST, x.double(), [10, 14], None), refused="of floats"),
     ]
     return cases
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -129,7 +129,7 @@ class Pooling:
     def _result(self, cx: Context, made: Value, index: int | None) -> Tensor:
         is_volume = self.windows[0] != ONE or self.shape[2] != 1
         value = from_frames(cx, made, self.out) if is_volume else cx.builder.permute(made, FROM_CHANNELS_INNER)
-        return cx.out(cx.builder.convert(value, cx.dtype(index)), index)
+        return cx.rounded(value, index)
 
 
 def _pool(cx: Context, x: Value, ne: Sequence[Dim], kind: PoolKind, windows: Sequence[Window], divisor: int) -> Value:
@@ -258,8 +258,7 @@ def avg_pool3d(
 def adaptive_avg_pool(cx: Context, x: Tensor, output_size: Sequence[Any]) -> Tensor | Refused:
     """Average pooling of images or volumes to a given size."""
     if list(output_size) == [1, 1] and x.dtype in FLOATS:
-        made = cx.out(reduced(cx, cx.f32(x), [-2, -1], ReduceKind.MEAN))
-        return replace(made, value=cx.builder.convert(made.value, cx.dtype()))
+        return cx.rounded(reduced(cx, cx.f32(x), [-2, -1], ReduceKind.MEAN))
     return _average(cx, x, [ADAPTIVE] * len(output_size), False, None)
 
 

@@ -8,10 +8,9 @@ from typing import Any
 import torch
 
 from ..ir.dims import same
-from ..ir.dtypes import DType
 from ..ir.op import Dim
 from ..ir.ops.spatial import SampleBorder, SampleKind, ScaleMode
-from .context import Context, Tensor
+from .context import FLOATS, Context, Tensor
 from .convolution import FROM_CHANNELS_INNER, channels_inner
 from .registry import Refused, lowers
 
@@ -20,15 +19,15 @@ aten = torch.ops.aten
 
 def _resize(cx: Context, x: Tensor, mode: ScaleMode, scales: Sequence[float | None]) -> Tensor | Refused:
     """Ggml works out the scale from the sizes; torch uses a given one as it is, which can differ."""
-    if x.rank != 4 or x.dtype != DType.F32:
-        return Refused("resizing of other than 4-D float32 images")
+    if x.rank != 4 or x.dtype not in FLOATS:
+        return Refused("resizing of other than 4-D images of floats")
     n, c, oh, ow = cx.shape()
     if mode == ScaleMode.NEAREST and not all(map(_same_pixels, x.shape[2:], (oh, ow), scales)):
         return Refused(f"nearest resizing from {list(x.shape[2:])} to {[oh, ow]}, where rounding may take other pixels")
     for size, made, scale in zip(x.shape[2:], (oh, ow), scales, strict=True):
         if scale is not None and not (isinstance(size, int) and size * scale == made) and float(scale) != int(scale):
             return Refused(f"resizing by {scale}, which the sizes {size} and {made} do not say exactly")
-    return Tensor(cx.builder.emit("interpolate", x.value, ne=(ow, oh, c, n), mode=mode), cx.shape())
+    return cx.rounded(cx.builder.emit("interpolate", cx.f32(x).value, ne=(ow, oh, c, n), mode=mode))
 
 
 def _same_pixels(size: Dim, made: Dim, scale: float | None) -> bool:
