@@ -10,7 +10,7 @@ from ..ir.dims import as_dim, is_one, ne_of, product
 from ..ir.dtypes import DType
 from ..ir.graph import Value
 from ..ir.ops.custom import BinaryKind, ReduceKind, UnaryKind
-from .context import Context, Tensor
+from .context import FLOATS, Context, Tensor
 from .convolution import with_batch_norm
 from .layout import along, common_layout
 from .reduction import averaged, reduced
