@@ -40,8 +40,8 @@ halves = pytest.mark.parametrize("dtype", HALVES, ids=str)
 # torch rounds each partial product, and the averages of an averages' row; here the last number alone is rounded.
 ROUGH = {aten.prod.default: 0.1, aten._adaptive_avg_pool3d.default: 0.02}
 
-# What torch traces for its running statistics is not of the type that it gives.
-MISTRACED = {aten._native_batch_norm_legit_functional.default}
+# Traced by torch with running statistics of another type than it gives; refused, with its reason.
+LEFT_OUT = {aten._native_batch_norm_legit_functional.default, aten.grid_sampler_2d.default}
 
 
 def _cases() -> list[Case]:
@@ -53,7 +53,7 @@ def _cases() -> list[Case]:
             if case.refused is None and case.dynamic is None and of_type(case, torch.float16) is not None:
                 known = largest.setdefault(case.overload, case)
                 largest[case.overload] = max(known, case, key=lambda c: sum(t.numel() for t in c.inputs))
-    return [case for overload, case in largest.items() if overload not in MISTRACED]
+    return [case for overload, case in largest.items() if overload not in LEFT_OUT]
 
 
 @pytest.mark.parametrize("case", _cases(), ids=lambda case: str(case.overload))

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..ir.dims import same
+from ..ir.dtypes import DType
 from ..ir.op import Dim
 from ..ir.ops.spatial import SampleBorder, SampleKind, ScaleMode
 from .context import FLOATS, Context, Tensor
