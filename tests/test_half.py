@@ -40,8 +40,12 @@ halves = pytest.mark.parametrize("dtype", HALVES, ids=str)
 # torch rounds each partial product, and the averages of an averages' row; here the last number alone is rounded.
 ROUGH = {aten.prod.default: 0.1, aten._adaptive_avg_pool3d.default: 0.02}
 
-# Traced by torch with running statistics of another type than it gives; refused, with its reason.
-LEFT_OUT = {aten._native_batch_norm_legit_functional.default, aten.grid_sampler_2d.default}
+LEFT_OUT = {
+    aten._native_batch_norm_legit_functional.default,  # torch traces another type than it gives
+    aten.grid_sampler_2d.default,  # refused, with its reason
+    aten.sort.default,  # rounding makes equals, whose order is nobody's promise
+    aten.topk.default,
+}
 
 
 def _cases() -> list[Case]:
