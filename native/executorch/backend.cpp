@@ -239,7 +239,8 @@ class GgmlBackend final : public et::BackendInterface {
       return Status::error(format("input %zu (%s) has %d dims, expected at most %zu", index, name,
                                   static_cast<int>(tensor.dim()), kMaxInputRank));
     }
-    if (!et::tensor_is_contiguous(tensor)) {
+    // What has no elements lies in no order: torch calls it contiguous whatever its strides.
+    if (tensor.numel() > 0 && !et::tensor_is_contiguous(tensor)) {
       return Status::error(format("input %zu (%s) is not contiguous; call .contiguous() on it", index, name));
     }
     for (int d = 0; d < static_cast<int>(tensor.dim()); ++d) sizes[d] = tensor.size(d);

@@ -37,6 +37,7 @@ def _fills() -> list[Case]:
     cases += [op(aten.full.default, [4], -7, dtype=d) for d in (I32, I64, F16, BF16, torch.int8)]
     cases += [
         op(aten.full.default, [2, 2], True, dtype=torch.bool),
+        *(op(aten.full.default, [2], v, dtype=torch.bool) for v in (0.5, nan, 3, 0.0)),
         op(aten.full.default, [], 2.5),
         op(aten.full.default, [0, 3], 2.5),
         op(aten.full.default, [2, 1, 2, 1, 3], 2.5),

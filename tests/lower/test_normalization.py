@@ -45,6 +45,7 @@ def _layer() -> list[Case]:
         op(LAYER, rand(4, 6), [6], rand(6), rand(6)),
         having(op(LAYER, rand(2, 300) + 50, [300]), tolerance=1e-4),
         *(having(op(LAYER, x.to(d), [8]), name=str(d)) for d in (F16, BF16)),
+        having(op(LAYER, x, [8], None, None, -0.5), refused="not_negative"),
     ]
     cases.append(having(op(NATIVE_LAYER, x, [8], const(8), const(8), 1e-5), keep=(0,)))
     cases.append(having(op(NATIVE_LAYER, x, [5, 8], None, None, 1e-3), keep=(0,)))
@@ -122,7 +123,7 @@ def _softmax() -> list[Case]:
     cases += [having(op(f, torch.tensor([[inf, 1.0]]), 1, False), name="infinite") for f in SOFTMAXES]
     cases += [having(op(f, rand(3, 7, dtype=d), 1, False), name=str(d)) for f in SOFTMAXES for d in (F16, BF16)]
     cases += [having(op(f, rand(3, 300) * 8, 1, False), name="wide") for f in SOFTMAXES]
-    cases += [op(f, rand(*s), d, False) for f in SOFTMAXES for s, d in (((0, 3), 1), ((3, 0), 0))]
+    cases += [op(f, rand(*s), d, False) for f in SOFTMAXES for s, d in (((0, 3), 1), ((3, 0), 0), ((5, 0, 0), -1))]
     cases += [op(f, rand(2, 3, 2, 4, 2), d, False) for f in SOFTMAXES for d in (0, 1, -1)]
     cases += [having(op(f, special().double(), 0, False), refused="float64") for f in SOFTMAXES]
     return cases

@@ -155,6 +155,8 @@ class Builder:
             if not isinstance(number, (bool, int, float)):
                 return self.convert(self.fill(ne, number, DType.I64), dtype)
             return self.emit("fill", ne=_four(ne), value=float(number), integer=0, dtype=dtype)
+        if dtype == DType.BOOL and isinstance(number, (int, float)):
+            number = bool(number)  # half is true, and so is NaN
         integer = int(number) if isinstance(number, (bool, float)) else as_dim(number)
         return self.emit("fill", ne=_four(ne), value=0.0, integer=integer, dtype=dtype)
 

@@ -108,7 +108,8 @@ def broadcast_together(*values: Value) -> bool:
 @_check
 def not_negative(value: Any) -> bool:
     """Zero or more, each."""
-    return all(not _known(v) or v >= 0 for v in (value if isinstance(value, tuple) else (value,)))
+    values = value if isinstance(value, tuple) else (value,)
+    return all(v >= 0 for v in values if isinstance(v, float) or _known(v))
 
 
 @_check

@@ -299,7 +299,6 @@ _GGML_UNARY = {
     "ceil": (aten.ceil.default,),
     "trunc": (aten.trunc.default,),
     "hardsigmoid": (aten.hardsigmoid.default,),
-    "sqr": (aten.square.default,),
 }
 _CUSTOM_UNARY = {
     UnaryKind.RSQRT: (aten.rsqrt.default,),
@@ -364,6 +363,12 @@ def _register_unary() -> None:
 
 
 _register_unary()
+
+
+@lowers(aten.square.default)
+def square(cx: Context, a: Tensor) -> Tensor:
+    """``a * a``; integers wrap around."""
+    return _unary(cx, a, "sqr") if a.dtype in FLOATS else arithmetic(cx, BinaryKind.MUL, a, a)
 
 
 @lowers(aten.relu.default)
@@ -523,8 +528,9 @@ def _but_nan(cx: Context, kind: BinaryKind, a: Tensor, b: Tensor) -> Tensor:
 
 @lowers(aten.ldexp.Tensor)
 def ldexp(cx: Context, a: Tensor, b: Tensor) -> Tensor:
-    """``a * 2 ** b``."""
+    """``a * 2 ** b``, the power in the exponent's own float type."""
     power = cx.builder.emit("unary", cx.f32(b).value, kind=UnaryKind.EXP2)
+    power = cx.builder.convert(power, b.dtype if b.dtype in FLOATS else DType.F32)
     return arithmetic(cx, BinaryKind.MUL, a, Tensor(power, b.shape))
 
 

@@ -6,6 +6,7 @@ Each row names its CPU kernel. All take any strides and broadcast both ways.
 from __future__ import annotations
 
 import enum
+import math
 from typing import Any
 
 from .._lazy import torch
@@ -201,6 +202,11 @@ def reduce(a: torch.Tensor, *, kind: ReduceKind, axes: tuple[int, ...]) -> torch
             a = a.prod(dim, keepdim=True, dtype=a.dtype)
         return a
     name = {ReduceKind.MAX: "amax", ReduceKind.MIN: "amin"}.get(ReduceKind(kind), ReduceKind(kind).name.lower())
+    if name in {"amax", "amin"} and a.numel() == 0:  # torch has no largest one of nothing
+        floats = a.dtype.is_floating_point
+        low, high = (-math.inf, math.inf) if floats else (torch.iinfo(a.dtype).min, torch.iinfo(a.dtype).max)
+        shape = [1 if dim in dims else size for dim, size in enumerate(a.shape)]
+        return a.new_full(shape, low if name == "amax" else high)
     extra: dict[str, Any] = {"dtype": a.dtype} if kind == ReduceKind.SUM else {}
     y: torch.Tensor = getattr(torch, name)(a, dims, keepdim=True, **extra)
     return y

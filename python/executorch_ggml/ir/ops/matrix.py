@@ -24,7 +24,7 @@ def mul_mat(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """
     a, b = a.float(), b.to(a.dtype).float()
     for dim in (0, 1):
-        a = a.repeat_interleave(b.shape[dim] // a.shape[dim], dim)
+        a = a.repeat_interleave(b.shape[dim] // max(a.shape[dim], 1), dim)
     return b @ a.mT
 
 
@@ -49,7 +49,7 @@ def flash_attn_ext(
     logit_softcap: float,
 ) -> torch.Tensor:
     """``softmax(q k^T * scale + mask) v`` with heads moved inside the positions (``ggml_flash_attn_ext``)."""
-    groups = q.shape[1] // k.shape[1]
+    groups = q.shape[1] // max(k.shape[1], 1)
     k, v = (t.float().repeat_interleave(groups, 1) for t in (k, v))
     scores = q @ k.mT * scale
     if logit_softcap:
