@@ -3,6 +3,7 @@
 # Variables:  GGML=variants|native|wheel  how ggml is built (tools/install_ggml.py)
 #             PYTHON=python3.11           the interpreter to make .venv with
 #             PYTEST_ARGS, BENCH          passed to pytest; the benchmarks to run (all)
+#             FUZZ_SECONDS=3600           how long to fuzz
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -12,6 +13,7 @@ SHELL := /bin/bash
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 GGML ?= variants
 PYTEST_ARGS ?= -n 2
+FUZZ_SECONDS ?= 3600
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -113,6 +115,10 @@ endif
 .PHONY: conformance
 conformance: setup  ## run ExecuTorch's backend test suite; writes docs/conformance.md
 	$(PY) -m tests.conformance
+
+.PHONY: fuzz
+fuzz: setup  ## run random programs against eager PyTorch for FUZZ_SECONDS; failures go to build/fuzz
+	$(PY) -m tests.fuzz --seconds $(FUZZ_SECONDS) --out build/fuzz
 
 .PHONY: asan
 asan: setup corpus  ## run the native tests under AddressSanitizer and UBSan
