@@ -8,6 +8,7 @@ that was running is the failure.
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import logging
 import random
@@ -87,6 +88,7 @@ def work(out: Path) -> None:
     """Search without end."""
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
+    faulthandler.enable()
     torch.set_num_threads(1)
     worker = Worker(out)
     while True:

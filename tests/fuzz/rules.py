@@ -512,9 +512,31 @@ def _groups(g: Grower, given: Given) -> int:
     return g.one_of([n for n in range(1, x.shape[1] + 1) if x.shape[1] % n == 0] if x.dim() > 1 else [])
 
 
+@rule("train", "training")
+def _in_inference(g: Grower, given: Given) -> bool:
+    if given["overload"]._overloadname == "no_stats":
+        return True  # eager would read statistics that are not there, and crash
+    return "batch_norm" in given["overload"].name() and g.flip()
+
+
+@rule("rrelu_with_noise_functional.noise")
+def _noise(g: Grower, given: Given) -> Ref:
+    x = main(g, given)
+    return g.shaped(x.shape, (x.dtype,))
+
+
+@rule("x2")
+def _other_rows(g: Grower, given: Given) -> Ref:
+    x = main(g, given)
+    return g.shaped([*x.shape[:-2], *g.shape((1,)), *x.shape[-1:]], (x.dtype,))
+
+
+_BATCH_NORMS = [f"_native_batch_norm_legit{variant}" for variant in ("", "_functional", "_no_training")]
+
+
 @rule(
-    *(f"{op}.{name}" for op in ("group_norm", "_native_batch_norm_legit_no_training") for name in ("weight", "bias")),
-    *(f"_native_batch_norm_legit_no_training.running_{name}" for name in ("mean", "var")),
+    *(f"{op}.{name}" for op in ["group_norm", *_BATCH_NORMS] for name in ("weight", "bias")),
+    *(f"{op}.running_{name}" for op in _BATCH_NORMS for name in ("mean", "var")),
 )
 def _channel_weight(g: Grower, given: Given) -> Ref | None:
     x = main(g, given)

@@ -30,6 +30,7 @@ PER_OPINFO = 64  # samples that are recorded of one operator test
 TESTS = {
     "_adaptive_avg_pool2d": ["adaptive_avg_pool2d"],
     "_adaptive_avg_pool3d": ["adaptive_avg_pool3d"],
+    "_cdist_forward": ["cdist"],
     "_log_softmax": ["log_softmax"],
     "_native_batch_norm_legit_no_training": ["batch_norm"],
     "_softmax": ["softmax"],
