@@ -10,6 +10,7 @@ import torch
 from tests.fuzz.program import Step
 from torch import Tensor
 
+CHOOSING = frozenset({"topk", "kthvalue", "mode", "median", "nanmedian"})
 ATTENTION = frozenset({"scaled_dot_product_attention"})
 CASTS = frozenset({"_to_copy", "_to_dim_order_copy"})
 
@@ -36,6 +37,10 @@ def _no_number(_: Step, x: Tensor) -> bool:
     return bool((x.isnan() | x.isposinf()).any())
 
 
+def _ties(_: Step, x: Tensor) -> bool:
+    return len(x.unique()) < x.numel()
+
+
 def _infinite(_: Step, x: Tensor) -> bool:
     return bool(x.isposinf().any())
 
@@ -44,6 +49,7 @@ def _infinite(_: Step, x: Tensor) -> bool:
 UNDEFINED = re.compile(r"_?(new_)?empty(_.*)?")
 
 DIFFERENCES = (
+    Difference(CHOOSING, _ties, "which of equals comes first is not said"),
     Difference(ATTENTION, _no_number, "ggml's attention passes over scores that are NaN"),
     Difference(frozenset({"gelu"}), _infinite, "eager's vectorized kernel gives NaN for +inf, its scalar one inf"),
     Difference(CASTS, _beyond_integers, "C++ leaves a cast of a float to an integer that cannot hold it undefined"),

@@ -407,9 +407,24 @@ def _put(g: Grower, given: Given) -> Ref:
     return g.shaped(shape if g.flip() else [], (main(g, given).dtype,))
 
 
-@rule("embedding.weight")
+@rule("embedding.weight", "_embedding_bag.weight", "_embedding_bag_forward_only.weight")
 def _table(g: Grower, given: Given) -> Ref:
     return g.shaped([g.one_of((3, 7, 1)), *g.shape((1,), (4, 1, 33))], DTYPES, constant=g.flip())
+
+
+@rule("_embedding_bag.indices", "_embedding_bag_forward_only.indices")
+def _bagged(g: Grower, given: Given) -> Ref:
+    return _indices(g, g.size(given["weight"], 0), g.shape((1,)), 0)
+
+
+@rule("_embedding_bag.offsets", "_embedding_bag_forward_only.offsets")
+def _bags(g: Grower, given: Given) -> Ref:
+    return g.input(g.shape((1,)), (g.value(given["indices"]).dtype,), 0, 0, odd=False)  # all but the last are empty
+
+
+@rule("_embedding_bag.mode", "_embedding_bag_forward_only.mode")
+def _bag_mode(g: Grower, given: Given) -> int:
+    return g.one_of((0, 1, 2))
 
 
 @rule("embedding.indices")
