@@ -194,7 +194,11 @@ def _pads_from_within() -> list[Case]:
         sizes, others = ({0: DYNAMIC, 2: DYNAMIC, 3: DYNAMIC},), ((rand(1, 4, 12, 9),), (rand(5, 4, 7, 30),))
         symbolic = op(aten.pad.default, rand(2, 4, 8, 10), [2, 1, 0, 3], mode)
         cases.append(having(symbolic, name=f"{mode}-symbolic", dynamic=sizes, others=others))
-    return [*cases, having(op(aten.pad.default, rand(1, 2, 40), [20, 1], "reflect"), refused="a reflection of more")]
+    for kind in ("reflection", "replication"):
+        for rank, x in enumerate((rand(2, 3, 5), rand(3, 5, 6), rand(2, 3, 4, 5, 6)), 1):
+            overload = getattr(aten, f"{kind}_pad{rank}d").default
+            cases.append(having(op(overload, x, [2, 1, 1, 0, 0, 2][: 2 * rank]), name=f"{kind}-{rank}d"))
+    return [*cases, having(op(aten.pad.default, rand(1, 2, 40), [20, 33], "reflect"), name="reflect-far")]
 
 
 def _symbolic() -> list[Case]:

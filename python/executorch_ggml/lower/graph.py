@@ -90,6 +90,8 @@ class Lowering:
         return result.reason if isinstance(result, Refused) else None
 
     def _size_refusal(self, node: Node) -> str | None:
+        if overload_of(node) is torch.ops.aten._local_scalar_dense.default:
+            return "a number that is read from a tensor: sizes come from shapes, or as inputs of their own"
         part = unsupported_part(as_dim(node.meta["val"]))
         return None if part is None else f"the IR has no way to say {part}"
 

@@ -31,10 +31,15 @@ def flip(cx: Context, x: Tensor, dims: Sequence[int]) -> Tensor:
     """Dims in reverse."""
     for dim in dims if x.rank else ():
         at = dim % x.rank
-        size = x.shape[at]
-        backwards = picked(cx, x, at, at + 1, _count(cx, size, size - 1, -1), wrap=False)
-        x = Tensor(cx.builder.reshape(backwards, ne_of(x.shape)), x.shape)
+        x = backwards(cx, x, at, x.shape[at] - 1, x.shape[at])
     return x
+
+
+def backwards(cx: Context, x: Tensor, dim: int, first: Dim, count: Dim) -> Tensor:
+    """``count`` indices of a dim in reverse, from ``first`` on down."""
+    found = picked(cx, x, dim, dim + 1, _count(cx, count, first, -1), wrap=False)
+    shape = (*x.shape[:dim], count, *x.shape[dim + 1 :])
+    return Tensor(cx.builder.reshape(found, ne_of(shape)), shape)
 
 
 @lowers(aten.roll.default, preserve=True)

@@ -13,7 +13,7 @@ from ..ir.graph import Value
 from ..ir.op import Dim
 from .context import Context, Tensor
 from .layout import along, common_layout, inverse, permuted, repeated
-from .registry import Refused, lowers
+from .registry import lowers
 
 aten = torch.ops.aten
 
@@ -216,47 +216,6 @@ def padded(cx: Context, x: Tensor, dim: int, lead: Dim, trail: Dim, value: float
             shape = _resized(x.shape, dim, amount)
             parts.insert(at, Tensor(filled(cx, shape, value, x.dtype), shape))
     return joined(cx, parts, dim)
-
-
-@lowers(aten.pad.default, preserve=True)
-def pad(
-    cx: Context, x: Tensor, pad: Sequence[Any], mode: str = "constant", value: float | None = None
-) -> Tensor | Refused:
-    """One value, or what the tensor itself has, before and after dims; negative amounts cut."""
-    if mode == "constant":
-        return constant_pad(cx, x, pad, 0 if value is None else value)
-    amounts = [as_dim(amount) for amount in pad]
-    if mode == "reflect" and not all(isinstance(n, int) and n <= _MAX_REFLECTED for n in amounts):
-        return Refused(f"a reflection of more than {_MAX_REFLECTED} elements: gathering by index is as good")
-    for place in range(len(amounts) // 2):
-        dim = x.rank - 1 - place
-        lead, trail = amounts[2 * place : 2 * place + 2]
-        kept = padded(cx, x, dim, minimum(lead, 0), minimum(trail, 0), 0.0)
-        x = _extended(cx, kept, dim, maximum(lead, 0), maximum(trail, 0), mode)
-    return cx.out(x.value)
-
-
-_MAX_REFLECTED = 16  # each is a node of its own
-
-
-def _extended(cx: Context, x: Tensor, dim: int, lead: Dim, trail: Dim, mode: str) -> Tensor:
-    """``x`` with one dim padded from itself."""
-    size = x.shape[dim]
-    if mode == "circular":
-        before, after = [window(cx, x, dim, size - lead, lead)], [window(cx, x, dim, 0, trail)]
-    elif mode == "replicate":
-        before, after = [_edge(cx, x, dim, 0, lead)], [_edge(cx, x, dim, size - 1, trail)]
-    else:
-        before = [window(cx, x, dim, at, 1) for at in range(int(lead), 0, -1)]
-        after = [window(cx, x, dim, size - 2 - at, 1) for at in range(int(trail))]
-    start, end = ([] if is_zero(n) else [joined(cx, parts, dim)] for parts, n in ((before, lead), (after, trail)))
-    return joined(cx, [*start, x, *end], dim)
-
-
-def _edge(cx: Context, x: Tensor, dim: int, at: Dim, count: Dim) -> Tensor:
-    """One index of a dim, repeated."""
-    one, shape = window(cx, x, dim, at, 1), _resized(x.shape, dim, count)
-    return Tensor(cx.builder.reshape(repeated(cx.builder, one.value, one.shape, shape), ne_of(shape)), shape)
 
 
 def filled(cx: Context, shape: Sequence[Dim], value: Any, dtype: DType) -> Value:
