@@ -34,6 +34,11 @@ class DType(enum.IntEnum):
         return _GGML[self]
 
     @property
+    def is_floating(self) -> bool:
+        """Whether it is a type of floats, float64 included."""
+        return self in (DType.F32, DType.F16, DType.BF16, DType.F64)
+
+    @property
     def torch(self) -> _torch.dtype:
         """The ``torch.dtype`` of the same name."""
         import torch

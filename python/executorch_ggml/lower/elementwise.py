@@ -280,7 +280,7 @@ _OF_ANY_TYPE = frozenset(
 
 def _custom(cx: Context, a: Tensor, kind: UnaryKind) -> Tensor:
     """A function of the custom unary node, in a's own layout."""
-    x = cx.tensor(a, compute_type(a.dtype) if kind in _OF_ANY_TYPE else DType.F32).value
+    x = (cx.tensor(a, compute_type(a.dtype)) if kind in _OF_ANY_TYPE else cx.f32(a)).value
     axes, (dense,) = common_layout(cx.builder, [x])
     made = cx.builder.permute(cx.builder.emit("unary", dense, kind=kind), axes)
     return Tensor(cx.builder.convert(made, cx.dtype()), cx.shape())
@@ -339,7 +339,7 @@ def _register_unary() -> None:
     for op, overloads in _GGML_UNARY.items():
 
         def lower(cx: Context, a: Tensor, op: str = op) -> Tensor:
-            return a if op in _ROUNDING and a.dtype not in FLOATS else _unary(cx, a, op)
+            return a if op in _ROUNDING and not a.dtype.is_floating else _unary(cx, a, op)
 
         preserve = op == "hardsigmoid"
         lower.__doc__ = f"Elementwise {op}."
@@ -347,7 +347,7 @@ def _register_unary() -> None:
     for kind, targets in _CUSTOM_UNARY.items():
 
         def lower_custom(cx: Context, a: Tensor, kind: UnaryKind = kind) -> Tensor:
-            if kind == UnaryKind.ROUND and a.dtype not in FLOATS:
+            if kind == UnaryKind.ROUND and not a.dtype.is_floating:
                 return a
             return _custom(cx, a, kind)
 
@@ -497,7 +497,7 @@ def round_decimals(cx: Context, a: Tensor, *, decimals: int = 0) -> Tensor | Ref
 @lowers(aten.copysign.Tensor, aten.copysign.Scalar)
 def copysign(cx: Context, a: Tensor, b: Any) -> Tensor:
     """The magnitude of ``a`` with the sign of ``b``."""
-    b = cx.tensor(b, DType.F32)
+    b = cx.f32(b) if isinstance(b, Tensor) else cx.tensor(b, DType.F32)
     sign = Tensor(cx.builder.emit("unary", b.value, kind=UnaryKind.SIGNBIT), b.shape)
     size = Tensor(cx.builder.emit("abs", cx.f32(a).value), a.shape)
     return where(cx, sign, Tensor(cx.builder.emit("neg", size.value), a.shape), size)

@@ -43,7 +43,7 @@ def cumprod(cx: Context, x: Tensor, dim: int, *, dtype: Any = None) -> Tensor | 
 def _summands(cx: Context, value: Value) -> Value:
     """Elements in the result's type; where that is small, in one that wraps or rounds to it in the end."""
     given = cx.builder.convert(value, cx.dtype())
-    return cx.builder.convert(given, DType.F32 if cx.dtype() in FLOATS else DType.I64)
+    return cx.builder.convert(given, DType.F32 if cx.dtype().is_floating else DType.I64)
 
 
 @lowers(aten.logcumsumexp.default)

@@ -1,0 +1,30 @@
+"""float64 is left to ExecuTorch, or kept to the last bit: never computed in float32."""
+
+import importlib
+from dataclasses import replace
+
+import pytest
+import torch
+from tests.helpers import Case, check_case, of_type, refused_reason
+
+from executorch_ggml.lower import LOWERINGS
+
+EXACT = 1e-14
+
+
+def _cases() -> list[Case]:
+    """A f32 case of each overload, in f64."""
+    families = sorted({function.__module__.rsplit(".", 1)[-1] for function in LOWERINGS.values()})
+    found: dict[object, Case] = {}
+    for family in families:
+        for case in importlib.import_module(f"tests.lower.test_{family}").CASES:
+            double = of_type(case, torch.float64) if case.refused is None and case.dynamic is None else None
+            if double is not None:
+                found.setdefault(case.overload, replace(double, tolerance=EXACT))
+    return list(found.values())
+
+
+@pytest.mark.parametrize("case", _cases(), ids=lambda case: str(case.overload))
+def test_overload(case: Case) -> None:
+    if refused_reason(case.module(layouts=False), tuple(case.inputs)) is None:
+        check_case(case)
