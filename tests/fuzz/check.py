@@ -216,8 +216,8 @@ def _expected(program: Program, traced: Traced, symbols: dict[str, int]) -> Expe
         expected = Expected(program, program.given(symbols))
     except (RuntimeError, IndexError, ValueError):
         return None  # sizes that the program is not for
-    shapes = [traced.shape(fake, symbols) for fake in traced.program.outputs]
-    return expected if [tuple(tensor.shape) for tensor in expected.outputs] == shapes else None
+    wanted = [(fake.dtype, traced.shape(fake, symbols)) for fake in traced.program.outputs]
+    return expected if [(tensor.dtype, tuple(tensor.shape)) for tensor in expected.outputs] == wanted else None
 
 
 def check_delegate(program: Program, folder: Path) -> None:

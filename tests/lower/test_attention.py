@@ -39,6 +39,7 @@ def _plain() -> list[Case]:
         having(op(SDPA, q * 100, k * 100, v), name="sharp", tolerance=1e-4),
         having(op(SDPA, rand(2, 1, 2, 2, 3), rand(2, 1, 2, 2, 3), rand(2, 1, 2, 2, 3)), refused="four dims"),
         having(op(SDPA, q, k, v, None, 0.5), refused="dropout"),
+        having(op(SDPA, rand(2, 3, 0), rand(2, 4, 0), rand(2, 4, 5)), refused="size 0"),
         *(having(op(SDPA, q.to(d), k.to(d), v.to(d)), name=str(d)) for d in (torch.float16, torch.bfloat16)),
         having(op(SDPA, q.double(), k.double(), v.double()), refused="one type"),
         having(op(SDPA, rand(2, 4, 5, 8), rand(1, 4, 7, 8), rand(1, 4, 7, 8)), refused="broadcast"),

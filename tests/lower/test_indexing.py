@@ -113,6 +113,7 @@ def _gathers() -> list[Case]:
         op(GATHER, x, 0, index(3, 7, 2, 1)),
         op(GATHER, x, 2, index(5, 3, 4, 9)),
         op(GATHER, rand(6), 0, index(6, 4)),
+        having(op(GATHER, rand(6), 0, torch.zeros(2, 0, dtype=torch.int64)), refused="another rank"),
         op(GATHER, rand(2, 3, 4, 5), 2, index(4, 2, 3, 1, 5)),
         op(GATHER, x, 1, index(4, 0, 4, 5)),
         *(

@@ -40,6 +40,7 @@ def scaled_dot_product_attention(
         "attention over fewer than two or more than four dims": not all(2 <= t.rank <= 4 for t in (query, key, value)),
         "attention whose batch dims broadcast": not _batches_fit(query, key, enable_gqa),
         "attention with a symbolic head size": scale is None and not isinstance(head, int),
+        "attention with heads of size 0": isinstance(head, int) and head == 0,
     }
     for reason, holds in refusals.items():
         if holds:

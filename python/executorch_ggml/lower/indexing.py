@@ -149,6 +149,8 @@ def flat_index(cx: Context, indices: Sequence[Tensor], sizes: Sequence[Dim]) -> 
 def gather(cx: Context, x: Tensor, dim: int, index: Tensor, sparse_grad: bool = False) -> Tensor | Refused:
     """``x[i][index[i][j]]`` along one dim."""
     del sparse_grad
+    if x.rank != index.rank and x.rank > 0 and index.rank > 0:
+        return Refused("gather by an index of another rank, which an empty one may have")
     (x, at), (index, _) = _with_dims(x, dim), _with_dims(index, dim)
     for d, size in enumerate(index.shape):
         if d != at and not same(size, x.shape[d]):
