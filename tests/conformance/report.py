@@ -20,8 +20,9 @@ The suite is `executorch.backends.test.suite` of the `executorch` wheel, run thr
 infinities, and to {tolerance:g} of the output's magnitude (the suite's own bound is 1e-1).
 
 - delegated: all of it ran in ggml. partly: some of it did. undelegated: none of it; the suite does not run those.
-- failed: an error, or a wrong result. skipped: the suite itself skips the test, or its model cannot be run or exported
-  by PyTorch.
+- failed: an error, or a wrong result. skipped: the suite itself skips the test, or PyTorch cannot run or export its
+  model. The reasons are below the table. Tests of NaN and infinities and of 3-D convolutions, which the suite skips
+  for every backend, are run.
 
 {summary}
 """
@@ -34,9 +35,9 @@ def page(verdicts: Sequence[dict[str, Any]]) -> str:
     summary = [_summary(name, found) for name, found in (("Operators", operators), ("Models", models)) if found]
     parts = [_HEAD.format(tolerance=TOLERANCE, summary="\n".join(summary))]
     if operators:
-        parts.append("## Operators\n\n" + "\n".join(_operator_rows(operators)) + "\n")
+        parts.append("## Operators\n\n" + "\n".join([*_operator_rows(operators), "", *_skipped(operators)]) + "\n")
     if models:
-        parts.append("## Models\n\n" + "\n".join(_model_rows(models)) + "\n")
+        parts.append("## Models\n\n" + "\n".join([*_model_rows(models), "", *_skipped(models)]) + "\n")
     return "\n".join(parts)
 
 
@@ -46,6 +47,17 @@ def problems(verdicts: Iterable[dict[str, Any]]) -> Iterator[str]:
         if verdict["outcome"] != "delegated":
             left = ", ".join(f"{op} x{count}" for op, count in verdict["left"].items())
             yield f"{verdict['outcome']}: {verdict['file']}::{verdict['test']}: {left} {verdict['message']}".rstrip()
+
+
+def _skipped(verdicts: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Each reason for which tests were skipped, with the tests."""
+    by_reason: dict[str, list[str]] = {}
+    for verdict in verdicts:
+        if verdict["outcome"] == "skipped":
+            said = re.search(r"Skipped: ([^'\")]*)", verdict["message"])
+            name = re.sub(r"^test_|\[.*", "", verdict["test"])
+            by_reason.setdefault(said.group(1) if said else verdict["message"], []).append(name)
+    yield from (f"- skipped: {', '.join(names)}: {reason}" for reason, names in by_reason.items())
 
 
 def _summary(name: str, verdicts: Sequence[dict[str, Any]]) -> str:

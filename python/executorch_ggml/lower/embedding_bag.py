@@ -13,6 +13,7 @@ from .context import FLOATS, Context, Tensor
 from .indexing import is_index, on_axis, picked
 from .registry import Refused, lowers
 from .scatter import emit_scatter
+from .shape import window
 
 aten = torch.ops.aten
 
@@ -41,16 +42,19 @@ def embedding_bag(
     build = cx.builder
     bags = offsets.shape[0] - int(include_last_offset)
     bag = on_axis(cx, _bags(cx, indices, offsets, bags, padding_idx), 1)
+    # Where the last offset is not the end, as it should be, torch's maxima and counts go on to the end all the same.
+    begins = window(cx, offsets, 0, 0, bags) if include_last_offset else offsets
+    to_end = on_axis(cx, _bags(cx, indices, begins, bags, padding_idx), 1)
     rows = build.convert(picked(cx, weight, 0, 1, indices.value, wrap=False), DType.F32)
     if per_sample_weights is not None:
         rows = build.emit("mul", rows, on_axis(cx, build.convert(per_sample_weights.value, DType.F32), 1))
     # One more bag takes what is in none.
     empty = build.fill((weight.shape[1], bags + 1), 0.0, DType.F32)
     kind = ScatterKind.MAX if mode == MAX else ScatterKind.ADD
-    made = emit_scatter(cx, empty, bag, rows, 1, kind=kind, include_self=mode != MAX)
+    made = emit_scatter(cx, empty, to_end if mode == MAX else bag, rows, 1, kind=kind, include_self=mode != MAX)
     if mode == MEAN:
         none = build.fill((1, bags + 1), 0.0, DType.F32)
-        count = emit_scatter(cx, none, bag, build.scalar(1.0, DType.F32), 1, kind=ScatterKind.ADD)
+        count = emit_scatter(cx, none, to_end, build.scalar(1.0, DType.F32), 1, kind=ScatterKind.ADD)
         count = build.emit("binary", count, build.scalar(1.0, DType.F32), kind=BinaryKind.MAXIMUM)
         made = build.emit("div", made, count)
     kept = build.cont(build.view(made, (0, 0, 0, 0), (weight.shape[1], bags)))

@@ -3,5 +3,8 @@
 from .backend import GgmlBackend
 from .explain import Explanation, explain
 from .partitioner import GgmlPartitioner
+from .return_types import name_return_types
 
 __all__ = ["Explanation", "GgmlBackend", "GgmlPartitioner", "explain"]
+
+name_return_types()
