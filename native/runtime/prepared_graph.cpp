@@ -89,6 +89,16 @@ std::vector<int64_t> symbol_sources(const fb::Graph& graph, const std::vector<in
   return sources;
 }
 
+// Whether an input is where a symbol's value is read: of other inputs of no dims the number does not matter to the
+// graph.
+bool gives_symbol(const fb::Graph& graph, size_t input) {
+  for (size_t i = 0; i < size_of(graph.symbols()); ++i) {
+    if (graph.symbols()->Get(static_cast<flatbuffers::uoffset_t>(i))->input() == static_cast<int64_t>(input))
+      return true;
+  }
+  return false;
+}
+
 // A port's sizes, and that its value has as many elements.
 Status port_sizes(const Shapes& shapes, const fb::Port& port, const ggml_tensor* value, std::vector<int64_t>* sizes) {
   for (size_t d = 0; d < size_of(port.shape()); ++d) {
@@ -124,7 +134,7 @@ Status input_key(const fb::Graph& graph, const TensorView* inputs, size_t given,
   key->clear();
   for (size_t i = 0; i < given; ++i) {
     EXECUTORCH_GGML_TRY(check_port(graph, i, inputs[i]));
-    const bool is_index = inputs[i].rank == 0 && inputs[i].dtype == DType::I64;
+    const bool is_index = inputs[i].rank == 0 && inputs[i].dtype == DType::I64 && gives_symbol(graph, i);
     int64_t scalar = 0;
     if (is_index) std::memcpy(&scalar, inputs[i].data, sizeof(scalar));
     if (inputs[i].rank == 0) key->push_back(scalar);

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
+from tests import helpers
 from tests.helpers import decomposed
 from torch import Tensor, nn
 
@@ -165,3 +166,12 @@ def _identity() -> Graph:
     x = builder.input("x", DType.F32, (2,), (2, 1, 1, 1))
     builder.output("x", x, (2,))
     return builder.finish()
+
+
+def test_a_number_that_is_no_size_prepares_nothing_anew() -> None:
+    """A position is data, as in a loop that decodes: one graph for all of them."""
+    ready = helpers.session(helpers.lowered(lambda x, at: x + at, (torch.zeros(3), torch.tensor(0))))
+    for at in range(20):
+        (made,) = helpers.run_session(ready, (torch.ones(3), torch.tensor(at)))
+        assert torch.equal(made, torch.full((3,), 1.0 + at))
+    assert ready.prepared_count == 1
