@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 import pytest
+import sympy
 import torch
 from tests.helpers import DYNAMIC, assert_all_same, lowered, rand, run_interpreter
 from torch import Tensor, nn
@@ -166,3 +167,12 @@ def test_the_interpreter_checks_the_op_table() -> None:
     assert not same_dims(graph.nodes[0].output.ne, (3, 1, 1, 1))
     with pytest.raises(AssertionError, match="reference gives"):
         Interpreter(graph).run(rand(3))
+
+
+def test_a_size_in_an_attribute_that_no_input_has() -> None:
+    n = sympy.Symbol("n", integer=True)
+    build = Builder()
+    x = build.input("x", DType.F32, (4,), (4, 1, 1, 1))
+    build.output("y", build.view(x, (n, 0, 0, 0), (1,)), (1,))
+    with pytest.raises(IRError, match=r"view .*n.* are read off no input"):
+        verify(build.finish())

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from .builder import _strides, _verify_call
 from .dims import free_symbols, same_dims, unsupported_part
 from .graph import Graph, IRError, Node, Value
-from .op import Operand
+from .op import Dim, Operand
 
 
 def verify(graph: Graph) -> None:
@@ -14,6 +17,7 @@ def verify(graph: Graph) -> None:
     symbols = {entry.symbol for entry in graph.symbols}
     for node in graph.nodes:
         _verify_node(node, known)
+        _verify_sizes(f"{node.op} ({node.name})", _attribute_sizes(node), symbols)
         known.add(node.output)
     for port in graph.outputs:
         if port.value not in known:
@@ -21,12 +25,21 @@ def verify(graph: Graph) -> None:
         if not port.value.is_contiguous:
             raise IRError(f"output {port.name}: {port.value} is not dense")
     for value in graph.values():
-        unbound = free_symbols(value.ne) - symbols
-        if unbound:
-            raise IRError(f"{value}: symbols {sorted(map(str, unbound))} are read off no input")
-        for size in value.ne:
-            if (part := unsupported_part(size)) is not None:
-                raise IRError(f"{value}: the IR has no way to say {part}")
+        _verify_sizes(str(value), value.ne, symbols)
+
+
+def _verify_sizes(what: str, sizes: Iterable[Dim], symbols: set[Any]) -> None:
+    for size in sizes:
+        if unbound := free_symbols([size]) - symbols:
+            raise IRError(f"{what}: symbols {sorted(map(str, unbound))} are read off no input")
+        if (part := unsupported_part(size)) is not None:
+            raise IRError(f"{what}: the IR has no way to say {part}")
+
+
+def _attribute_sizes(node: Node) -> list[Dim]:
+    """The sizes among a node's attributes."""
+    given = {"dim": lambda value: [value], "dims": list}
+    return [size for attr in node.spec.attrs if attr.kind in given for size in given[attr.kind](node.attrs[attr.name])]
 
 
 def _verify_node(node: Node, known: set[Value]) -> None:
