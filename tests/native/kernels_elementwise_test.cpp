@@ -63,6 +63,17 @@ const FloatFunction kFloatFunctions[] = {
     {"unary abs", kernels::unary, [](double x) { return std::fabs(x); }, 0, UnaryKind::Abs},
     {"tan", kernels::unary, [](double x) { return std::tan(x); }, 1, UnaryKind::Tan},
     {"atan", kernels::unary, [](double x) { return std::atan(x); }, 1, UnaryKind::Atan},
+    {"acos", kernels::unary, [](double x) { return std::acos(x); }, 1, UnaryKind::Acos},
+    {"acosh", kernels::unary, [](double x) { return std::acosh(x); }, 2, UnaryKind::Acosh},
+    {"asin", kernels::unary, [](double x) { return std::asin(x); }, 1, UnaryKind::Asin},
+    {"asinh", kernels::unary, [](double x) { return std::asinh(x); }, 2, UnaryKind::Asinh},
+    {"atanh", kernels::unary, [](double x) { return std::atanh(x); }, 2, UnaryKind::Atanh},
+    {"cosh", kernels::unary, [](double x) { return std::cosh(x); }, 2, UnaryKind::Cosh},
+    {"sinh", kernels::unary, [](double x) { return std::sinh(x); }, 2, UnaryKind::Sinh},
+    {"log2", kernels::unary, [](double x) { return std::log2(x); }, 1, UnaryKind::Log2},
+    {"log10", kernels::unary, [](double x) { return std::log10(x); }, 2, UnaryKind::Log10},
+    {"exp2", kernels::unary, [](double x) { return std::exp2(x); }, 1, UnaryKind::Exp2},
+    {"erfc", kernels::unary, [](double x) { return std::erfc(x); }, 4, UnaryKind::Erfc},
     {"sign", kernels::unary, [](double x) { return double((x > 0) - (x < 0)); }, 0, UnaryKind::Sign},
 };
 
@@ -268,6 +279,8 @@ double real_binary(BinaryKind kind, double a, double b) {
       return a * b;
     case BinaryKind::Div:
       return a / b;
+    case BinaryKind::Hypot:
+      return std::hypot(a, b);
     default:
       return std::atan2(a, b);
   }
@@ -304,6 +317,12 @@ int64_t integer_binary(BinaryKind kind, int64_t a, int64_t b) {
       return static_cast<int64_t>(Wide(a) + b);
     case BinaryKind::Sub:
       return static_cast<int64_t>(Wide(a) - b);
+    case BinaryKind::TruncDivide:
+      return static_cast<int64_t>(Wide(a) / b);
+    case BinaryKind::ShiftLeft:
+      return b < 0 || b > 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << b);
+    case BinaryKind::ShiftRight:
+      return a >> (b < 0 || b > 63 ? 63 : b);
     default:
       return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
   }
@@ -337,16 +356,25 @@ bool gives_bool(BinaryKind kind) { return kind >= BinaryKind::Eq && kind <= Bina
 
 bool is_bitwise(BinaryKind kind) { return kind >= BinaryKind::BitwiseAnd && kind <= BinaryKind::BitwiseXor; }
 
-bool is_division(BinaryKind kind) { return kind >= BinaryKind::FloorDivide && kind <= BinaryKind::Fmod; }
+bool is_division(BinaryKind kind) {
+  return (kind >= BinaryKind::FloorDivide && kind <= BinaryKind::Fmod) || kind == BinaryKind::TruncDivide;
+}
+
+bool is_libm(BinaryKind kind) {
+  return kind == BinaryKind::Pow || kind == BinaryKind::Atan2 || kind == BinaryKind::Hypot;
+}
+
+bool is_integers_alone(BinaryKind kind) { return kind >= BinaryKind::ShiftLeft && kind <= BinaryKind::TruncDivide; }
 
 bool takes(BinaryKind kind, DType type) {
   if (gives_bool(kind) || kind == BinaryKind::Maximum || kind == BinaryKind::Minimum) {
     return true;
   }
   if (type == DType::F32) {
-    return !is_bitwise(kind);
+    return !is_bitwise(kind) && !is_integers_alone(kind);
   }
-  return is_bitwise(kind) || (type != DType::Bool && kind != BinaryKind::Div && kind != BinaryKind::Atan2);
+  const bool floats_alone = kind == BinaryKind::Div || kind == BinaryKind::Atan2 || kind == BinaryKind::Hypot;
+  return is_bitwise(kind) || (type != DType::Bool && !floats_alone);
 }
 
 Number binary_oracle(BinaryKind kind, DType type, Number a, Number b) {
@@ -388,10 +416,9 @@ void test_binary(BinaryKind kind, DType type, const Sizes& ne) {
     Tensor y(gives_bool(kind) ? DType::Bool : type, ne);
     KernelCall<BinaryParams> call;
     call.params.kind = kind;
-    const bool libm = kind == BinaryKind::Pow || kind == BinaryKind::Atan2;
     check(
         format("binary %d of type %d", int(kind), int(type)), kernels::binary, call, y, {&a, &b},
-        [&](const Index& i) { return binary_oracle(kind, type, a.get(i), b.get(i)); }, libm ? 2.0 : 0.5);
+        [&](const Index& i) { return binary_oracle(kind, type, a.get(i), b.get(i)); }, is_libm(kind) ? 2.0 : 0.5);
   }
 }
 
@@ -452,7 +479,8 @@ void test_arithmetic_kernels() {
 
 void test_division_by_zero() {
   for (DType type : {DType::I32, DType::I64}) {
-    for (BinaryKind kind : {BinaryKind::FloorDivide, BinaryKind::Remainder, BinaryKind::Fmod}) {
+    for (BinaryKind kind :
+         {BinaryKind::FloorDivide, BinaryKind::Remainder, BinaryKind::Fmod, BinaryKind::TruncDivide}) {
       Tensor a = random_tensor(type, {40, 3, 1, 1}, Layout::Dense);
       Tensor b(type, {1, 1, 1, 1});
       b.set({}, {0, 0});
