@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 from executorch.exir import to_edge_transform_and_lower
-from tests.helpers import assert_same, check_delegate, exported, rand
+from tests.helpers import Calls, assert_same, check_delegate, exported, rand
 from torch import Tensor, nn
 from torch.export import Dim
 
@@ -12,9 +12,11 @@ import executorch_ggml
 from executorch_ggml import GgmlPartitioner, explain
 from executorch_ggml.cli import main
 
+REASON = "float64 is left to ExecuTorch: ggml computes in float32"
 
-class AroundTopk(nn.Module):
-    """A top-k, which is not lowered, between two parts that are; a size crosses over."""
+
+class AroundDouble(nn.Module):
+    """A function in float64, which is left to ExecuTorch, between two parts that are not; a size crosses over."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -22,8 +24,8 @@ class AroundTopk(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         hidden = self.first(x).relu()
-        ordered, order = torch.topk(hidden, 5)
-        return self.last(ordered) * x.shape[0], order
+        precise = torch.sin(hidden.double())
+        return self.last(precise.float()) * x.shape[0], precise
 
 
 class Passing(nn.Module):
@@ -41,12 +43,12 @@ class Passing(nn.Module):
 
 
 def test_several_partitions(tmp_path: Path) -> None:
-    model = AroundTopk().eval()
+    model = AroundDouble().eval()
     x = torch.randn(4, 6)
     exported = torch.export.export(model, (x,), dynamic_shapes=({0: Dim("rows", max=16)},))
     partitioner = GgmlPartitioner()
     program = to_edge_transform_and_lower(exported, partitioner=[partitioner]).to_executorch()
-    assert set(partitioner.refused.values()) == {"no lowering for this overload"}
+    assert set(partitioner.refused.values()) == {REASON}
     assert len(program.executorch_program.execution_plan[0].delegates) == 2
     program.save(str(tmp_path / "model.pte"))
     module = executorch_ggml.load(tmp_path / "model.pte")
@@ -67,23 +69,23 @@ def test_outputs_that_nothing_computes(tmp_path: Path) -> None:
 
 
 def test_explain_says_why() -> None:
-    exported = torch.export.export(AroundTopk().eval(), (torch.randn(4, 6),))
+    exported = torch.export.export(AroundDouble().eval(), (torch.randn(4, 6),))
     explanation = explain(exported)
-    assert [verdict.op for verdict in explanation.refused if "topk" in verdict.op]
+    assert [verdict.op for verdict in explanation.refused if "sin" in verdict.op]
     text = str(explanation)
     assert f"{explanation.delegated} of {len(explanation.nodes)} nodes run in ggml, in 2 delegates" in text
-    assert "[cuts ggml's part x1] aten.topk.default: no lowering for this overload" in text
-    assert "aten.topk.default: no lowering for this overload" in text
+    assert f"[cuts ggml's part x1] aten.sin.default: {REASON}" in text
+    assert f"aten.sin.default: {REASON}" in text
     assert str(explain(exported)) == text, "explaining changes nothing"
 
 
 def test_inspect(tmp_path: Path, capsys: object) -> None:
-    executorch_ggml.export(AroundTopk().eval(), (torch.randn(4, 6),)).save(str(tmp_path / "model.pte"))
+    executorch_ggml.export(AroundDouble().eval(), (torch.randn(4, 6),)).save(str(tmp_path / "model.pte"))
     assert main(["inspect", str(tmp_path / "model.pte")]) == 0
     printed = capsys.readouterr().out  # type: ignore[attr-defined] # pytest's fixture
     assert "method forward: 2 delegates, 1 calls outside" in printed
     assert "conv_2d(%x" in printed.replace("%input", "%x")
-    assert "[left to ExecuTorch x1] aten.topk.default: no lowering for this overload" in printed
+    assert f"[left to ExecuTorch x1] aten.sin.default: {REASON}" in printed
     (tmp_path / "text.pte").write_text("not a program")
     assert main(["inspect", str(tmp_path / "text.pte")]) == 1
     assert "is not an ExecuTorch program" in capsys.readouterr().err  # type: ignore[attr-defined] # as above
@@ -97,3 +99,11 @@ def test_an_op_outside_core_aten_goes_through(tmp_path: Path) -> None:
     to_edge_transform_and_lower(program, partitioner=[GgmlPartitioner()])
     assert [node.target for node in program.graph.nodes] == before
     check_delegate(model, x, path=tmp_path)
+
+
+def test_the_callers_program_keeps_its_constants() -> None:
+    """A number lifted from the code is a constant that a delegate takes."""
+    x = torch.randn(2, 3)
+    exported = torch.export.export(Calls(lambda x: x * torch.tensor([1.0, 2.0, 3.0])), (x,))
+    to_edge_transform_and_lower(exported, partitioner=[GgmlPartitioner()])
+    assert_same(exported.module()(x), x * torch.tensor([1.0, 2.0, 3.0]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import operator
 from collections import Counter
 from collections.abc import Mapping
@@ -119,8 +118,6 @@ class _Observer(GgmlPartitioner):
 
 def _explanation_on_the_way(program: ExportedProgram) -> Explanation:
     observer = _Observer()
-    own = copy.copy(program)
-    own._constants = dict(program.constants)  # lowering takes constants out of the dict, which is the caller's
-    to_edge_transform_and_lower(own, partitioner=[observer])
+    to_edge_transform_and_lower(program, partitioner=[observer])
     assert observer.seen is not None
     return observer.seen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import operator
 from collections.abc import Callable, Collection
@@ -79,9 +80,9 @@ class GgmlPartitioner(Partitioner):
         """ExecuTorch calls this first.
 
         Ops that it would not let through get names that it does, and accesses to mutated buffers become such that a
-        delegate can own them.
+        delegate can own them. The program is a copy: the constants that delegates take are not lost to the caller's.
         """
-        program = separate_state_accesses(exported_program)
+        program = separate_state_accesses(_with_own_constants(exported_program))
         return carried_through(program, lambda overload: bool(_accepted(program, {overload})))
 
     def ops_to_not_decompose(
@@ -113,6 +114,12 @@ class GgmlPartitioner(Partitioner):
         _release_returned_constants(exported_program)
         self.kept_buffers = tag_states(exported_program)
         return PartitionResult(exported_program, dict.fromkeys(tags, DelegationSpec("GgmlBackend", specs)))
+
+
+def _with_own_constants(program: ExportedProgram) -> ExportedProgram:
+    own = copy.copy(program)
+    own._constants = dict(program.constants)
+    return own
 
 
 def _release_returned_constants(program: ExportedProgram) -> None:
