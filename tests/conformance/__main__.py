@@ -23,19 +23,22 @@ PACKAGE = "executorch.backends.test.suite"
 
 
 def run(suite: str, workers: int, pattern: str) -> list[dict[str, Any]]:
-    """One suite's verdicts, newly found."""
-    target = VERDICTS / f"{suite}.json"
+    """One suite's verdicts, newly found; kept with those of earlier runs on other tests."""
+    target = VERDICTS / "new.json"
     target.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "--no-header", "-p", "tests.conformance.plugin"]
     command += ["-c", str(ROOT / "tests/conformance/pytest.ini"), "--rootdir", str(ROOT), "--verdicts", str(target)]
     command += ["-n", str(workers), "-k", pattern, "--pyargs", f"{PACKAGE}.{suite}"]
     subprocess.run(command, cwd=ROOT, check=False)  # failing tests are told of below
-    return load(suite)
+    found = read(target)
+    kept = {} if not pattern else {verdict["test"]: verdict for verdict in read(VERDICTS / f"{suite}.json")}
+    every = kept | {verdict["test"]: verdict for verdict in found}
+    (VERDICTS / f"{suite}.json").write_text(json.dumps(list(every.values()), indent=1))
+    return found
 
 
-def load(suite: str) -> list[dict[str, Any]]:
-    """One suite's verdicts from its last run."""
-    path = VERDICTS / f"{suite}.json"
+def read(path: Path) -> list[dict[str, Any]]:
+    """The verdicts in a file; none where there is no such file."""
     found: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
     return found
 
@@ -45,13 +48,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Run ExecuTorch's backend test suite on this backend.")
     parser.add_argument("suites", nargs="*", choices=[*SUITES, []], default=list(SUITES), help="which (all)")
     parser.add_argument("-n", "--workers", type=int, default=os.cpu_count() or 1, help="how many processes")
-    parser.add_argument("-k", "--pattern", default="", help="only tests that match, as pytest's -k; writes no page")
+    parser.add_argument(
+        "-k", "--pattern", default="", help="only tests that match, as pytest's -k; the others keep their last verdict"
+    )
     args = parser.parse_args()
     verdicts = [verdict for suite in args.suites for verdict in run(suite, args.workers, args.pattern)]
     for line in problems(verdicts):
         print(line)
-    if not args.pattern:
-        PAGE.write_text(page([verdict for suite in SUITES for verdict in load(suite)]))
+    PAGE.write_text(page([verdict for suite in SUITES for verdict in read(VERDICTS / f"{suite}.json")]))
     return int(not verdicts or any(verdict["outcome"] == "failed" for verdict in verdicts))
 
 
