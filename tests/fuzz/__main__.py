@@ -70,6 +70,7 @@ class Worker:
             found = failure(program, way)
             if found is not None:
                 self.keep(*found)
+        (self.out / RUNNING).write_text("")
 
     def keep(self, program: Program, why: str) -> None:
         """Write a failure down, and remember it."""
@@ -131,6 +132,8 @@ def died(out: Path, why: str) -> None:
     if not (out / RUNNING).exists():
         raise SystemExit(f"no worker starts: {why}")
     text = (out / RUNNING).read_text()
+    if not text:
+        return  # torch's own kernels died while arguments were drawn
     ops = json.loads(text.splitlines()[0].removeprefix("# "))
     known = json.loads((out / KNOWN).read_text()) if (out / KNOWN).exists() else []
     (out / KNOWN).write_text(json.dumps([*known, ops]))
