@@ -141,6 +141,7 @@ def _volumes() -> list[Case]:
 def _refused() -> list[Case]:
     return [
         having(_conv(rand(1, 3, 4, 4), rand(5, 3, 3, 3)), refused="not constant"),
+        having(_conv(rand(1, 0, 4, 4), Const(rand(5, 0, 3, 3))), refused="without weights"),
         having(_conv(rand(1, 3, 4, 4).half(), Const(rand(5, 3, 3, 3))), refused="not constant|f16 with weights in f32"),
     ]
 

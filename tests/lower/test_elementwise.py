@@ -339,6 +339,7 @@ def _with_attributes() -> list[Case]:
         having(op(aten.ldexp.Tensor, rand(3, 4), rand(3, 4, dtype=BF16)), name="half-exponent", tolerance=1e-6),
         op(aten.native_dropout.default, special(), 0.3, False),
         having(op(aten.native_dropout.default, rand(4), 0.3, True), refused="training"),
+        having(op(aten.elu.default, rand(4), 1.0, 1.0, inf), refused="not finite"),
         having(op(aten.rrelu_with_noise_functional.default, special(), torch.zeros(19), 0.1, 0.5), keep=(0,)),
         having(op(aten.rrelu_with_noise_functional.default, rand(3), rand(3), 0.1, 0.5, True), refused="training"),
         op(aten.lgamma.default, torch.tensor([0.5, 1.5, 3.0, 7.25, 100.0, 1e-3, inf, nan, 0.0, -1.5, -2.0])),

@@ -198,6 +198,8 @@ def convolution(
         return Refused(f"a convolution of {x.rank}-D input and {weight.rank}-D weights")
     if weight.data is None or (bias is not None and bias.data is None):
         return Refused("weights that are not constant")
+    if 0 in weight.shape:
+        return Refused("a convolution without weights")
     if x.dtype not in FLOATS or weight.dtype != x.dtype:
         given = f"{x.dtype.name.lower()} with weights in {weight.dtype.name.lower()}"
         return Refused(f"a convolution in {given}: float32, float16 and bfloat16 are supported, one for both")

@@ -406,8 +406,10 @@ def leaky_relu(cx: Context, a: Tensor, negative_slope: float = 0.01) -> Tensor:
 
 
 @lowers(aten.elu.default)
-def elu(cx: Context, a: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Tensor:
+def elu(cx: Context, a: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Tensor | Refused:
     """``scale * a`` where positive, else ``scale * alpha * (exp(input_scale * a) - 1)``."""
+    if not all(map(math.isfinite, (alpha, scale, input_scale))):
+        return Refused("elu with a parameter that is not finite")
     if (alpha, scale, input_scale) == (1.0, 1.0, 1.0):
         return _unary(cx, a, "elu")
 

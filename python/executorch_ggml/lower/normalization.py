@@ -207,6 +207,8 @@ def native_group_norm(
 ) -> tuple[Tensor | None, ...] | Refused:
     """Group norm; its statistics are not given."""
     del n, c, hxw
+    if x.rank < 2:
+        return Refused("a group norm of a tensor without channels")
     if not _unused(cx, 1, 2) or not isinstance(x.shape[1], int):
         return Refused("the statistics of a group norm are read, or its channels are symbolic")
     return cx.rounded(_group_norm(cx, x, group, weight, bias, eps), 0), None, None
