@@ -79,7 +79,6 @@ def _group() -> list[Case]:
         *(having(op(GROUP, x.to(d), 2), name=str(d)) for d in (F16, BF16)),
         having(op(NATIVE_GROUP, x, const(6), const(6), 2, 6, 20, 3, 1e-5), keep=(0,), layouts=False),
         having(op(NATIVE_GROUP, x, None, None, 2, 6, 20, 3, 1e-5), refused="statistics", keep=(1,)),
-        having(op(NATIVE_GROUP, rand(), None, None, 1, 1, 1, 1, 1e-5), refused="without channels", keep=(0,)),
     ]
     return cases
 
