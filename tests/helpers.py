@@ -29,6 +29,7 @@ from executorch_ggml.ir.verify import verify
 from executorch_ggml.lower import LOWERINGS, Lowering
 from executorch_ggml.lower.graph import ALL_FUSIONS, is_size_node, overload_of
 from executorch_ggml.lower.registry import PRESERVED
+from executorch_ggml.lower.weights import WeightSource
 from executorch_ggml.partition import GgmlPartitioner
 from executorch_ggml.partition.backend import named_constants
 from executorch_ggml.runtime import Session
@@ -109,10 +110,15 @@ def exported(function: Callable[..., Any], args: Inputs, dynamic: Any = None) ->
 
 
 def lowered(
-    function: Callable[..., Any], args: Inputs, dynamic: Any = None, *, fusions: frozenset[str] = ALL_FUSIONS
+    function: Callable[..., Any],
+    args: Inputs,
+    dynamic: Any = None,
+    *,
+    fusions: frozenset[str] = ALL_FUSIONS,
+    weights: WeightSource | None = None,
 ) -> Graph:
     """The verified IR of a function, lowered from its export without decompositions."""
-    graph = Lowering(decomposed(exported(function, args, dynamic)), fusions).graph()
+    graph = Lowering(decomposed(exported(function, args, dynamic)), fusions, weights=weights).graph()
     verify(graph)
     return graph
 
@@ -206,7 +212,8 @@ class Delegated:
         assert store is not None
         for constant in named_constants(graph):
             raw = store.buffers[store.pte_data[constant.key].buffer_index]
-            contents = torch.frombuffer(bytearray(raw), dtype=constant.value.dtype.torch) if raw else torch.empty(0)
+            dtype = torch.uint8 if constant.value.dtype.is_quantized else constant.value.dtype.torch
+            contents = torch.frombuffer(bytearray(raw), dtype=dtype) if raw else torch.empty(0)
             constant.data = lambda contents=contents: contents
         return graph
 
@@ -229,9 +236,11 @@ def left_of(edge: EdgeProgramManager) -> list[str]:
     return [name for name in names if "getitem" not in name and "call_delegate" not in name]
 
 
-def delegated(function: Callable[..., Any], args: Inputs, path: Path, dynamic: Any = None) -> Delegated:
+def delegated(
+    function: Callable[..., Any], args: Inputs, path: Path, dynamic: Any = None, weights: WeightSource | None = None
+) -> Delegated:
     """Export, partition, and write the program below the folder `path`."""
-    partitioner = GgmlPartitioner()
+    partitioner = GgmlPartitioner(weights=weights)
     edge = to_edge_transform_and_lower(exported(function, args, dynamic), partitioner=[partitioner])
     delegates, left = delegates_of(edge), left_of(edge)  # before to_executorch, which works in place
     target = path / "program.pte"

@@ -75,6 +75,11 @@ class NamedData : public ConstantSource {
     return {};
   }
 
+  void release_last() override {
+    buffers_.back().Free();
+    buffers_.pop_back();
+  }
+
  private:
   const et::NamedDataMap* map_;
   std::vector<et::FreeableBuffer> buffers_;
@@ -203,6 +208,7 @@ class GgmlBackend final : public et::BackendInterface {
     handle->states.join(context, delegate);
     SessionOptions options;
     options.states = handle->states.states();
+    options.weights = handle->states.weights();
     if (auto threads = context.get_runtime_spec<int>("num_threads"); threads.ok()) options.threads = threads.get();
     if (auto device = context.get_runtime_spec<const char*>("device"); device.ok()) options.device = device.get();
     EXECUTORCH_GGML_TRY(

@@ -9,7 +9,8 @@ namespace {
 
 namespace et = ::executorch::runtime;
 
-// The key of an entry that every program with states has in its named data (partition/backend.py).
+// The key of an entry that every program with states or quantized weights has in its named data
+// (partition/backend.py).
 constexpr char kMarker[] = "executorch_ggml.states";
 
 struct Registry {
@@ -60,9 +61,12 @@ void SharedStates::join(const et::BackendInitContext& context, const void* deleg
   auto& groups = all.groups;
   groups.erase(std::remove_if(groups.begin(), groups.end(), [](const auto& group) { return group.expired(); }),
                groups.end());
+  std::shared_ptr<PackedWeights> weights;
   for (auto it = groups.rbegin(); it != groups.rend() && program != nullptr && group_ == nullptr; ++it) {
     std::shared_ptr<ProgramStates> group = it->lock();
-    if (group == nullptr || group->program != program || group->name != name) continue;
+    if (group == nullptr || group->program != program) continue;
+    weights = group->weights;
+    if (group->name != name) continue;
     const auto& known = group->delegates;
     const bool again = std::find(known.begin(), known.end(), delegate) != known.end();
     if (!again || !name.empty()) group_ = std::move(group);
@@ -72,6 +76,7 @@ void SharedStates::join(const et::BackendInitContext& context, const void* deleg
     group_->id = ++all.last_id;
     group_->program = program;
     group_->name = name;
+    group_->weights = weights ? weights : std::make_shared<PackedWeights>();
     groups.push_back(group_);
   }
   group_->delegates.push_back(delegate);

@@ -7,17 +7,19 @@
 #include <string>
 #include <vector>
 
+#include "packed_weights.h"
 #include "states.h"
 
 namespace executorch_ggml {
 
-// The states of a loaded program, and the delegates that use them.
+// The states and packed weights of a loaded program, and the delegates that use them.
 struct ProgramStates {
   uint64_t id = 0;
   const void* program = nullptr;       // an address that is this loaded program's alone; null: unknown
   std::string name;                    // what the host calls them (runtime spec "states")
   std::vector<const void*> delegates;  // by an address in the program's description of each
   States states;
+  std::shared_ptr<PackedWeights> weights;  // the same for all that is loaded of a program
 };
 
 // A delegate's part in them; ends with it.
@@ -35,6 +37,7 @@ class SharedStates {
 
   uint64_t id() const { return group_->id; }
   std::shared_ptr<States> states() const { return {group_, &group_->states}; }
+  std::shared_ptr<PackedWeights> weights() const { return group_->weights; }
 
   // Put back the states with an id, or with the name that the host gave them. False if no loaded program has them.
   static bool reset(uint64_t id);

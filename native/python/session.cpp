@@ -11,6 +11,7 @@
 #include <map>
 #include <stdexcept>
 
+#include "quantize.h"
 #include "status.h"
 
 namespace nb = nanobind;
@@ -232,6 +233,7 @@ NB_MODULE(_session, m) {
       .def_prop_ro("prepared_count", &PySession::prepared_count)
       .def_prop_ro("input_names", &PySession::input_names)
       .def_prop_ro("output_names", &PySession::output_names);
+  add_quantizer(m);
   m.def("devices", &devices);
   m.def("set_default_threads", &set_default_threads, nb::arg("threads"));
   m.def("default_threads", &default_threads);

@@ -252,6 +252,8 @@ inline bool scans(ScanKind kind, const ggml_tensor* a, int64_t axis) {
   return is_axis(axis) && (kind != ScanKind::Logsumexp || a->type == GGML_TYPE_F32);
 }
 
+inline bool plain_type(DType dtype) { return dtype <= DType::F64; }
+
 inline bool number_type(DType dtype) { return dtype == DType::F32 || dtype == DType::I32 || dtype == DType::I64; }
 
 inline bool turns(const ggml_tensor* x, const ggml_tensor* table) {

@@ -112,8 +112,7 @@ Status Cpu::get(int threads, std::shared_ptr<Cpu>* cpu) {
 }
 
 Status Cpu::open(int threads, Lane* lane) {
-  load_backends_once();
-  ggml_backend_dev_t device = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+  ggml_backend_dev_t device = cpu_device();
   if (device == nullptr) {
     return Status::error("ggml has no CPU backend here: no libggml-cpu*.so beside libggml.so (" + ggml_folder() + ")");
   }
@@ -143,6 +142,11 @@ void Cpu::close(Lane* lane) {
 Cpu::~Cpu() {
   close(&parallel_);
   close(&serial_);
+}
+
+ggml_backend_dev_t cpu_device() {
+  load_backends_once();
+  return ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
 }
 
 void* host_placeholder() {

@@ -57,6 +57,9 @@ class Cpu {
   std::mutex mutex_;
 };
 
+// ggml's CPU, or null where its library is missing.
+ggml_backend_dev_t cpu_device();
+
 // A buffer that stands for memory which is not ggml's: tensors in it point wherever the caller's data is.
 ggml_backend_buffer_t host_buffer();
 

@@ -95,31 +95,16 @@ uint32_t scale_mode(ScaleMode mode) {
 #undef shows_state
 
 ggml_type storage_type(DType dtype) {
-  switch (dtype) {
-    case DType::F32:
-      return GGML_TYPE_F32;
-    case DType::F16:
-      return GGML_TYPE_F16;
-    case DType::Bf16:
-      return GGML_TYPE_BF16;
-    case DType::I16:
-      return GGML_TYPE_I16;
-    case DType::I32:
-      return GGML_TYPE_I32;
-    case DType::I64:
-      return GGML_TYPE_I64;
-    case DType::F64:
-      return GGML_TYPE_F64;
-    default:
-      return GGML_TYPE_I8;
-  }
+  const auto index = static_cast<size_t>(dtype);
+  return static_cast<ggml_type>(index < std::size(kGgmlTypes) ? kGgmlTypes[index] : GGML_TYPE_I8);
 }
 
 const char* dtype_name(DType dtype) {
   static const char* const kNames[] = {"float32", "float16", "bfloat16", "int8",  "int16",
                                        "int32",   "int64",   "bool",     "uint8", "float64"};
   const auto index = static_cast<size_t>(dtype);
-  return index < std::size(kNames) ? kNames[index] : "an unknown element type";
+  if (index < std::size(kNames)) return kNames[index];
+  return index < std::size(kGgmlTypes) ? ggml_type_name(storage_type(dtype)) : "an unknown element type";
 }
 
 std::string describe_sizes(const std::vector<int64_t>& sizes) {
@@ -145,7 +130,7 @@ std::string Attr::text() const {
 namespace {
 
 // "float32 or float16" of a bit per type.
-std::string dtype_names(uint32_t dtypes) {
+std::string dtype_names(uint64_t dtypes) {
   std::string names;
   for (int i = 0; i <= kDTypeMax; ++i) {
     if ((dtypes >> i & 1u) == 0) continue;
@@ -298,13 +283,20 @@ ggml_tensor* NodeBuilder::filled(float value) {
 }
 
 Status check_value(const fb::Value& value, const Dims& ne, size_t memory_limit) {
-  if (value.dtype() > fb::DType::F64) {
+  if (static_cast<int>(value.dtype()) > kDTypeMax) {
     return Status::error(
         format("element type #%d is unknown to this runtime; update executorch-ggml", static_cast<int>(value.dtype())));
   }
+  const ggml_type type = storage_type(static_cast<DType>(value.dtype()));
+  if (ne[0] % ggml_blck_size(type) != 0) {
+    return Status::error(format("%s%s: its rows are no multiple of %lld elements, which are stored as one",
+                                ggml_type_name(type), describe(ne).c_str(),
+                                static_cast<long long>(ggml_blck_size(type))));
+  }
   // Strides must fit even where another dim is 0.
-  int64_t bytes = static_cast<int64_t>(ggml_type_size(storage_type(static_cast<DType>(value.dtype()))));
-  for (int64_t n : ne) bytes = saturating_mul(bytes, std::max<int64_t>(1, n));
+  int64_t bytes = static_cast<int64_t>(ggml_type_size(type));
+  bytes = saturating_mul(bytes, std::max<int64_t>(1, ne[0] / ggml_blck_size(type)));
+  for (int i = 1; i < 4; ++i) bytes = saturating_mul(bytes, std::max<int64_t>(1, ne[i]));
   if (bytes == INT64_MAX || (element_count(ne) != 0 && static_cast<size_t>(bytes) > memory_limit)) {
     return Status::error(format("%s%s needs %lld bytes, more than the %zu that a program may use",
                                 dtype_name(static_cast<DType>(value.dtype())), describe(ne).c_str(),
@@ -326,7 +318,7 @@ Status NodeBuilder::leaf(const fb::Value& value, ggml_tensor** tensor) {
 }
 
 Status NodeBuilder::check_input(const fb::Node& node, const InputSpec& spec, int index, ggml_tensor* tensor) const {
-  const auto dtype = static_cast<uint32_t>(graph_.values()->Get(index)->dtype());
+  const auto dtype = static_cast<unsigned>(graph_.values()->Get(index)->dtype());
   if ((spec.dtypes >> dtype & 1u) == 0) {
     return error(node, format("input %s is %s, expected %s", spec.name, dtype_name(static_cast<DType>(dtype)),
                               dtype_names(spec.dtypes).c_str()));

@@ -24,7 +24,7 @@ enum class Layout : uint8_t { Any, Rows, Cont };
 // What the op table says of one input.
 struct InputSpec {
   const char* name;
-  uint32_t dtypes;  // bit per DType
+  uint64_t dtypes;  // bit per DType
   Layout layout;
   bool optional;
 };

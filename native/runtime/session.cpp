@@ -50,7 +50,7 @@ Status port_infos(const fb::Graph& graph, const T* ports, const char* what, std:
     const fb::Port& port = *ports->Get(i);
     const auto dtype = graph.values()->Get(port.value())->dtype();
     if (dtype > fb::DType::F64) {
-      return Status::error(format("%s %zu has element type #%d, unknown to this runtime; update executorch-ggml", what,
+      return Status::error(format("%s %zu has element type #%d, which does not cross the boundary of a program", what,
                                   i, static_cast<int>(dtype)));
     }
     if (size_of(port.shape()) > kMaxRank) {
@@ -60,6 +60,30 @@ Status port_infos(const fb::Graph& graph, const T* ports, const char* what, std:
     infos->push_back({text(port.name()), static_cast<DType>(dtype), static_cast<int>(size_of(port.shape()))});
   }
   return {};
+}
+
+bool is_matrix(const fb::Value& value) { return value.ne().n2() == 1 && value.ne().n3() == 1; }
+
+// The values that are read as the first operand of products of two matrices and in no other way.
+std::vector<bool> only_multiplied(const fb::Graph& graph) {
+  const size_t count = size_of(graph.values());
+  std::vector<bool> multiplied(count, false);
+  std::vector<bool> read(count, false);
+  const auto mark = [&](std::vector<bool>* marks, int value) {
+    if (value >= 0 && static_cast<size_t>(value) < count) (*marks)[value] = true;
+  };
+  for (size_t i = 0; i < size_of(graph.nodes()); ++i) {
+    const fb::Node& node = *graph.nodes()->Get(i);
+    const size_t inputs = size_of(node.inputs());
+    for (size_t k = 0; k < inputs; ++k) {
+      const int other = k == 0 && inputs == 2 ? node.inputs()->Get(1) : -1;
+      const bool matrix = other >= 0 && static_cast<size_t>(other) < count && is_matrix(*graph.values()->Get(other));
+      mark(node.op_type() == fb::Op::MulMat && matrix ? &multiplied : &read, node.inputs()->Get(k));
+    }
+  }
+  for (size_t i = 0; i < size_of(graph.outputs()); ++i) mark(&read, graph.outputs()->Get(i)->value());
+  for (size_t i = 0; i < count; ++i) multiplied[i] = multiplied[i] && !read[i];
+  return multiplied;
 }
 
 }  // namespace
@@ -76,6 +100,7 @@ Status Session::load(const void* payload, size_t size, ConstantSource* constants
 
 Status Session::open(const void* payload, size_t size, ConstantSource* constants, const SessionOptions& options) {
   limits_ = options.limits;
+  weights_ = options.weights ? options.weights : std::make_shared<PackedWeights>();
   states_ = options.states ? options.states : std::make_shared<States>();
   EXECUTORCH_GGML_TRY(open_payload(payload, size, &graph_));
   EXECUTORCH_GGML_TRY(check(*graph_));
@@ -157,7 +182,20 @@ Status Session::use_in_place(ggml_tensor* tensor, const void* data) {
   return {};
 }
 
+// A quantized matrix that is only multiplied with is packed, which frees the program's own; all else stays as it is.
+Status Session::use(ConstantSource* source, const std::string& key, bool multiplied, const void* data,
+                    ggml_tensor* tensor) {
+  bool packed = false;
+  if (multiplied && device_ == nullptr && ggml_is_quantized(tensor->type) && ggml_nelements(tensor) > 0) {
+    EXECUTORCH_GGML_TRY(weights_->pack(key, data, tensor, &packed));
+  }
+  if (!packed) return use_in_place(tensor, data);
+  source->release_last();
+  return {};
+}
+
 Status Session::make_constants(ConstantSource* source) {
+  const std::vector<bool> multiplied = only_multiplied(*graph_);
   const size_t leaves = size_of(graph_->constants()) + size_of(graph_->states());
   EXECUTORCH_GGML_TRY(arena_.open(ggml_tensor_overhead() * (leaves + 1)));
   for (size_t i = 0; i < size_of(graph_->constants()); ++i) {
@@ -167,7 +205,7 @@ Status Session::make_constants(ConstantSource* source) {
     const void* data = nullptr;
     EXECUTORCH_GGML_TRY(make_leaf(constant.value(), "constant " + key, &tensor));
     EXECUTORCH_GGML_TRY(constant_data(source, key, tensor, &data));
-    EXECUTORCH_GGML_TRY(use_in_place(tensor, data));
+    EXECUTORCH_GGML_TRY(use(source, key, multiplied[constant.value()], data, tensor));
     leaves_.constants.push_back(tensor);
   }
   return {};

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "packed_weights.h"
 #include "prepared_graph.h"
 #include "states.h"
 
@@ -17,6 +18,8 @@ class ConstantSource {
   virtual ~ConstantSource() = default;
   // The bytes under a key. They must stay where they are as long as the session lives.
   virtual Status find(const std::string& key, const void** data, size_t* size) = 0;
+  // The session has no more use for what it found last.
+  virtual void release_last() {}
 };
 
 // Where outputs go, once their sizes are known.
@@ -30,7 +33,8 @@ struct SessionOptions {
   std::string device;  // "" and "cpu": the CPU; else ggml's name of a device
   int threads = 0;     // 0: default_threads()
   Limits limits;
-  std::shared_ptr<States> states;  // those that it shares with others; null: it keeps its own
+  std::shared_ptr<States> states;          // those that it shares with others; null: it keeps its own
+  std::shared_ptr<PackedWeights> weights;  // likewise
 };
 
 struct PortInfo {
@@ -71,6 +75,7 @@ class Session {
   Status make_states(ConstantSource* source);
   Status make_leaf(int value, const std::string& key, ggml_tensor** tensor);
   Status constant_data(ConstantSource* source, const std::string& key, const ggml_tensor* tensor, const void** data);
+  Status use(ConstantSource* source, const std::string& key, bool multiplied, const void* data, ggml_tensor* tensor);
   Status use_in_place(ggml_tensor* tensor, const void* data);
   Status own(ggml_tensor* tensor);
   Status prepare(const TensorView* inputs, size_t count, PreparedGraph** prepared);
@@ -86,6 +91,7 @@ class Session {
   std::vector<ggml_backend_buffer_t> buffers_;
   Leaves leaves_;
   std::shared_ptr<States> states_;
+  std::shared_ptr<PackedWeights> weights_;
   std::vector<PortInfo> inputs_;
   std::vector<PortInfo> outputs_;
   std::list<std::unique_ptr<PreparedGraph>> prepared_;  // the last used first

@@ -15,16 +15,23 @@ from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPas
 
 from .ir.dims import as_dim, free_symbols
 from .lower.graph import upper_bound
+from .lower.weights import WeightSource
 from .partition import GgmlPartitioner
 from .partition.control_flow import control_flow_fault, graph_modules, is_control_flow
 
 
 def export(
-    model: torch.nn.Module, args: tuple[Any, ...], *, kwargs: dict[str, Any] | None = None, dynamic_shapes: Any = None
+    model: torch.nn.Module,
+    args: tuple[Any, ...],
+    *,
+    kwargs: dict[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    weights: WeightSource | None = None,
 ) -> ExecutorchProgramManager:
     """Export a module, delegate to ggml all that it computes right, and make the ExecuTorch program.
 
-    ``args``, ``kwargs`` and ``dynamic_shapes`` are those of ``torch.export.export``. Write the result with
+    ``args``, ``kwargs`` and ``dynamic_shapes`` are those of ``torch.export.export``, ``weights`` is that of
+    :class:`GgmlPartitioner`. Write the result with
     ``.save(path)`` and run it with :func:`executorch_ggml.load`. Raises ValueError for a dynamic dim without a maximum,
     since ExecuTorch plans its memory by the largest sizes, and for control flow that it cannot run.
     """
@@ -33,7 +40,7 @@ def export(
     _check_control_flow(program)
     # ExecuTorch's check of the Edge program makes a symbolic batch constant where an op gives a list (split, in a GRU).
     config = EdgeCompileConfig(_check_ir_validity=False)
-    edge = to_edge_transform_and_lower(program, partitioner=[GgmlPartitioner()], compile_config=config)
+    edge = to_edge_transform_and_lower(program, partitioner=[GgmlPartitioner(weights=weights)], compile_config=config)
     return edge.to_executorch(executorch_config())
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import importlib.metadata
 import subprocess
 import sys
 from pathlib import Path
@@ -62,11 +64,34 @@ def test_a_row_must_match_its_function() -> None:
         op(9998, inputs={"b": "f32"}, result=lambda a: a)(lambda a: a)
 
 
-@pytest.mark.parametrize("dtype", list(DType))
+@pytest.mark.parametrize("dtype", [dtype for dtype in DType if not dtype.is_quantized])
 def test_dtypes(dtype: DType) -> None:
     assert DType.from_torch(dtype.torch) == dtype
-    assert torch.empty(0, dtype=dtype.torch).element_size() == dtype.itemsize
-    assert dtype.ggml.startswith("GGML_TYPE_")
+    assert torch.empty(0, dtype=dtype.torch).element_size() == dtype.itemsize == dtype.nbytes(1)
+
+
+@pytest.mark.parametrize("dtype", list(DType))
+def test_dtypes_are_as_ggml_has_them(dtype: DType) -> None:
+    number = ctypes.c_int(dtype.ggml_type)
+    assert ggml_library().ggml_blck_size(number) == dtype.block
+    assert ggml_library().ggml_type_size(number) == dtype.nbytes(dtype.block)
+    if dtype not in (DType.BOOL, DType.U8):
+        assert DType.from_ggml(dtype.ggml_type) == dtype
+
+
+def ggml_library() -> ctypes.CDLL:
+    package = importlib.metadata.distribution("libggml-python").locate_file("libggml")
+    (folder,) = Path(str(package)).glob("lib*")
+    library = ctypes.CDLL(str(folder / "libggml-base.so"))
+    library.ggml_blck_size.restype = ctypes.c_int64
+    library.ggml_type_size.restype = ctypes.c_size_t
+    return library
+
+
+def test_rows_of_blocks_are_whole() -> None:
+    assert DType.Q4_K.nbytes(512) == 288
+    with pytest.raises(ValueError, match="multiple of 256"):
+        DType.Q4_K.nbytes(300)
 
 
 def test_dtypes_without_a_counterpart() -> None:

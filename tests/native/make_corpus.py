@@ -36,7 +36,7 @@ from executorch_ggml.ir.ops.movement import shape_of
 from executorch_ggml.ir.ops.spatial import Activation, PoolKind, SampleBorder, SampleKind, ScaleMode, pack_conv_weight
 from executorch_ggml.ir.serialize import MAGIC, payload, serialize
 
-DTYPES = {dtype.torch: dtype for dtype in DType}
+DTYPES = {dtype.torch: dtype for dtype in DType if not dtype.is_quantized}
 
 
 @dataclass

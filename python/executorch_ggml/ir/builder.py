@@ -43,11 +43,19 @@ class Builder:
         """Give a value to the caller."""
         self.graph.outputs.append(Port(name, self.cont(value), tuple(shape)))
 
-    def constant(self, key: str, dtype: DType, ne: Dims, data: Callable[[], torch.Tensor] | None = None) -> Value:
-        """Data by name; ``data`` is called when the program is written. One key is one constant."""
+    def constant(
+        self,
+        key: str,
+        dtype: DType,
+        ne: Dims,
+        data: Callable[[], torch.Tensor] | None = None,
+        *,
+        outside: bool = False,
+    ) -> Value:
+        """Data by name (see :class:`Constant`), asked for when the program is written. One key is one constant."""
         known = self._constants.get(key)
         if known is None:
-            known = Constant(key, Value(dtype, ne, dense_strides(ne)), data)
+            known = Constant(key, Value(dtype, ne, dense_strides(ne)), data, outside)
             self._constants[key] = known
             self.graph.constants.append(known)
         elif known.value.dtype != dtype or not same_dims(known.value.ne, ne):

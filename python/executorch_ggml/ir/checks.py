@@ -361,6 +361,12 @@ def reduces(kind: ReduceKind, a: Value, axes: Sequence[int]) -> bool:
 
 
 @_check
+def plain_type(dtype: DType) -> bool:
+    """Not a quantized one."""
+    return not DType(dtype).is_quantized
+
+
+@_check
 def number_type(dtype: DType) -> bool:
     """f32, i32 or i64."""
     return dtype in INTEGERS or dtype == DType.F32

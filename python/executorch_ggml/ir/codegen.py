@@ -148,6 +148,11 @@ def _cpp_type(attr: AttrSpec) -> str:
     return _CPP_TYPES.get(attr.kind, attr.kind)
 
 
+def ggml_types() -> str:
+    """Ggml's numbers of the element types, in order."""
+    return ", ".join(str(dtype.ggml_type) for dtype in DType)
+
+
 def ops_header() -> str:
     """Enums, parameter structs and kernel declarations: what the kernels include. Knows nothing of FlatBuffers."""
     out = [f"// {NOTICE}\n#pragma once\n", "#include <array>\n#include <cstdint>\n", "struct ggml_tensor;\n"]
@@ -158,6 +163,7 @@ def ops_header() -> str:
         members = ", ".join(f"{camel(m.name)} = {m.value}" for m in kind)
         out.append(f"enum class {kind.__name__} : uint8_t {{ {members} }};")
         out.append(f"constexpr int k{kind.__name__}Max = {max(kind)};\n")
+    out.append(f"// The ggml_type that stores each DType.\nconstexpr int kGgmlTypes[] = {{{ggml_types()}}};\n")
     for spec in ordered():
         if spec.kernel:
             fields = "".join(f"  {_cpp_type(attr)} {attr.name};\n" for attr in spec.attrs)
@@ -173,7 +179,7 @@ def ops_header() -> str:
 
 
 def _type_mask(spec: InputSpec) -> str:
-    return f"0x{sum(1 << dtype for dtype in spec.dtypes):x}u"
+    return f"0x{sum(1 << dtype for dtype in spec.dtypes):x}ull"
 
 
 def _input_table(spec: OpSpec) -> str:
@@ -278,7 +284,9 @@ def build_source() -> str:
 
 
 def _types_text(spec: InputSpec) -> str:
-    types = "any" if len(spec.dtypes) == len(DType) else "/".join(t.name.lower() for t in sorted(spec.dtypes))
+    plain = sorted(t for t in spec.dtypes if not t.is_quantized)
+    names = ["any"] if len(plain) == sum(not t.is_quantized for t in DType) else [t.name.lower() for t in plain]
+    types = "/".join(names + ["quantized"] * (len(plain) < len(spec.dtypes)))
     return f"`{spec.name}{'?' if spec.optional else ''}` {types}"
 
 

@@ -87,11 +87,15 @@ class Port:
 
 @dataclass(eq=False)
 class Constant:
-    """Data outside the graph. ``data`` gives it in ``ne`` order, when it is asked for and not before."""
+    """Data outside the graph. ``data`` gives it in ``ne`` order, when it is asked for and not before.
+
+    Of a quantized type it gives the bytes (uint8, one dim). What is ``outside`` the program is found by its key alone.
+    """
 
     key: str
     value: Value
     data: Callable[[], torch.Tensor] | None = None
+    outside: bool = False
 
 
 @dataclass(eq=False)

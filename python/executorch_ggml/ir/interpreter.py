@@ -22,7 +22,7 @@ class Interpreter:
         self._leaves: dict[Value, torch.Tensor] = {}
         for constant in graph.constants:
             data = given[constant.key] if constant.data is None else constant.data()
-            self._leaves[constant.value] = data.reshape(shape_of(constant.value.ne))
+            self._leaves[constant.value] = _values(data, constant.value)
         for state in graph.states:
             shape = shape_of(state.value.ne)
             first = None if state.init is None or state.init.data is None else state.init.data().reshape(shape).clone()
@@ -55,6 +55,16 @@ class Interpreter:
         self, port: Port, values: dict[Value, torch.Tensor], bindings: Mapping[sympy.Symbol, int]
     ) -> torch.Tensor:
         return values[port.value].reshape(tuple(evaluate(n, bindings) for n in port.shape)).clone()
+
+
+def _values(data: torch.Tensor, value: Value) -> torch.Tensor:
+    """A constant as the references see it: a quantized one dequantized."""
+    shape = shape_of(value.ne)
+    if not value.dtype.is_quantized:
+        return data.reshape(shape)
+    from ..quant.codec import dequantize
+
+    return dequantize(data, value.dtype, shape)
 
 
 def bind(graph: Graph, inputs: Sequence[torch.Tensor]) -> dict[sympy.Symbol, int]:

@@ -96,7 +96,8 @@ class OpSpec:
 
 _KINDS = {"float": "f32", "int": "i64", "bool": "bool", "Dim": "dim", "Dims": "dims", "tuple[int, ...]": "ints"}
 _TYPE_SETS: dict[str, frozenset[DType]] = {
-    "any": frozenset(DType),
+    "any": frozenset(dtype for dtype in DType if not dtype.is_quantized),
+    "quantized": frozenset(dtype for dtype in DType if dtype.is_quantized),
     "float": frozenset({DType.F32, DType.F16, DType.BF16}),
     "number": frozenset({DType.F32, DType.I32, DType.I64}),
     "index": frozenset({DType.I32, DType.I64}),

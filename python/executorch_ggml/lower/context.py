@@ -17,6 +17,7 @@ from ..ir.dims import as_dim, ne_of, same_dims
 from ..ir.dtypes import DType
 from ..ir.graph import IRError, Value
 from ..ir.op import Dim
+from .weights import StoredWeight
 
 Data = Callable[[], torch.Tensor]
 
@@ -33,12 +34,16 @@ def compute_type(dtype: DType) -> DType:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A value with the shape that torch sees (outermost first); ``data`` gives a constant's contents when asked."""
+    """A value with the shape that torch sees (outermost first); ``data`` gives a constant's contents when asked.
+
+    ``stored`` is how the program is to store a parameter, for the ops that can read it so.
+    """
 
     value: Value
     shape: tuple[Dim, ...]
     data: Data | None = None
     key: str = ""
+    stored: StoredWeight | None = None
 
     @property
     def dtype(self) -> DType:
@@ -148,6 +153,15 @@ class Context:
             name += "~" + hashlib.sha256("\0".join(tensor.key for tensor in source).encode()).hexdigest()[:8]
         return Tensor(self.builder.constant(name, made, ne, contents), tuple(shape), contents, name)
 
+    def as_stored(self, weight: Tensor) -> Value | None:
+        """A parameter in the type that it is to be stored in, where that is another than its own."""
+        stored = weight.stored
+        if stored is None or stored.dtype == weight.dtype or not _in_blocks(weight, stored):
+            return None
+        key = stored.key or f"{weight.key}.{stored.dtype.name.lower()}"
+        outside = stored.key is not None
+        return self.builder.constant(key, stored.dtype, weight.value.ne, stored.contents, outside=outside)
+
     # ------------------------------------------------------------------------------------------------- operands
 
     def tensor(self, operand: Any, dtype: DType) -> Tensor:
@@ -165,3 +179,8 @@ class Context:
         if tensor.dtype == DType.F64:
             raise IRError("float64 is left to ExecuTorch: ggml computes in float32")
         return self.tensor(tensor, DType.F32)
+
+
+def _in_blocks(weight: Tensor, stored: StoredWeight) -> bool:
+    """Whether rows are whole blocks of the stored type."""
+    return weight.rank > 0 and isinstance(weight.shape[-1], int) and weight.shape[-1] % stored.dtype.block == 0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -22,6 +23,7 @@ from ..ir.op import Dim
 from .context import Context, Tensor
 from .registry import ALIASES, LOWERINGS, REASONS, Refused
 from .states import update_in_place
+from .weights import StoredWeight, WeightSource
 
 MAX_SIZE = 2**31 - 1
 # What several nodes of the program become one for, by name; any of them can be switched off.
@@ -56,7 +58,8 @@ def is_size_node(node: Node) -> bool:
 class Lowering:
     """Lowers one program. ``fusions`` are those switched on (all by default).
 
-    Buffers that it mutates become states, and so do those that ``states`` names: other methods mutate them.
+    Buffers that it mutates become states, and so do those that ``states`` names: other methods mutate them. ``weights``
+    says which parameters are stored in another way than the module has them.
     """
 
     def __init__(
@@ -65,9 +68,11 @@ class Lowering:
         fusions: frozenset[str] = ALL_FUSIONS,
         *,
         states: frozenset[str] = frozenset(),
+        weights: WeightSource | None = None,
     ) -> None:
         self.program = program
         self.fusions = fusions
+        self._weights = weights
         self._constants = constant_sources(program)
         self._mutated = mutated_buffers(program, states)
 
@@ -117,7 +122,12 @@ class Lowering:
     def _constant(self, builder: Builder, node: Node) -> Tensor:
         key, data = self._constants[node.name]
         dtype, shape = _typed(node.name, node.meta["val"])
-        return Tensor(builder.constant(key, dtype, ne_of(shape), data), shape, data, key)
+        stored = None if self._weights is None else self._weights.find(key, node.meta["val"])
+        if stored is not None and stored.replaces:
+            data = functools.partial(_replaced, stored, shape, dtype)
+        outside = stored is not None and stored.dtype == dtype and stored.key is not None
+        name = stored.key if stored is not None and stored.key is not None and outside else key
+        return Tensor(builder.constant(name, dtype, ne_of(shape), data, outside=outside), shape, data, key, stored)
 
     def _attribute(self, builder: Builder, node: Node) -> Tensor:
         """A constant inside a body of control flow."""
@@ -273,6 +283,10 @@ def buffer_of(program: ExportedProgram, target: str) -> torch.Tensor:
         tensor = program.constants[target]
     assert isinstance(tensor, torch.Tensor)
     return tensor
+
+
+def _replaced(stored: StoredWeight, shape: Sequence[int], dtype: DType) -> torch.Tensor:
+    return stored.values(shape).to(dtype.torch)
 
 
 def _reader(program: ExportedProgram, target: str) -> Callable[[], torch.Tensor]:

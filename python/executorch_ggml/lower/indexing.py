@@ -75,8 +75,11 @@ def embedding(
     if not is_index(indices):
         return Refused(f"indices in {indices.dtype.name.lower()}")
     flat = cx.builder.reshape(indices.value, (product(indices.shape),))
+    rows = cx.builder.emit("to_index", flat, size=weight.shape[0])
+    if (stored := cx.as_stored(weight)) is not None:
+        return cx.rounded(cx.builder.emit("get_rows", stored, rows))
     op = "get_rows" if weight.dtype == DType.F32 else "take_rows"
-    return cx.out(cx.builder.emit(op, weight.value, cx.builder.emit("to_index", flat, size=weight.shape[0])))
+    return cx.out(cx.builder.emit(op, weight.value, rows))
 
 
 @lowers(aten.index_select.default)

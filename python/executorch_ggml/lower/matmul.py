@@ -45,8 +45,12 @@ def product_of_rows(cx: Context, a: Value, b: Value) -> Value:
 def affine(cx: Context, rows: Value, weight: Tensor, bias: Tensor | None) -> Tensor:
     """``rows @ weight.T + bias``: with packed weights where they are constant, else with ggml's product.
 
-    A bfloat16 weight is left to ggml's product, which reads it as it is: CPUs have instructions for that.
+    A bfloat16 weight is left to ggml's product, which reads it as it is: CPUs have instructions for that. So is one
+    that is stored in another type: ggml rounds the rows to what it multiplies that type with (blocks of int8, or f16).
     """
+    if (stored := cx.as_stored(weight)) is not None:
+        y = cx.builder.emit("mul_mat", stored, cx.builder.convert(rows, DType.F32))
+        return cx.rounded(y if bias is None else cx.builder.emit("add", y, cx.f32(bias).value))
     constant = weight.data is not None and (bias is None or (bias.data is not None and bias.rank == 1))
     constant = constant and 0 not in weight.shape and weight.dtype != DType.BF16
     if "packed_linear" in cx.fusions and constant:

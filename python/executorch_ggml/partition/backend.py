@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import weakref
 from typing import final
 
 import torch
@@ -11,10 +12,11 @@ from executorch.exir._serialize._named_data_store import NamedDataStore
 from executorch.exir.backend.backend_details import BackendDetails, CompileSpec, PreprocessResult
 from torch.export import ExportedProgram
 
-from ..ir.graph import Constant, Graph, State
+from ..ir.graph import Constant, Graph, IRError, State
 from ..ir.serialize import serialize
 from ..lower import Lowering
 from ..lower.graph import ALL_FUSIONS
+from ..lower.weights import WeightSource
 from .states import StateNames
 
 # Constants are used in place from the mapped file: ggml asks for 32 bytes, a cache line is kinder.
@@ -24,7 +26,20 @@ WEIGHTS_FILE_KEY = "weights_file"  # compile spec: the name of the .ptd file tha
 
 STATES_BY_NAME_KEY = "states_by_name"  # compile spec: buffers of one name are one state
 FUSIONS_KEY = "fusions"  # compile spec: the names of the fusions to use, joined by commas, where not all
-STATES_MARKER = "executorch_ggml.states"  # in the named data of a program with states: see program_states.cpp
+WEIGHTS_KEY = "weights"  # compile spec: the name, in this process, of the source that the weights come from
+STATES_MARKER = (
+    "executorch_ggml.states"  # in the named data of a program with something to share: see program_states.cpp
+)
+
+
+_weight_sources: weakref.WeakValueDictionary[str, WeightSource] = weakref.WeakValueDictionary()
+
+
+def remember_weights(source: WeightSource) -> str:
+    """A name by which ``preprocess`` finds the source: it is given strings alone. The partitioner keeps it alive."""
+    name = f"{type(source).__name__}-{id(source):x}"
+    _weight_sources[name] = source
+    return name
 
 
 @final
@@ -65,15 +80,18 @@ def _preprocess(program: ExportedProgram, specs: list[CompileSpec], names: State
     states = names.of(program)
     options = {spec.key: spec.value.decode() for spec in specs}
     fusions = frozenset(options[FUSIONS_KEY].split(",")) if FUSIONS_KEY in options else ALL_FUSIONS
-    graph = Lowering(program, fusions, states=frozenset(states)).graph()
+    weights = _weight_sources[options[WEIGHTS_KEY]] if WEIGHTS_KEY in options else None
+    graph = Lowering(program, fusions, states=frozenset(states), weights=weights).graph()
     store = NamedDataStore()
     weights_file = options.get(WEIGHTS_FILE_KEY)
     for constant in graph.constants:
+        if constant.outside:
+            continue
         _store(store, constant, constant_bytes(constant), weights_file)
     for state in graph.states:
         _store_first(store, state, weights_file)
         state.key = states[state.key]
-    if graph.states:
+    if graph.states or any(constant.value.dtype.is_quantized for constant in graph.constants):
         store.add_named_data(STATES_MARKER, bytes(1), ALIGNMENT)
     return PreprocessResult(
         processed_bytes=serialize(graph), debug_handle_map={}, data_store_output=store.get_named_data_store_output()
@@ -105,7 +123,19 @@ def _store_first(store: NamedDataStore, state: State, weights_file: str | None) 
 def constant_bytes(constant: Constant) -> bytes:
     """A constant's contents in ggml order, dense."""
     assert constant.data is not None, f"constant {constant.key} carries no data"
+    if constant.value.dtype.is_quantized:
+        return _block_bytes(constant, constant.data())
     flat = constant.data().reshape(-1).to(constant.value.dtype.torch)
     if flat.stride() != (1,):  # contiguous() leaves a single element's stride as it is
         flat = flat.clone(memory_format=torch.contiguous_format)
     return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
+
+
+def _block_bytes(constant: Constant, data: torch.Tensor) -> bytes:
+    expected = constant.value.dtype.nbytes(int(constant.value.count))
+    if data.dtype != torch.uint8 or data.numel() != expected:
+        raise IRError(
+            f"constant {constant.key}: {data.numel()} elements of {data.dtype}, expected {expected} bytes for "
+            f"{constant.value}"
+        )
+    return data.contiguous().numpy().tobytes()

@@ -18,7 +18,8 @@ from torch.fx import Node
 from ..lower import Lowering
 from ..lower.graph import ALL_FUSIONS, FUSIONS, is_size_node, overload_of
 from ..lower.registry import PRESERVED
-from .backend import FUSIONS_KEY, STATES_BY_NAME_KEY, WEIGHTS_FILE_KEY
+from ..lower.weights import WeightSource
+from .backend import FUSIONS_KEY, STATES_BY_NAME_KEY, WEIGHTS_FILE_KEY, WEIGHTS_KEY, remember_weights
 from .control_flow import control_flow_fault, graph_modules, is_control_flow
 from .grouping import groups
 from .outside_core import carried_through
@@ -27,9 +28,9 @@ from .states import TAG, separate_state_accesses, tag_states
 REFUSED_KEY = "refused"  # compile spec: what stayed outside and why, as JSON, for `executorch-ggml inspect`
 
 
-def refusals(program: ExportedProgram) -> dict[Node, str]:
+def refusals(program: ExportedProgram, weights: WeightSource | None = None) -> dict[Node, str]:
     """Why each call that ggml does not run is refused, in the bodies of control flow too."""
-    lowering = Lowering(program)
+    lowering = Lowering(program, weights=weights)
     found = {}
     for module in graph_modules(program.graph_module):
         for node in module.graph.nodes:
@@ -57,6 +58,8 @@ class GgmlPartitioner(Partitioner):
     ``states_by_name`` they also share buffers of the same name that are copies of each other, as after a quantization.
 
     ``fusions`` are the names of those to use (:data:`executorch_ggml.lower.graph.FUSIONS`, all of them by default).
+
+    ``weights`` says which parameters are stored in another type, or in another file: a quantization, a GGUF file.
     """
 
     def __init__(
@@ -65,12 +68,14 @@ class GgmlPartitioner(Partitioner):
         weights_file: str | None = None,
         states_by_name: bool = False,
         fusions: Collection[str] = ALL_FUSIONS,
+        weights: WeightSource | None = None,
     ) -> None:
         super().__init__()
         if unknown := set(fusions) - ALL_FUSIONS:
             raise ValueError(f"no fusion is called {', '.join(sorted(unknown))}; there are {', '.join(FUSIONS)}")
         self.fusions = frozenset(fusions)
         self.weights_file = weights_file
+        self.weights = weights
         self.states_by_name = states_by_name
         self.refused: dict[str, str] = {}
         self.kept_buffers: dict[str, str] = {}
@@ -83,19 +88,19 @@ class GgmlPartitioner(Partitioner):
         delegate can own them. The program is a copy: the constants that delegates take are not lost to the caller's.
         """
         program = separate_state_accesses(_with_own_constants(exported_program))
-        return carried_through(program, lambda overload: bool(_accepted(program, {overload})))
+        return carried_through(program, lambda overload: bool(_accepted(program, {overload}, self.weights)))
 
     def ops_to_not_decompose(
         self, ep: ExportedProgram
     ) -> tuple[list[OpOverload], Callable[[torch.fx.Node], bool] | None]:
         """Composite ops (linear, attention, norms …) that are lowered whole, where every call of them is accepted."""
         if self._preserved is None or self._preserved[0] is not ep:
-            self._preserved = (ep, _accepted(ep, PRESERVED))
+            self._preserved = (ep, _accepted(ep, PRESERVED, self.weights))
         return self._preserved[1], None
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tag the nodes of each partition, the constants they read and the buffers that they alone read and write."""
-        refused = refusals(exported_program)
+        refused = refusals(exported_program, self.weights)
         self.refused = {node.name: reason for node, reason in refused.items()}
         specs = [_refused_spec(refused)]
         if self.weights_file is not None:
@@ -104,6 +109,8 @@ class GgmlPartitioner(Partitioner):
             specs.append(CompileSpec(STATES_BY_NAME_KEY, b""))
         if self.fusions != ALL_FUSIONS:
             specs.append(CompileSpec(FUSIONS_KEY, ",".join(sorted(self.fusions)).encode()))
+        if self.weights is not None:
+            specs.append(CompileSpec(WEIGHTS_KEY, remember_weights(self.weights).encode()))
         tags: list[str] = []
         for module in graph_modules(exported_program.graph_module):
             for group in filter(computes, groups(module.graph, refused)):
@@ -129,9 +136,11 @@ def _release_returned_constants(program: ExportedProgram) -> None:
             del node.meta[TAG]
 
 
-def _accepted(program: ExportedProgram, overloads: Collection[OpOverload]) -> list[OpOverload]:
+def _accepted(
+    program: ExportedProgram, overloads: Collection[OpOverload], weights: WeightSource | None
+) -> list[OpOverload]:
     """Those that a program calls and of which no call is refused: one refusal gives the whole op to decomposition."""
-    lowering = Lowering(program)
+    lowering = Lowering(program, weights=weights)
     accepted: dict[OpOverload, bool] = {}
     for module in graph_modules(program.graph_module):
         for node in module.graph.nodes:

@@ -175,6 +175,7 @@ def select(condition: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.T
     103,
     inputs={"a": "any"},
     result=Rule(lambda a, dtype: (DType(dtype), a.ne), "with_type({0}, dtype)"),
+    checks=("plain_type(dtype)",),
     call="custom",
     kernel="convert",
 )
@@ -230,6 +231,7 @@ def iota(*, ne: Dims, start: Dim, step: int, dtype: DType) -> torch.Tensor:
     106,
     inputs={},
     result=Rule(lambda ne, value, integer, dtype: (DType(dtype), ne), "typed(dtype, ne)"),
+    checks=("plain_type(dtype)",),
     call="custom",
     kernel="fill",
 )

@@ -13,14 +13,15 @@ def _product(a: Operand, b: Operand) -> tuple[DType, tuple[Dim, Dim, Dim, Dim]]:
 
 @op(
     70,
-    inputs={"a": "float rows", "b": "float rows"},
+    inputs={"a": "float|quantized rows", "b": "float rows"},
     result=_product,
     checks=("multiplies(a, b)", "f32_or_same_type(b, a)"),
 )
 def mul_mat(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """``b @ a.T`` per matrix, ``a`` repeated over ``b``'s batch dims in blocks (``ggml_mul_mat``).
 
-    Where ``b`` is f32 and ``a`` of a half type, ``b`` is rounded to that type first: ggml multiplies in it.
+    Where ``b`` is f32 and ``a`` of a half type, ``b`` is rounded to that type first: ggml multiplies in it. Where ``a``
+    is quantized, ggml rounds ``b`` to blocks of 8-bit integers, which this reference does not.
     """
     a, b = a.float(), b.to(a.dtype).float()
     for dim in (0, 1):
@@ -34,7 +35,7 @@ def _attended(q: Operand, k: Operand, v: Operand, mask: Operand | None, **_: flo
 
 @op(
     71,
-    inputs={"q": "f32 rows", "k": "f32|f16 rows", "v": "f32|f16 rows", "mask": "f16? cont"},
+    inputs={"q": "f32 rows", "k": "f32|f16|q8_0 rows", "v": "f32|f16|q8_0 rows", "mask": "f16? cont"},
     result=_attended,
     checks=("attends(q, k, v, mask)",),
     call="ggml_flash_attn_ext(ctx, q, k, v, mask, scale, 0.0f, logit_softcap)",

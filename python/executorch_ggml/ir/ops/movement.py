@@ -133,7 +133,7 @@ def pad_ext(a: torch.Tensor, *, lead: Dims, trail: Dims) -> torch.Tensor:
 
 @op(
     9,
-    inputs={"a": "f32|f16|bf16 rows", "rows": "i32 cont"},
+    inputs={"a": "float|quantized rows", "rows": "i32 cont"},
     result=lambda a, rows: (DType.F32, (a.ne[0], rows.ne[0], rows.ne[1], rows.ne[2])),
     checks=("gathers_rows(a, rows)",),
 )

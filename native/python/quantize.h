@@ -1,0 +1,10 @@
+// ggml's quantizer for Python.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace executorch_ggml {
+
+void add_quantizer(nanobind::module_& m);
+
+}  // namespace executorch_ggml

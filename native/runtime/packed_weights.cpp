@@ -1,0 +1,100 @@
+#include "packed_weights.h"
+
+#include "status.h"
+
+namespace executorch_ggml {
+namespace {
+
+// Rows of the other operand in the question whether a layout is supported; the answer is the same for all counts.
+constexpr int64_t kRows = 512;
+
+ggml_context* open_context(size_t tensors) {
+  return ggml_init({ggml_tensor_overhead() * tensors, nullptr, /*no_alloc=*/true});
+}
+
+ggml_tensor* tensor_like(ggml_context* ctx, const ggml_tensor* like) {
+  return ggml_new_tensor_4d(ctx, like->type, like->ne[0], like->ne[1], like->ne[2], like->ne[3]);
+}
+
+// Whether a product with a matrix like this one in a buffer of the type runs on the CPU.
+bool multiplies_from(ggml_backend_dev_t cpu, ggml_backend_buffer_type_t type, const ggml_tensor* like) {
+  ggml_context* ctx = open_context(3);
+  ggml_backend_buffer_t empty = ggml_backend_buft_alloc_buffer(type, 0);
+  bool supported = false;
+  if (ctx != nullptr && empty != nullptr) {
+    ggml_tensor* matrix = tensor_like(ctx, like);
+    ggml_tensor* product = ggml_mul_mat(ctx, matrix, ggml_new_tensor_2d(ctx, GGML_TYPE_F32, like->ne[0], kRows));
+    matrix->buffer = empty;
+    supported = ggml_backend_dev_supports_op(cpu, product);
+  }
+  if (empty != nullptr) ggml_backend_buffer_free(empty);
+  ggml_free(ctx);
+  return supported;
+}
+
+// The first of the CPU's own layouts that takes the matrix, or null.
+ggml_backend_buffer_type_t layout_for(const ggml_tensor* like) {
+  ggml_backend_dev_t cpu = cpu_device();
+  if (cpu == nullptr) return nullptr;
+  const auto extra_types = reinterpret_cast<ggml_backend_dev_get_extra_bufts_t>(
+      ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(cpu), "ggml_backend_dev_get_extra_bufts"));
+  if (extra_types == nullptr) return nullptr;
+  for (ggml_backend_buffer_type_t* type = extra_types(cpu); type != nullptr && *type != nullptr; ++type) {
+    if (multiplies_from(cpu, *type, like)) return *type;
+  }
+  return nullptr;
+}
+
+bool same_matrix(const ggml_tensor* a, const ggml_tensor* b) { return a->type == b->type && ggml_are_same_shape(a, b); }
+
+}  // namespace
+
+PackedWeights::~PackedWeights() {
+  for (auto& [key, matrix] : matrices_) free(&matrix);
+}
+
+void PackedWeights::free(Matrix* matrix) {
+  if (matrix->buffer != nullptr) ggml_backend_buffer_free(matrix->buffer);
+  if (matrix->ctx != nullptr) ggml_free(matrix->ctx);
+}
+
+Status PackedWeights::make(ggml_backend_buffer_type_t type, const void* data, const ggml_tensor* like, Matrix* made) {
+  made->ctx = open_context(1);
+  if (made->ctx == nullptr) return Status::error("ggml cannot make a context");
+  made->tensor = tensor_like(made->ctx, like);
+  made->buffer = ggml_backend_buft_alloc_buffer(type, ggml_backend_buft_get_alloc_size(type, made->tensor));
+  if (made->buffer == nullptr ||
+      ggml_backend_tensor_alloc(made->buffer, made->tensor, ggml_backend_buffer_get_base(made->buffer)) !=
+          GGML_STATUS_SUCCESS) {
+    return Status::error(format("no memory for packed weights of %zu bytes", ggml_nbytes(like)));
+  }
+  ggml_backend_buffer_set_usage(made->buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+  ggml_backend_tensor_set(made->tensor, data, 0, ggml_nbytes(like));
+  return {};
+}
+
+Status PackedWeights::pack(const std::string& key, const void* data, ggml_tensor* tensor, bool* packed) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  *packed = false;
+  auto found = matrices_.find(key);
+  if (found == matrices_.end()) {
+    ggml_backend_buffer_type_t type = layout_for(tensor);
+    if (type == nullptr) return {};
+    Matrix made;
+    const Status status = make(type, data, tensor, &made);
+    if (!status.ok()) {
+      free(&made);
+      return status;
+    }
+    found = matrices_.emplace(key, made).first;
+  }
+  const ggml_tensor* made = found->second.tensor;
+  if (!same_matrix(made, tensor)) return {};
+  tensor->buffer = made->buffer;
+  tensor->data = made->data;
+  tensor->extra = made->extra;
+  *packed = true;
+  return {};
+}
+
+}  // namespace executorch_ggml

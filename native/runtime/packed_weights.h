@@ -1,0 +1,40 @@
+// Matrices in the layouts that ggml's CPU backend multiplies fastest, made from those that programs store.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "devices.h"
+#include "ggml-backend.h"
+#include "result.h"
+
+namespace executorch_ggml {
+
+// What the sessions of one program share, so that each matrix is packed once.
+class PackedWeights {
+ public:
+  PackedWeights() = default;
+  ~PackedWeights();
+  PackedWeights(const PackedWeights&) = delete;
+  PackedWeights& operator=(const PackedWeights&) = delete;
+
+  // Make `tensor` the packed form of the matrix of its type and dims at `data`, which is not needed afterwards.
+  // `*packed` is false, and nothing is done, where the CPU has no layout of its own for it.
+  Status pack(const std::string& key, const void* data, ggml_tensor* tensor, bool* packed);
+
+ private:
+  struct Matrix {
+    ggml_context* ctx = nullptr;
+    ggml_tensor* tensor = nullptr;
+    ggml_backend_buffer_t buffer = nullptr;
+  };
+  static Status make(ggml_backend_buffer_type_t type, const void* data, const ggml_tensor* like, Matrix* made);
+  static void free(Matrix* matrix);
+
+  std::mutex mutex_;
+  std::map<std::string, Matrix> matrices_;
+};
+
+}  // namespace executorch_ggml

@@ -1,0 +1,1 @@
+"""Weights in ggml's quantized types."""
