@@ -150,15 +150,25 @@ void PreparedGraph::Boundary::place(void* data) const {
   for (ggml_tensor* view : views) view->data = static_cast<char*>(data) + view->view_offs;
 }
 
-Status PreparedGraph::make(const fb::Graph& graph, std::vector<int64_t> key, const Leaves& leaves,
+Status bind_sizes(const fb::Graph& graph, const std::vector<int64_t>& key, Shapes* shapes) {
+  EXECUTORCH_GGML_TRY(shapes->bind(graph, symbol_sources(graph, key)));
+  return check_sizes(graph, *shapes, key);
+}
+
+bool PreparedGraph::takes(const std::vector<int64_t>& key, const Shapes& shapes) {
+  if (!shapes_.gave_same(shapes)) return false;
+  key_ = key;
+  return true;
+}
+
+Status PreparedGraph::make(const fb::Graph& graph, std::vector<int64_t> key, Shapes shapes, const Leaves& leaves,
                            ggml_backend_t device, std::shared_ptr<Cpu> cpu, const Limits& limits,
                            std::unique_ptr<PreparedGraph>* made) {
   std::unique_ptr<PreparedGraph> prepared(new PreparedGraph(graph, limits));
   prepared->key_ = std::move(key);
   prepared->device_ = device;
   prepared->cpu_ = std::move(cpu);
-  EXECUTORCH_GGML_TRY(prepared->shapes_.bind(graph, symbol_sources(graph, prepared->key_)));
-  EXECUTORCH_GGML_TRY(check_sizes(graph, prepared->shapes_, prepared->key_));
+  prepared->shapes_ = std::move(shapes);
   EXECUTORCH_GGML_TRY(prepared->build(leaves));
   EXECUTORCH_GGML_TRY(device == nullptr ? prepared->plan_on_cpu() : prepared->schedule());
   *made = std::move(prepared);

@@ -43,14 +43,21 @@ class Arena {
 
 class PreparedGraph {
  public:
-  // `key` is what input_key gave for the inputs.
-  static Status make(const fb::Graph& graph, std::vector<int64_t> key, const Leaves& leaves, ggml_backend_t device,
-                     std::shared_ptr<Cpu> cpu, const Limits& limits, std::unique_ptr<PreparedGraph>* made);
+  // `key` is what input_key gave for the inputs, `shapes` what bind_sizes made of it.
+  static Status make(const fb::Graph& graph, std::vector<int64_t> key, Shapes shapes, const Leaves& leaves,
+                     ggml_backend_t device, std::shared_ptr<Cpu> cpu, const Limits& limits,
+                     std::unique_ptr<PreparedGraph>* made);
   ~PreparedGraph();
   PreparedGraph(const PreparedGraph&) = delete;
   PreparedGraph& operator=(const PreparedGraph&) = delete;
 
+  // The last inputs' that it was used for.
   const std::vector<int64_t>& key() const { return key_; }
+
+  // Whether it is right for other inputs too: where their numbers differ in none of the sizes that it is made of, as a
+  // position does that matters only rounded. They are its key from then on.
+  bool takes(const std::vector<int64_t>& key, const Shapes& shapes);
+
   const std::vector<int64_t>& output_sizes(size_t index) const { return output_sizes_[index]; }
 
   // Bytes that it holds for intermediate values.
@@ -107,5 +114,8 @@ class PreparedGraph {
 // Check inputs against the program's ports, and write their sizes one after the other: what a prepared graph is
 // found by. Scalars give their value.
 Status input_key(const fb::Graph& graph, const TensorView* inputs, size_t count, std::vector<int64_t>* key);
+
+// The program's sizes for inputs of a key, which must be those that the ports' expressions give.
+Status bind_sizes(const fb::Graph& graph, const std::vector<int64_t>& key, Shapes* shapes);
 
 }  // namespace executorch_ggml

@@ -239,15 +239,23 @@ Status Session::make_states(ConstantSource* source) {
 Status Session::prepare(const TensorView* inputs, size_t count, PreparedGraph** prepared) {
   EXECUTORCH_GGML_TRY(input_key(*graph_, inputs, count, &key_));
   for (auto it = prepared_.begin(); it != prepared_.end(); ++it) {
-    if ((*it)->key() != key_) continue;
-    prepared_.splice(prepared_.begin(), prepared_, it);
-    *prepared = prepared_.front().get();
-    return {};
+    if ((*it)->key() == key_) return use_again(it, prepared);
+  }
+  Shapes shapes;
+  EXECUTORCH_GGML_TRY(bind_sizes(*graph_, key_, &shapes));
+  for (auto it = prepared_.begin(); it != prepared_.end(); ++it) {
+    if ((*it)->takes(key_, shapes)) return use_again(it, prepared);
   }
   std::unique_ptr<PreparedGraph> made;
-  EXECUTORCH_GGML_TRY(PreparedGraph::make(*graph_, key_, leaves_, device_, cpu_, limits_, &made));
+  EXECUTORCH_GGML_TRY(PreparedGraph::make(*graph_, key_, std::move(shapes), leaves_, device_, cpu_, limits_, &made));
   prepared_.push_front(std::move(made));
   make_room();
+  *prepared = prepared_.front().get();
+  return {};
+}
+
+Status Session::use_again(PreparedGraphs::iterator found, PreparedGraph** prepared) {
+  prepared_.splice(prepared_.begin(), prepared_, found);
   *prepared = prepared_.front().get();
   return {};
 }

@@ -78,7 +78,9 @@ class Session {
   Status use(ConstantSource* source, const std::string& key, bool multiplied, const void* data, ggml_tensor* tensor);
   Status use_in_place(ggml_tensor* tensor, const void* data);
   Status own(ggml_tensor* tensor);
+  using PreparedGraphs = std::list<std::unique_ptr<PreparedGraph>>;  // the last used first
   Status prepare(const TensorView* inputs, size_t count, PreparedGraph** prepared);
+  Status use_again(PreparedGraphs::iterator found, PreparedGraph** prepared);
   void make_room();
   Status run_prepared(const TensorView* inputs, size_t count, OutputSink* sink);
 
@@ -94,7 +96,7 @@ class Session {
   std::shared_ptr<PackedWeights> weights_;
   std::vector<PortInfo> inputs_;
   std::vector<PortInfo> outputs_;
-  std::list<std::unique_ptr<PreparedGraph>> prepared_;  // the last used first
+  PreparedGraphs prepared_;
   std::vector<int64_t> key_;
   std::vector<void*> input_data_;
   std::vector<void*> output_data_;

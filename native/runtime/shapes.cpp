@@ -124,8 +124,8 @@ Status Shapes::bind(const fb::Graph& graph, const std::vector<int64_t>& sources)
     } else if (is_binary(expr.op())) {
       int64_t a = 0;
       int64_t b = 0;
-      EXECUTORCH_GGML_TRY(eval(expr.a(), &a));
-      EXECUTORCH_GGML_TRY(eval(expr.b(), &b));
+      EXECUTORCH_GGML_TRY(value_of(expr.a(), &a));
+      EXECUTORCH_GGML_TRY(value_of(expr.b(), &b));
       const Status status = apply(expr.op(), a, b, &value);
       if (!status.ok()) {
         return Status::error(format(
@@ -135,10 +135,24 @@ Status Shapes::bind(const fb::Graph& graph, const std::vector<int64_t>& sources)
     }
     exprs_.push_back(value);
   }
+  asked_.assign(count, false);
   return {};
 }
 
 Status Shapes::eval(int64_t sdim, int64_t* value) const {
+  EXECUTORCH_GGML_TRY(value_of(sdim, value));
+  if (sdim < 0) asked_[static_cast<size_t>(-(sdim + 1))] = true;
+  return {};
+}
+
+bool Shapes::gave_same(const Shapes& other) const {
+  for (size_t i = 0; i < exprs_.size(); ++i) {
+    if (asked_[i] && exprs_[i] != other.exprs_[i]) return false;
+  }
+  return true;
+}
+
+Status Shapes::value_of(int64_t sdim, int64_t* value) const {
   if (sdim >= 0) {
     *value = sdim;
     return {};

@@ -22,15 +22,21 @@ class Shapes {
   // `sizes(input, dim)` of each symbol's source, in the order of graph.symbols().
   Status bind(const fb::Graph& graph, const std::vector<int64_t>& sources);
 
-  // The value of an sdim; an error where it refers to no expression.
+  // The value of an sdim; an error where it refers to no expression. What was asked for is remembered.
   Status eval(int64_t sdim, int64_t* value) const;
+
+  // Whether these sizes are the same in all that was asked for.
+  bool gave_same(const Shapes& other) const;
 
   // The same as a size: 0 to kMaxDim.
   Status size(int64_t sdim, int64_t* value) const;
   Status sizes(const fb::Ne& ne, std::array<int64_t, 4>* value) const;
 
  private:
+  Status value_of(int64_t sdim, int64_t* value) const;
+
   std::vector<int64_t> exprs_;
+  mutable std::vector<bool> asked_;
 };
 
 }  // namespace executorch_ggml

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 from tests.helpers import DYNAMIC, Case, bools, check_case, check_program, having, inf, op, rand
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 aten = torch.ops.aten
 SDPA = aten.scaled_dot_product_attention.default
@@ -140,3 +141,24 @@ def test_heads_cut_from_one_projection() -> None:
         dynamic=({0: DYNAMIC, 1: DYNAMIC}, {0: DYNAMIC, 1: DYNAMIC}),
         others=((rand(1, 9, 96), torch.ones(1, 9, dtype=torch.int64)),),
     )
+
+
+class FromCache(nn.Module):
+    """Attention over the filled part of keys and values that are kept in f16, as a decoder's are."""
+
+    def __init__(self, rows: int = 12, heads: int = 2, head: int = 16) -> None:
+        super().__init__()
+        self.register_buffer("keys", rand(rows, heads, head).half())
+        self.register_buffer("values", rand(rows, heads, head).half())
+
+    def forward(self, query: Tensor, seen: Tensor) -> Tensor:
+        kept = [buffer[: seen.shape[1]].float().transpose(0, 1)[None] for buffer in (self.keys, self.values)]
+        return F.scaled_dot_product_attention(query, *kept, attn_mask=seen, enable_gqa=True)
+
+
+@pytest.mark.parametrize("tokens", [1, 5])
+def test_a_cache_in_f16_is_read_as_it_is(tokens: int) -> None:
+    module, query, seen = FromCache().eval(), rand(1, 4, tokens, 16), torch.ones(tokens, 8, dtype=torch.bool).tril(3)
+    # Queries and weights are rounded to f16, and the sum over a lone query's values.
+    graph = check_program(module, query, seen, tolerance=2e-3)
+    assert "convert" not in [node.op for node in graph.nodes if node.output.ne[0] == 16]

@@ -4,10 +4,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import sympy
 import torch
 from tests import helpers
 from tests.helpers import decomposed
 from torch import Tensor, nn
+from torch.utils._sympy.functions import FloorDiv
 
 import executorch_ggml
 from executorch_ggml.ir.builder import Builder
@@ -175,3 +177,20 @@ def test_a_number_that_is_no_size_prepares_nothing_anew() -> None:
         (made,) = helpers.run_session(ready, (torch.ones(3), torch.tensor(at)))
         assert torch.equal(made, torch.full((3,), 1.0 + at))
     assert ready.prepared_count == 1
+
+
+def test_a_number_that_matters_rounded_prepares_for_each_rounded_one() -> None:
+    """As the filled part of a cache, which is read in steps."""
+    builder, at = Builder(), sympy.Symbol("at", integer=True)
+    x = builder.input("x", DType.F32, (16,), (16, 1, 1, 1))
+    builder.input("at", DType.I64, (), (1, 1, 1, 1))
+    builder.symbol(at, 1, -1, max=16)
+    size = FloorDiv(at + 3, 4) * 4
+    builder.output("y", builder.view(x, (0, 0, 0, 0), (size,)), (size,))
+    ready, given = Session(serialize(builder.finish())), np.arange(16, dtype=np.float32)
+    for number in [*range(17), *range(16, -1, -1)]:
+        (made,) = ready.run(given, np.array(number))
+        assert made.tolist() == list(range((number + 3) // 4 * 4))
+    assert ready.prepared_count == 5
+    with pytest.raises(RuntimeError, match="outside the 0 to 16"):
+        ready.run(given, np.array(17))

@@ -12,7 +12,7 @@ from ..ir.graph import Value
 from ..ir.op import Dim
 from ..ir.ops.custom import BinaryKind, ReduceKind
 from .context import FLOATS, Context, Tensor
-from .layout import unbroadcast
+from .layout import dense_base, unbroadcast
 from .registry import Refused, lowers
 
 aten = torch.ops.aten
@@ -60,10 +60,11 @@ def _flash_attention(
 ) -> Tensor:
     """One node: it reads permuted heads in place, never stores the scores, and gives 0 for rows that are hidden whole.
 
-    Its mask is f16, so it takes those alone that are 0 and -inf, or f16 anyway. Keys and values are f32: over values in
-    f16 ggml sums in f16.
+    Its mask is f16, so it takes those alone that are 0 and -inf, or f16 anyway. Keys and values that were f16 before,
+    as a cache's, are read as they were; then ggml rounds queries to f16 too, and sums the values of a lone query in f16.
     """
     build = cx.builder
+    keys, values = _as_kept(cx, key.value, value.value)
     columns, rows = key.value.ne[1], query.value.ne[1]
     hidden: Value | None = None
     if is_causal:
@@ -72,8 +73,22 @@ def _flash_attention(
         added = _additive(cx, mask)
         hidden = build.broadcast(added, (columns, rows, added.ne[2], added.ne[3]))
     half = None if hidden is None else build.convert(hidden, DType.F16)
-    made = build.emit("flash_attn_ext", query.value, key.value, value.value, half, scale=scale, logit_softcap=0.0)
+    made = build.emit("flash_attn_ext", query.value, keys, values, half, scale=scale, logit_softcap=0.0)
     return cx.rounded(build.permute(made, (0, 2, 1, 3)))
+
+
+def _as_kept(cx: Context, key: Value, value: Value) -> tuple[Value, Value]:
+    """Keys and values in f16 where both are f16 that was widened."""
+    kept = [_before_widening(cx, key), _before_widening(cx, value)]
+    return (key, value) if kept[0] is None or kept[1] is None else (kept[0], kept[1])
+
+
+def _before_widening(cx: Context, wide: Value) -> Value | None:
+    base, axes = dense_base(wide)
+    if base.producer is None or base.producer.op != "convert":
+        return None
+    source = base.producer.inputs[0]
+    return cx.builder.permute(source, axes) if source is not None and source.dtype == DType.F16 else None
 
 
 def _causal_mask(cx: Context, columns: Dim, rows: Dim) -> Value:

@@ -12,7 +12,7 @@ from ..ir.dtypes import DType
 from ..ir.graph import Node, Value
 from ..ir.ops.custom import BinaryKind, UnaryKind
 from .context import Context, Tensor
-from .layout import Axes, common_layout, layout_of
+from .layout import common_layout, dense_base
 
 # What a gate's activation is called in the IR, with ggml's node for it times another tensor.
 _GATES = {"silu": "swiglu_split", "gelu": "geglu_split", "gelu_erf": "geglu_erf_split"}
@@ -52,7 +52,7 @@ def gate(cx: Context, a: Tensor, b: Any) -> Tensor | None:
     if not _two_f32(cx, "gate", a, b):
         return None
     for index, (activated, other) in enumerate(((a.value, b.value), (b.value, a.value))):
-        base, axes = _dense_base(activated)
+        base, axes = dense_base(activated)
         name = None if base.producer is None else _GATES.get(base.producer.op)
         operand = cx.node.args[index]
         used_once = isinstance(operand, torch.fx.Node) and len(operand.users) == 1
@@ -87,13 +87,6 @@ def _fits(x: Value, table: Value) -> bool:
     return same_dims(x.ne[:1], table.ne[:1]) and broadcasts_to(table, x) and table.has_dense_rows
 
 
-def _dense_base(value: Value) -> tuple[Value, Axes]:
-    """The value that was computed, with the permutation that it is seen through."""
-    axes = layout_of(value)
-    source = value.producer
-    return (_input(value, 0), axes) if source is not None and source.op == "permute" else (value, axes)
-
-
 def _input(value: Value, index: int) -> Value:
     assert value.producer is not None
     found = value.producer.inputs[index]
@@ -103,7 +96,7 @@ def _input(value: Value, index: int) -> Value:
 
 def _factors(cx: Context, product: Value) -> list[tuple[Value, Value]]:
     """The operands of a multiplication, in both orders and in the product's layout."""
-    base, axes = _dense_base(product)
+    base, axes = dense_base(product)
     made = base.producer
     if made is None or not (made.op == "mul" or (made.op == "binary" and made.attrs["kind"] == BinaryKind.MUL)):
         return []
@@ -127,7 +120,7 @@ def _rotation(cx: Context, rotated: Value, x: Value) -> bool | None:
         return None
     if interleaved:
         negated, kept = (_input(value, 0) if _is(value, "reshape") else value for value in (negated, kept))
-    base, axes = _dense_base(negated)
+    base, axes = dense_base(negated)
     if not _is(base, "neg"):
         return None
     low, high, step = (0, 1, 2) if interleaved else (0, width // 2, 1)

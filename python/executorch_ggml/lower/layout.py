@@ -30,6 +30,14 @@ def layout_of(value: Value) -> Axes:
     return IDENTITY
 
 
+def dense_base(value: Value) -> tuple[Value, Axes]:
+    """The value that was computed, with the permutation that it is seen through."""
+    axes, source = layout_of(value), value.producer
+    if source is None or source.op != "permute" or source.inputs[0] is None:
+        return value, axes
+    return source.inputs[0], axes
+
+
 def unbroadcast(value: Value) -> Value:
     """What a value was repeated from: ops that broadcast by themselves need no copy of it."""
     source = value.producer
