@@ -115,6 +115,11 @@ inline bool multiplies(const ggml_tensor* a, const ggml_tensor* b) {
   return a->ne[0] == b->ne[0] && divides(a->ne[2], b->ne[2]) && divides(a->ne[3], b->ne[3]);
 }
 
+inline bool multiplies_chosen(const ggml_tensor* a, const ggml_tensor* b, const ggml_tensor* ids) {
+  const bool outer = a->ne[3] == 1 && b->ne[3] == 1 && ids->ne[2] == 1 && ids->ne[3] == 1;
+  return outer && a->ne[0] == b->ne[0] && b->ne[2] == ids->ne[1] && (b->ne[1] == 1 || b->ne[1] == ids->ne[0]);
+}
+
 inline bool attends(const ggml_tensor* q, const ggml_tensor* k, const ggml_tensor* v, const ggml_tensor* mask) {
   const bool inner = q->ne[0] == k->ne[0] && k->ne[1] == v->ne[1] && k->ne[2] == v->ne[2] && k->type == v->type;
   const bool batch = divides(k->ne[2], q->ne[2]) && k->ne[3] == q->ne[3] && v->ne[3] == q->ne[3];

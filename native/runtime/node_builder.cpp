@@ -44,6 +44,8 @@ int64_t work_of(const fb::Node& node, const ggml_tensor* const* inputs, int coun
       return 0;
     case fb::Op::MulMat:
       return product({elements, inputs[0]->ne[0]});
+    case fb::Op::MulMatId:
+      return product({elements, inputs[0]->ne[0]});
     case fb::Op::FlashAttnExt:
       return product({inputs[0]->ne[1] * inputs[0]->ne[2] * inputs[0]->ne[3], inputs[1]->ne[1],
                       inputs[0]->ne[0] + inputs[2]->ne[0]});
@@ -87,10 +89,12 @@ uint32_t scale_mode(ScaleMode mode) {
 
 // Checks that need more than the tensors are the builder's own.
 #define gathers_rows(a, rows) self.gathers_rows(a, rows)
+#define chooses(a, ids) self.chooses(a, ids)
 #define is_state(state) self.is_state(state)
 #define shows_state(state) self.shows_state(state)
 #include "build_generated.inc"
 #undef gathers_rows
+#undef chooses
 #undef is_state
 #undef shows_state
 
@@ -191,11 +195,15 @@ bool NodeBuilder::ints(const flatbuffers::Vector<int64_t>* from, const char* att
   return true;
 }
 
+// Whether all numbers have been checked to be less than the size.
+bool NodeBuilder::indexes(const ggml_tensor* index, int64_t size) const {
+  const auto found = index_sizes_.find(index);
+  return found != index_sizes_.end() && found->second <= size;
+}
+
 bool NodeBuilder::gathers_rows(const ggml_tensor* a, const ggml_tensor* rows) const {
-  const auto found = index_sizes_.find(rows);
-  const bool checked = found != index_sizes_.end() && found->second <= a->ne[1];
   const bool line = rows->ne[1] == 1 && rows->ne[2] == 1 && rows->ne[3] == 1;
-  return checked && line && a->ne[2] == 1 && a->ne[3] == 1;
+  return indexes(rows, a->ne[1]) && line && a->ne[2] == 1 && a->ne[3] == 1;
 }
 
 // Row numbers stay checked through what only moves them.

@@ -137,6 +137,8 @@ class NodeBuilder {
   }
   // get_rows takes only what to_index has checked against the table's height: ggml aborts on any other row.
   bool gathers_rows(const ggml_tensor* a, const ggml_tensor* rows) const;
+  // Nor does mul_mat_id.
+  bool chooses(const ggml_tensor* a, const ggml_tensor* ids) const { return indexes(ids, a->ne[2]); }
   bool is_state(const ggml_tensor* tensor) const { return states_.count(tensor) != 0; }
   bool shows_state(const ggml_tensor* tensor) const {
     return is_state(tensor) || (tensor->view_src != nullptr && is_state(tensor->view_src));
@@ -146,6 +148,7 @@ class NodeBuilder {
 
  private:
   bool fail(std::string message);
+  bool indexes(const ggml_tensor* index, int64_t size) const;
   Status error(const fb::Node& node, const std::string& message) const;
   Status gather_inputs(const fb::Node& node, const OpInputs& spec, ggml_tensor** inputs);
   Status check_input(const fb::Node& node, const InputSpec& spec, int index, ggml_tensor* tensor) const;

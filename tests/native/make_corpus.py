@@ -35,6 +35,8 @@ from executorch_ggml.ir.ops.indexing import ScanKind, ScatterKind
 from executorch_ggml.ir.ops.movement import shape_of
 from executorch_ggml.ir.ops.spatial import Activation, PoolKind, SampleBorder, SampleKind, ScaleMode, pack_conv_weight
 from executorch_ggml.ir.serialize import MAGIC, payload, serialize
+from executorch_ggml.partition.backend import constant_bytes
+from executorch_ggml.quant.codec import quantize
 
 DTYPES = {dtype.torch: dtype for dtype in DType if not dtype.is_quantized}
 
@@ -62,6 +64,18 @@ class Program:
         key = f"c{len(self.constants)}"
         self.constants[key] = tensor
         return self.build.constant(key, DTYPES[tensor.dtype], ne_of(tensor.shape), lambda: tensor)
+
+    def quantized(self, dtype: DType, *shape: int) -> Value:
+        """A constant of random numbers in a quantized type."""
+        data, key = quantize(torch.randn(shape), dtype), f"c{len(self.constants)}"
+        self.constants[key] = data
+        return self.build.constant(key, dtype, ne_of(shape), lambda: data)
+
+    def integers(self, *shape: int) -> Value:
+        """One more f32 input, of numbers that ggml's blocks of 8-bit integers hold exactly."""
+        tensor = torch.randint(-126, 127, shape).float()
+        tensor.view(-1, 32)[:, 0] = 127.0
+        return self.input(tensor)
 
     def emit(self, op: str, *inputs: Value | None, **attrs: Any) -> Value:
         """One more node, named after its op."""
@@ -337,6 +351,28 @@ def attention(p: Program) -> None:
     p.output(p.emit("flash_attn_ext", q, k, v, None, scale=0.3, logit_softcap=5.0))
 
 
+@program
+def quantized_products(p: Program) -> None:
+    x = p.integers(3, 256)
+    for dtype in (DType.Q4_0, DType.Q8_0, DType.Q4_K, DType.Q6_K, DType.IQ4_NL):
+        p.output(p.emit("mul_mat", p.quantized(dtype, 16, 256), x))
+
+
+@program
+def chosen_products(p: Program) -> None:
+    x, ids = p.integers(4, 1, 64), p.input(torch.tensor([0, 2, 1, 0, 2, 1, -1, 0]))
+    rows = p.build.reshape(p.emit("to_index", ids, size=3), (2, 4))
+    for weight in (p.quantized(DType.Q4_0, 3, 5, 64), p.constant(torch.randn(3, 5, 64))):
+        p.output(p.emit("mul_mat_id", weight, x, rows))
+
+
+@program
+def quantized_rows(p: Program) -> None:
+    rows = p.emit("to_index", p.input(torch.tensor([3, 0, -1, 3])), size=5)
+    for dtype in (DType.Q5_1, DType.Q3_K, DType.MXFP4, DType.TQ2_0):
+        p.output(p.emit("get_rows", p.quantized(dtype, 5, 256), rows))
+
+
 # ------------------------------------------------------------------------------------------------------------ images
 
 
@@ -507,7 +543,7 @@ def container(p: Program) -> bytes:
     parts = [b"EGGC", struct.pack("<I", len(constants))]
     for key, constant in constants.items():
         assert constant.data is not None
-        data = _raw(constant.data().reshape(shape_of(constant.value.ne)).to(constant.value.dtype.torch))
+        data = constant_bytes(constant)
         parts += [struct.pack("<I", len(key)), key.encode(), _sized(data)]
     parts.append(struct.pack("<I", len(p.inputs)))
     for tensor in p.inputs:

@@ -179,15 +179,25 @@ def scans(kind: ScanKind, a: Value, axis: int) -> bool:
     return 0 <= axis < 4 and (a.dtype == DType.F32 or kind == ScanKind.PROD or kind in SCAN_INDEX)
 
 
-@_check
-def gathers_rows(a: Value, rows: Value) -> bool:
-    """One matrix, and a line of row numbers that were range-checked against its height."""
-    producer = rows.producer
+def _indexes(index: Value, size: Dim) -> bool:
+    """Numbers that were checked to be less than a size."""
+    producer = index.producer
     while producer is not None and producer.op in ("reshape", "cont", "view"):
         source = producer.inputs[0]
         producer = None if source is None else source.producer
-    checked = producer is not None and producer.op == "to_index" and _equal(producer.attrs["size"], a.ne[1])
-    return checked and all(is_one(n) for n in (*a.ne[2:], *rows.ne[1:]))
+    return producer is not None and producer.op == "to_index" and _equal(producer.attrs["size"], size)
+
+
+@_check
+def chooses(a: Value, ids: Value) -> bool:
+    """Numbers of matrices that were checked to be there."""
+    return _indexes(ids, a.ne[2])
+
+
+@_check
+def gathers_rows(a: Value, rows: Value) -> bool:
+    """One matrix, and a line of row numbers that were range-checked against its height."""
+    return _indexes(rows, a.ne[1]) and all(is_one(n) for n in (*a.ne[2:], *rows.ne[1:]))
 
 
 @_check
@@ -209,6 +219,14 @@ def masks_rows(a: Value, mask: Value | None) -> bool:
 def multiplies(a: Value, b: Value) -> bool:
     """Inner dims equal, ``a``'s batch dims dividing ``b``'s."""
     return _equal(a.ne[0], b.ne[0]) and _divides(a.ne[2], b.ne[2]) and _divides(a.ne[3], b.ne[3])
+
+
+@_check
+def multiplies_chosen(a: Value, b: Value, ids: Value) -> bool:
+    """Matrices, their numbers for each token, and a row of ``b`` for each number or one for all of a token's."""
+    outer = all(is_one(n) for n in (a.ne[3], b.ne[3], *ids.ne[2:]))
+    rows = is_one(b.ne[1]) or _equal(b.ne[1], ids.ne[0])
+    return outer and rows and _equal(a.ne[0], b.ne[0]) and _equal(b.ne[2], ids.ne[1])
 
 
 @_check

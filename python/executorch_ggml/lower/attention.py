@@ -61,7 +61,7 @@ def _flash_attention(
     """One node: it reads permuted heads in place, never stores the scores, and gives 0 for rows that are hidden whole.
 
     Its mask is f16, so it takes those alone that are 0 and -inf, or f16 anyway. Keys and values that were f16 before,
-    as a cache's, are read as they were; then ggml rounds queries to f16 too, and sums the values of a lone query in f16.
+    as a cache's, are read as they were: ggml then rounds queries to f16, and sums the values of a lone query in f16.
     """
     build = cx.builder
     keys, values = _as_kept(cx, key.value, value.value)

@@ -60,3 +60,23 @@ def flash_attn_ext(
     hidden = (scores == float("-inf")).all(-1, keepdim=True)
     weights = torch.softmax(scores, -1).masked_fill(hidden, 0.0)  # ggml gives 0 for a row that is hidden whole
     return (weights @ v).transpose(1, 2)
+
+
+def _chosen_product(a: Operand, b: Operand, ids: Operand) -> tuple[DType, tuple[Dim, Dim, Dim, Dim]]:
+    return DType.F32, (a.ne[1], ids.ne[0], ids.ne[1], 1)
+
+
+@op(
+    72,
+    inputs={"a": "float|quantized cont", "b": "f32 cont", "ids": "i32 cont"},
+    result=_chosen_product,
+    checks=("multiplies_chosen(a, b, ids)", "chooses(a, ids)"),
+)
+def mul_mat_id(a: torch.Tensor, b: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+    """``a[ids[t, j]] @ b[t, j]`` for each of a token's choices of matrices (``ggml_mul_mat_id``).
+
+    ``b`` has a row for each choice, or one row for all of a token's. ``ids`` must come from ``to_index``.
+    """
+    chosen = a[0][ids[0, 0].long()].float()
+    rows = b[0].to(a.dtype).float().expand(-1, ids.shape[-1], -1)
+    return (chosen @ rows.unsqueeze(-1)).squeeze(-1).unsqueeze(0)
