@@ -7,9 +7,11 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "executorch_ggml.h"
+#include "open_gguf.h"
 #include "program_states.h"
 #include "session.h"
 #include "status.h"
@@ -53,7 +55,7 @@ bool to_dtype(ScalarType type, DType* dtype) {
   }
 }
 
-// Constants in the program file or beside it, used where the loader mapped them.
+// Constants in the program file or beside it, or in a GGUF file, used where they are mapped.
 class NamedData : public ConstantSource {
  public:
   explicit NamedData(const et::NamedDataMap* map) : map_(map) {}
@@ -61,7 +63,15 @@ class NamedData : public ConstantSource {
     for (et::FreeableBuffer& buffer : buffers_) buffer.Free();
   }
 
-  Status find(const std::string& key, const void** data, size_t* size) override {
+  Status find(const std::string& key, const ggml_tensor* expected, const void** data, size_t* size) override {
+    in_gguf_ = GgufFiles::is_key(key);
+    if (in_gguf_) {
+      std::shared_ptr<const GgufFile> file;
+      EXECUTORCH_GGML_TRY(find_in_gguf(key, expected, data, size, &file));
+      last_ = {*data, *size};
+      if (files_.empty() || files_.back() != file) files_.push_back(std::move(file));
+      return {};
+    }
     if (map_ == nullptr)
       return Status::error("constant " + key + ": the program has no weights in it; load its data file (.ptd) with it");
     auto found = map_->get_data(key.c_str());
@@ -76,6 +86,7 @@ class NamedData : public ConstantSource {
   }
 
   void release_last() override {
+    if (in_gguf_) return files_.back()->unload(last_.first, last_.second);
     buffers_.back().Free();
     buffers_.pop_back();
   }
@@ -83,6 +94,9 @@ class NamedData : public ConstantSource {
  private:
   const et::NamedDataMap* map_;
   std::vector<et::FreeableBuffer> buffers_;
+  std::vector<std::shared_ptr<const GgufFile>> files_;  // that what was found lies in
+  bool in_gguf_ = false;                                // whether the last does
+  std::pair<const void*, size_t> last_;
 };
 
 // Resizes ExecuTorch's output tensors, whose memory its planner has given them; sizes come out as integers.
@@ -280,6 +294,16 @@ uint64_t executorch_ggml_take_states(void) {
 }
 
 int executorch_ggml_reset_states(uint64_t states) { return executorch_ggml::SharedStates::reset(states) ? 1 : 0; }
+
+uint64_t executorch_ggml_open_gguf(const char* path) {
+  uint64_t number = 0;
+  const auto open = [&] { return executorch_ggml::open_gguf(path, &number); };
+  const executorch_ggml::Status status = executorch_ggml::without_exceptions(open);
+  if (!status.ok()) executorch_ggml::report(executorch::runtime::Error::AccessFailed, status.message());
+  return number;
+}
+
+int executorch_ggml_close_gguf(uint64_t file) { return executorch_ggml::close_gguf(file) ? 1 : 0; }
 
 int executorch_ggml_is_registered(void) {
   return executorch_ggml::registered == ::executorch::runtime::Error::Ok ? 1 : 0;

@@ -33,6 +33,14 @@ EXECUTORCH_GGML_API uint64_t executorch_ggml_take_states(void);
    gone. */
 EXECUTORCH_GGML_API int executorch_ggml_reset_states(uint64_t states);
 
+/* Open a GGUF file for the programs whose weights were left in it at export; they find it by what is in it, not by its
+   path. Its number, or 0 where it is damaged or cannot be opened: see the last error. Methods that are loaded while it
+   is open keep it mapped. */
+EXECUTORCH_GGML_API uint64_t executorch_ggml_open_gguf(const char* path);
+
+/* Close it for what is loaded from then on. 1, or 0 if no open file has this number. */
+EXECUTORCH_GGML_API int executorch_ggml_close_gguf(uint64_t file);
+
 /* 1 once GgmlBackend is registered with ExecuTorch. */
 EXECUTORCH_GGML_API int executorch_ggml_is_registered(void);
 

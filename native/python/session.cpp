@@ -11,6 +11,8 @@
 #include <map>
 #include <stdexcept>
 
+#include "gguf.h"
+#include "gguf_file.h"
 #include "quantize.h"
 #include "status.h"
 
@@ -69,17 +71,27 @@ nb::dlpack::dtype dlpack_type(DType dtype) {
   return {static_cast<uint8_t>(type.code), type.bits, 1};
 }
 
-// Constants as arrays that Python keeps alive.
+// Constants as arrays that Python keeps alive, and in GGUF files.
 class Arrays : public ConstantSource {
  public:
-  explicit Arrays(const nb::dict& arrays) {
+  Arrays(const nb::dict& arrays, const std::vector<std::string>& files) {
+    for (const std::string& path : files) {
+      std::shared_ptr<const GgufFile> file;
+      const Status status = GgufFile::open(path, &file);
+      if (!status.ok()) raise(status);
+      files_.add(std::move(file));
+    }
     for (auto [key, value] : arrays) {
       const std::string name = nb::cast<std::string>(key);
       arrays_.emplace(name, to_array(value, "constant " + name));
     }
   }
 
-  Status find(const std::string& key, const void** data, size_t* size) override {
+  Status find(const std::string& key, const ggml_tensor* expected, const void** data, size_t* size) override {
+    if (GgufFiles::is_key(key)) {
+      std::shared_ptr<const GgufFile> file;  // files_ keeps it
+      return files_.find(key, expected, data, size, &file);
+    }
     const auto found = arrays_.find(key);
     if (found == arrays_.end()) {
       return Status::error(format("constant %s: not among the %zu constants given; pass it under this key", key.c_str(),
@@ -92,6 +104,7 @@ class Arrays : public ConstantSource {
 
  private:
   std::map<std::string, Array> arrays_;
+  GgufFiles files_;
 };
 
 // Outputs as fresh memory that becomes numpy arrays.
@@ -146,8 +159,8 @@ struct Payload {
 class PySession {
  public:
   PySession(const nb::bytes& program, const nb::dict& constants, const std::string& device, int threads,
-            size_t max_memory, int64_t max_work, std::shared_ptr<States> states)
-      : payload_(program), constants_(constants) {
+            size_t max_memory, int64_t max_work, std::shared_ptr<States> states, const std::vector<std::string>& gguf)
+      : payload_(program), constants_(constants, gguf) {
     SessionOptions options;
     options.device = device;
     options.threads = threads;
@@ -225,14 +238,15 @@ NB_MODULE(_session, m) {
       .def("reset", &States::reset, nb::call_guard<nb::gil_scoped_release>());
   nb::class_<PySession>(m, "Session")
       .def(nb::init<const nb::bytes&, const nb::dict&, const std::string&, int, size_t, int64_t,
-                    std::shared_ptr<States>>(),
+                    std::shared_ptr<States>, const std::vector<std::string>&>(),
            nb::arg("program"), nb::arg("constants"), nb::arg("device"), nb::arg("threads"), nb::arg("max_memory"),
-           nb::arg("max_work"), nb::arg("states").none())
+           nb::arg("max_work"), nb::arg("states").none(), nb::arg("gguf"))
       .def("run", &PySession::run, nb::arg("inputs"))
       .def("reset", &PySession::reset)
       .def_prop_ro("prepared_count", &PySession::prepared_count)
       .def_prop_ro("input_names", &PySession::input_names)
       .def_prop_ro("output_names", &PySession::output_names);
+  add_gguf_file(m);
   add_quantizer(m);
   m.def("devices", &devices);
   m.def("set_default_threads", &set_default_threads, nb::arg("threads"));

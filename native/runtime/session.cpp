@@ -146,7 +146,7 @@ Status Session::make_leaf(int value, const std::string& key, ggml_tensor** tenso
 Status Session::constant_data(ConstantSource* source, const std::string& key, const ggml_tensor* tensor,
                               const void** data) {
   size_t size = 0;
-  EXECUTORCH_GGML_TRY(source->find(key, data, &size));
+  EXECUTORCH_GGML_TRY(source->find(key, tensor, data, &size));
   const size_t expected = ggml_nbytes(tensor);
   if (size == expected) return {};
   return Status::error(

@@ -16,8 +16,9 @@ namespace executorch_ggml {
 class ConstantSource {
  public:
   virtual ~ConstantSource() = default;
-  // The bytes under a key. They must stay where they are as long as the session lives.
-  virtual Status find(const std::string& key, const void** data, size_t* size) = 0;
+  // The bytes under a key, for a constant of the type and sizes of `expected`. They must stay where they are as long as
+  // the session lives.
+  virtual Status find(const std::string& key, const ggml_tensor* expected, const void** data, size_t* size) = 0;
   // The session has no more use for what it found last.
   virtual void release_last() {}
 };

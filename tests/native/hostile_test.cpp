@@ -158,7 +158,7 @@ class Constants : public ConstantSource {
       memory_.emplace(key, std::pair(std::move(memory), bytes.size()));
     }
   }
-  Status find(const std::string& key, const void** data, size_t* size) override {
+  Status find(const std::string& key, const ggml_tensor*, const void** data, size_t* size) override {
     const auto found = memory_.find(key);
     if (found == memory_.end()) return Status::error("constant " + key + ": not there");
     *data = found->second.first.data();

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import sys
 from pathlib import Path
 
@@ -33,6 +34,9 @@ def load_delegate() -> ctypes.CDLL:
     library.executorch_ggml_last_error.restype = ctypes.c_char_p
     library.executorch_ggml_take_states.restype = ctypes.c_uint64
     library.executorch_ggml_reset_states.argtypes = [ctypes.c_uint64]
+    library.executorch_ggml_open_gguf.restype = ctypes.c_uint64
+    library.executorch_ggml_open_gguf.argtypes = [ctypes.c_char_p]
+    library.executorch_ggml_close_gguf.argtypes = [ctypes.c_uint64]
     if not library.executorch_ggml_is_registered():
         raise ImportError("ExecuTorch refused to register GgmlBackend: another copy of it is loaded already")
     return library
@@ -57,6 +61,22 @@ def take_states() -> int:
 def reset_states(states: int) -> None:
     """Put a program's states back to their first contents."""
     load_delegate().executorch_ggml_reset_states(states)
+
+
+def open_gguf(path: str) -> int:
+    """Open a GGUF file for methods that are loaded until :func:`close_gguf` is called with its number."""
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"{path}: no such GGUF file")
+    clear_error()
+    number = int(load_delegate().executorch_ggml_open_gguf(os.fsencode(path)))
+    if number == 0:
+        raise RuntimeError(last_error())
+    return number
+
+
+def close_gguf(number: int) -> None:
+    """Close a file for methods that are loaded from now on."""
+    load_delegate().executorch_ggml_close_gguf(number)
 
 
 def set_num_threads(threads: int) -> None:

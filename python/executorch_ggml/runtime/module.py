@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from ._library import clear_error, last_error, load_delegate, reset_states, take_states
+from ._library import clear_error, close_gguf, last_error, load_delegate, open_gguf, reset_states, take_states
+from .session import paths
 
 # ExecuTorch's numbers of element types.
 _DTYPES = {
@@ -32,8 +34,10 @@ class Module:
     share them; another :func:`load` of the program has its own.
     """
 
-    def __init__(self, program: Any, path: str) -> None:
+    def __init__(self, program: Any, path: str, gguf: Sequence[str] = ()) -> None:
         self._program = program
+        for file in gguf:
+            weakref.finalize(self, close_gguf, open_gguf(file))
         self._path = path
         self._methods: dict[str, Any] = {}
         self._states: set[int] = set()
@@ -140,8 +144,17 @@ def _check_is_program(path: str) -> None:
         )
 
 
-def load(path: str | os.PathLike[str], *, data_path: str | os.PathLike[str] | None = None) -> Module:
-    """Load a .pte file (and the .ptd file with its weights, where they are apart). The file is mapped, not read."""
+def load(
+    path: str | os.PathLike[str],
+    *,
+    data_path: str | os.PathLike[str] | None = None,
+    gguf: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
+) -> Module:
+    """Load a .pte file. It is mapped, not read.
+
+    ``data_path`` is the .ptd file with its weights, where they are apart, ``gguf`` the GGUF file (or several) that it
+    was exported from, where they were left there.
+    """
     from executorch.runtime import Runtime
 
     load_delegate()
@@ -153,4 +166,4 @@ def load(path: str | os.PathLike[str], *, data_path: str | os.PathLike[str] | No
         program = Runtime.get().load_program(text, data_path=None if data_path is None else os.fspath(data_path))
     except RuntimeError as error:
         raise RuntimeError(f"{text}: {error}; is the file damaged, or from another version of ExecuTorch?") from error
-    return Module(program, text)
+    return Module(program, text, paths(gguf))

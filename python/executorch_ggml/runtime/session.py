@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +20,12 @@ class Device(NamedTuple):
 def devices() -> list[Device]:
     """The devices that ggml has here; each name is good for ``Session(device=...)``."""
     return [Device(*entry) for entry in _session.devices()]
+
+
+def paths(given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
+    """One path or several, as a list."""
+    several = [given] if isinstance(given, (str, os.PathLike)) else given
+    return [os.fspath(path) for path in several]
 
 
 class States:
@@ -47,6 +54,8 @@ class Session:
     memory), and ``max_work`` multiply-adds a run (without it: hours of work); one that asks for more is refused. Set
     both where programs come from others.
 
+    Constants that were left in a GGUF file at export are taken from ``gguf``, the path of that file (or of several).
+
     The program's states are the session's own, or shared with the other sessions that are given the same ``states``.
     """
 
@@ -60,6 +69,7 @@ class Session:
         max_memory: int | None = None,
         max_work: int | None = None,
         states: States | None = None,
+        gguf: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
     ) -> None:
         for name, value in (("max_memory", max_memory), ("max_work", max_work)):
             if value is not None and value < 1:
@@ -72,6 +82,7 @@ class Session:
             max_memory or 0,
             max_work or 0,
             None if states is None else states._states,
+            paths(gguf),
         )
 
     def run(self, *inputs: Any) -> list[Any]:
