@@ -1,0 +1,16 @@
+"""Families of models, one module each; importing them registers them."""
+
+from . import gemma, llama, phi, qwen
+from .base import Architecture, Load, architecture_for, architecture_of, known_architectures
+
+__all__ = [
+    "Architecture",
+    "Load",
+    "architecture_for",
+    "architecture_of",
+    "gemma",
+    "known_architectures",
+    "llama",
+    "phi",
+    "qwen",
+]

@@ -1,0 +1,170 @@
+"""A ``transformers`` module from a GGUF file alone."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .architectures import Architecture, Load, architecture_of
+from .file import GgufError, GgufFile, GgufTensor, weight_type
+from .tokenizer import special_ids
+from .weights import GgufWeights, in_f32
+
+_FILE = "executorch_ggml_gguf"  # attribute of modules that compute with tensors as their file has them
+_LAYER = re.compile(r"blk\.(\d+)\.")
+
+
+@dataclass(frozen=True)
+class GgufModel:
+    """A rebuilt model.
+
+    ``module`` is the ``transformers`` causal LM. Unless it was loaded with ``dequantize=True``, only its norms and
+    biases hold their values; the other parameters are memory that was never touched (and so takes none), for export
+    with ``weights``, which has them as the file does.
+    """
+
+    file: GgufFile
+    module: Any
+    weights: GgufWeights
+
+
+def load(
+    path: str | os.PathLike[str] | GgufFile,
+    *,
+    dequantize: bool = False,
+    external: bool = False,
+    max_seq_len: int | None = None,
+) -> GgufModel:
+    """Rebuild the module that a GGUF file holds, from its metadata and tensors.
+
+    With ``dequantize`` the module holds all values, in f32, and runs eagerly. With ``external`` programs leave the
+    weights in the file (see :class:`GgufWeights`). ``max_seq_len`` is the longest text that the module is for, which
+    matters to models with other rotary embeddings for long texts (Phi 3).
+
+    Raises GgufError where the file is damaged, its architecture is not known, or its tensors are not those that its
+    metadata asks for.
+    """
+    file = path if isinstance(path, GgufFile) else GgufFile(path)
+    architecture = architecture_of(file)
+    _check_layers(file)
+    config, skeleton = _skeleton(file, architecture)
+    tensors = _match(file, architecture, skeleton)
+    module = _module(config)
+    architecture.adapt(module, file, Load(max_seq_len))
+    setattr(module, _FILE, file)
+    _fill(module, tensors, everything=dequantize)
+    return GgufModel(file, module.eval(), GgufWeights(tensors, external=external))
+
+
+def file_of(module: Any) -> GgufFile | None:
+    """The file whose tensors are a module's parameters as they are, if :func:`load` made it."""
+    return getattr(module, _FILE, None)
+
+
+def _check_layers(file: GgufFile) -> None:
+    """The number of layers is what the tensors say, before lists are made of that length."""
+    said = file.field(f"{file.architecture}.block_count", int)
+    there = {int(found[1]) for name in file.tensors if (found := _LAYER.match(name)) is not None}
+    if there != set(range(len(there))) or said != len(there):
+        raise file.error(
+            f"metadata {file.architecture}.block_count is {said}, and there are tensors of {len(there)} layers"
+        )
+
+
+def _embedding(file: GgufFile) -> GgufTensor:
+    tensor = file.tensors.get("token_embd.weight")
+    if tensor is None or len(tensor.shape) != 2:
+        raise file.error("tensor token_embd.weight is " + ("missing" if tensor is None else "no matrix"))
+    return tensor
+
+
+def _set_tokens(config: Any, file: GgufFile) -> None:
+    """Tokens that begin and end texts are the file's tokenizer's, and not a config's defaults."""
+    config.pad_token_id = None
+    config.bos_token_id, ends = special_ids(file)
+    config.eos_token_id = ends or None
+
+
+def _skeleton(file: GgufFile, architecture: Architecture) -> tuple[Any, Any]:
+    """The file's config, and its module without any memory."""
+    try:
+        config = architecture.read(file)
+        config.vocab_size = _embedding(file).shape[0]
+        config.tie_word_embeddings = "output.weight" not in file.tensors
+        _set_tokens(config, file)
+        with torch.device("meta"):
+            return config, _module(config)
+    except GgufError:
+        raise
+    except Exception as error:  # whatever transformers or torch have against these numbers
+        raise file.error(f"its metadata makes no model of {architecture.name}: {error}") from error
+
+
+def _module(config: Any) -> Any:
+    """The module with memory that nothing has written to, but for buffers, which follow from the config."""
+    from transformers import AutoModelForCausalLM
+    from transformers.initialization import no_init_weights
+
+    with no_init_weights():
+        module = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    module.tie_weights()
+    return module.requires_grad_(False)
+
+
+def _match(file: GgufFile, architecture: Architecture, skeleton: Any) -> dict[str, tuple[GgufTensor, ...]]:
+    """The tensors of each parameter. All that the module has and all that the file has must match."""
+    found: dict[str, tuple[GgufTensor, ...]] = {}
+    seen: dict[torch.Tensor, str] = {}
+    for name, parameter in skeleton.named_parameters(remove_duplicate=False):
+        if parameter in seen:  # a tied head, which exported programs may call by either name
+            found[name] = found[seen[parameter]]
+            continue
+        seen[parameter] = name
+        wanted = architecture.names.tensors(name)
+        if not wanted:
+            raise file.error(
+                f"{type(skeleton).__name__} has a parameter {name} that no tensor of {architecture.name} is for"
+            )
+        missing = next((tensor for tensor in wanted if tensor not in file.tensors), None)
+        if missing is not None:
+            raise file.error(f"tensor {missing} is missing")
+        found[name] = tuple(file.tensors[tensor] for tensor in wanted)
+        _check_shape(name, parameter, found[name])
+    used = {tensor.name for tensors in found.values() for tensor in tensors} | set(architecture.extra_names)
+    unused = sorted(set(file.tensors) - used)
+    if unused:
+        raise file.error(
+            f"{len(unused)} tensors have no place in {type(skeleton).__name__}: {', '.join(unused[:4])}"
+            + (" …" if len(unused) > 4 else "")
+        )
+    return found
+
+
+def _check_shape(name: str, parameter: torch.Tensor, tensors: tuple[GgufTensor, ...]) -> None:
+    """A parameter's rows are its tensors' rows, those of two tensors halves of it."""
+    shape = tuple(parameter.shape)
+    if len(tensors) > 1:
+        shape = (shape[0], shape[1] // len(tensors), *shape[2:])
+    for tensor in tensors:
+        given = tensor.shape
+        if shape not in (given, (1, *given)):  # the gate of a shared expert has lost its one row
+            raise tensor.file.error(f"tensor {tensor.name} is {list(given)}, expected {list(shape)} for {name}")
+        assert weight_type(tensor.dtype)
+
+
+def _fill(module: Any, tensors: dict[str, tuple[GgufTensor, ...]], *, everything: bool) -> None:
+    """Write the values of norms and biases, or of all parameters, into the module."""
+    for name, parameter in _parameters(module, tensors):
+        if everything or parameter.dim() < 2:
+            parameter.data.copy_(in_f32(tensors[name]).reshape(parameter.shape))
+
+
+def _parameters(module: Any, tensors: dict[str, tuple[GgufTensor, ...]]) -> Iterator[tuple[str, torch.Tensor]]:
+    for name, parameter in module.named_parameters():
+        assert name in tensors, f"{name}: an adaptation must keep the names of parameters"
+        yield name, parameter
