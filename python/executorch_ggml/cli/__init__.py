@@ -6,9 +6,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from . import devices, inspect
+from . import devices, export_gguf, inspect
 
-COMMANDS = (inspect, devices)
+COMMANDS = (inspect, devices, export_gguf)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
