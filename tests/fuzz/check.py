@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
-from tests.fuzz.differences import not_judged
+from tests.fuzz.differences import kills_eager, not_judged
 from tests.fuzz.program import Program, Step, Traced, smallest
 from tests.helpers import TOLERANCE, TOLERANCES, delegates_of, left_of, run_interpreter, run_session, session
 from torch import Tensor
@@ -108,10 +108,11 @@ class Expected:
 
 
 def _judged(step: Step, tensors: list[Any], results: bool) -> list[Any]:
-    for tensor in tensors:
-        reason = not_judged(name_of(step), step, tensor, results)
-        if reason is not None:
-            raise Skipped(reason)
+    if not results and kills_eager(step, tensors):
+        raise Skipped("eager would end the process")
+    reason = not_judged(name_of(step), step, tensors, results)
+    if reason is not None:
+        raise Skipped(reason)
     return tensors
 
 

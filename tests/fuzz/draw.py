@@ -225,7 +225,7 @@ class Grower:
 
     def add(self, step: Step) -> tuple[Ref, ...]:
         """One more step; `Unfit` where eager rejects it, or the lowering refuses it."""
-        if kills_eager(step, [self.found[name] for name in read_by(step) if isinstance(self.found[name], Tensor)]):
+        if kills_eager(step, [self.value(ref) for ref in step.operands]):
             raise Unfit
         try:
             with warnings.catch_warnings():

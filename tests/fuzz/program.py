@@ -132,6 +132,11 @@ class Step:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
+    @property
+    def operands(self) -> list[Ref]:
+        """Its tensors, in order."""
+        return [leaf for leaf in tree_leaves((self.args, self.kwargs)) if isinstance(leaf, Ref)]
+
 
 Perturb = Callable[[Step, list[Any], bool], list[Any]]
 
@@ -163,12 +168,9 @@ class Program:
     @staticmethod
     def call(step: Step, found: Mapping[str, Any], through: Perturb | None = None) -> Any:
         """One step's result."""
-
-        def fetch(leaf: Any) -> Any:
-            value = pick(found, leaf)
-            return through(step, [value], False)[0] if through else value
-
-        args, kwargs = arguments(step, fetch, lambda size: pick(found, size.of).size(size.dim))
+        operands = [pick(found, ref) for ref in step.operands]
+        given = iter(operands if through is None else through(step, operands, False))
+        args, kwargs = arguments(step, lambda _: next(given), lambda size: pick(found, size.of).size(size.dim))
         made = step.overload(*args, **kwargs)
         if through is None:
             return made
@@ -323,6 +325,11 @@ def _smaller(program: Program) -> Iterator[Program]:
         yield from (replace(program, others=(other,)) for other in program.others)
     if len(program.outputs) > 1:
         yield from (_needed(replace(program, outputs=(ref,))) for ref in program.outputs)
+    for ref in program.outputs:
+        last = program.steps[int(ref.name[1:])]
+        before = tuple(dict.fromkeys(operand for operand in last.operands if operand.name.startswith("y")))
+        if before:
+            yield _needed(replace(program, outputs=before))
     if program.symbols:
         return
     found = Program.start(program.given({}))

@@ -106,14 +106,19 @@ class _Recorder(TorchDispatchMode):
 
 
 def _as_exported(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sample:
-    """Arguments at their positions, but for those that have none, and without those that say where a tensor lies."""
+    """Arguments as an export has them: at their positions, numbers for lists in lists, and no devices and layouts."""
     schema = overload._schema.arguments
     positional = [argument for argument in schema if not argument.kwarg_only]
     places = [i for i, argument in enumerate(positional) if i < len(args) or argument.name in kwargs]
     rest = positional[len(args) : max(places, default=-1) + 1]
     made = (*args, *(kwargs.get(argument.name, argument.default_value) for argument in rest))
+    made = tuple(_listed(argument, value) for argument, value in zip(positional, made, strict=False))
     named = {argument.name for argument in schema if argument.kwarg_only} - PLACING
     return Sample(made, {name: value for name, value in kwargs.items() if name in named and value is not None})
+
+
+def _listed(argument: Any, value: Any) -> Any:
+    return [value] if isinstance(value, int) and "List[int]" in str(argument.type) else value
 
 
 class _Composites(TorchFunctionMode):

@@ -16,7 +16,7 @@ from hypothesis import Phase, given, settings
 from tests.fuzz.check import Expected, Skipped, Wrong, check, check_delegate, failure
 from tests.fuzz.differences import UNDEFINED
 from tests.fuzz.draw import OVERLOADS, programs, refusal
-from tests.fuzz.program import Fill, Input, Program, Ref, Size, Step, single, values
+from tests.fuzz.program import Fill, Input, Program, Ref, Size, Step, single, smallest, values
 from tests.fuzz.samples import plain, samples, spread
 from tests.helpers import inf, nan
 from torch._ops import OpOverload
@@ -142,6 +142,25 @@ def test_undefined_results_are_not_judged() -> None:
     cast = single(aten._to_copy.default, (torch.tensor([1e30]),), {"dtype": torch.int32})
     with pytest.raises(Skipped, match="undefined"):
         check(cast)
+
+
+@pytest.mark.parametrize("divisor", [torch.full((16,), 1e-40), torch.full((16, 1), 1e-40)])
+def test_only_quotients_beyond_f32_are_not_judged(divisor: torch.Tensor) -> None:
+    with pytest.raises(Skipped, match="quotient"):
+        check(single(aten.fmod.Tensor, (torch.full((16,), 3.0), divisor), {}))
+    check(single(aten.fmod.Tensor, (torch.full((16,), 1e-39), divisor), {}))
+    check(single(aten.remainder.Scalar_Tensor, (3, torch.tensor([inf, 0.0, 1e-30, nan] * 4)), {}))
+
+
+def test_a_failure_is_made_small() -> None:
+    steps = (
+        Step(aten.abs.default, (Ref("x0"),), {}),
+        Step(aten.neg.default, (Ref("y0"),), {}),
+        Step(aten.sub.Tensor, (Ref("y1"), Ref("y0")), {}),
+    )
+    program = Program((Input(torch.ones(2), (2,)),), steps, (Ref("y2"),))
+    made = smallest(program, lambda smaller: aten.neg.default in smaller.overloads)
+    assert [step.overload for step in made.steps] == [aten.neg.default]
 
 
 def test_a_program_is_printed_as_code_that_runs() -> None:

@@ -26,6 +26,7 @@ def _bags() -> list[Case]:
             op(FORWARD, table, places, STARTS, False, mode, False, None, False, int(places[4])),
             op(FORWARD, table, torch.zeros(3).long(), torch.tensor([0]), False, mode),
             op(FORWARD, table, torch.zeros(0).long(), torch.tensor([0, 0]), False, mode),
+            op(FORWARD, table, torch.zeros(0).long(), torch.zeros(0).long(), False, mode),
             having(op(FORWARD, rand(10, 6, dtype=torch.float16), places, STARTS, False, mode), name=f"f16-{mode}"),
             having(
                 op(FORWARD, table, places, STARTS, False, mode),

@@ -113,7 +113,9 @@ def _gathers() -> list[Case]:
         op(GATHER, x, 0, index(3, 7, 2, 1)),
         op(GATHER, x, 2, index(5, 3, 4, 9)),
         op(GATHER, rand(6), 0, index(6, 4)),
-        having(op(GATHER, rand(6), 0, torch.zeros(2, 0, dtype=torch.int64)), refused="another rank"),
+        op(GATHER, rand(6), 0, torch.zeros(2, 0, dtype=torch.int64)),
+        op(GATHER, rand(2, 3), 1, torch.zeros(4, 5, 0, dtype=torch.int64)),
+        op(GATHER, rand(2, 3, 4), 1, torch.zeros(5, 0, 7, dtype=torch.int32)),
         op(GATHER, rand(2, 3, 4, 5), 2, index(4, 2, 3, 1, 5)),
         op(GATHER, x, 1, index(4, 0, 4, 5)),
         *(
@@ -132,6 +134,12 @@ def _gathers() -> list[Case]:
 def _symbolic() -> list[Case]:
     table = const(10, 6)
     return [
+        having(
+            op(GATHER, rand(6, 3, 4), 2, torch.zeros(5, 0, 5, dtype=torch.int64)),
+            name="symbolic-nothing",
+            dynamic=({0: DYNAMIC}, None),
+            others=((rand(3, 3, 4), torch.zeros(5, 0, 5, dtype=torch.int64)),),
+        ),
         having(
             op(EMBEDDING, table, index(10, 2, 5)),
             name="symbolic",

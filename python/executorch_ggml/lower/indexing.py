@@ -14,7 +14,7 @@ from ..ir.ops.custom import BinaryKind
 from .context import Context, Tensor
 from .layout import aligned, unbroadcast
 from .registry import REASONS, Refused, lowers
-from .shape import turned, window
+from .shape import filled, turned, window
 
 aten = torch.ops.aten
 
@@ -152,6 +152,8 @@ def flat_index(cx: Context, indices: Sequence[Tensor], sizes: Sequence[Dim]) -> 
 def gather(cx: Context, x: Tensor, dim: int, index: Tensor, sparse_grad: bool = False) -> Tensor | Refused:
     """``x[i][index[i][j]]`` along one dim."""
     del sparse_grad
+    if 0 in index.shape:  # its rank and other sizes may be any
+        return cx.out(filled(cx, index.shape, 0, x.dtype))
     if x.rank != index.rank and x.rank > 0 and index.rank > 0:
         return Refused("gather by an index of another rank, which an empty one may have")
     (x, at), (index, _) = _with_dims(x, dim), _with_dims(index, dim)
