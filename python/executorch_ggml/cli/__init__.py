@@ -6,9 +6,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from . import devices, export_gguf, inspect
+from . import devices, export_gguf, generate, inspect
 
-COMMANDS = (inspect, devices, export_gguf)
+COMMANDS = (generate, inspect, devices, export_gguf)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -17,7 +17,7 @@ from torch.fx import Node
 from ..lower.graph import is_size_node, overload_of
 from .control_flow import graph_modules
 from .grouping import between, groups
-from .partitioner import GgmlPartitioner, computes, refusals
+from .partitioner import GgmlPartitioner, computes, is_assertion, refusals
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,9 @@ def explanation(program: ExportedProgram) -> Explanation:
         verdicts = {
             node: NodeVerdict(node.name, str(overload_of(node)), refused.get(node))
             for node in graph.nodes
-            if node.op == "call_function" and not is_size_node(node) and not _is_delegate(node)
+            if node.op == "call_function"
+            and not (is_size_node(node) and node not in refused)
+            and not (is_assertion(node) or _is_delegate(node))
         }
         made = [node for node in graph.nodes if node.target is executorch_call_delegate]
         inside = {node for part in parts for node in part} | set(made)

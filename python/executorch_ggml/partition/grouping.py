@@ -24,12 +24,12 @@ def groups(graph: Graph, refused: Collection[Node]) -> list[list[Node]]:
 
 def _levels(graph: Graph, inside: Collection[Node]) -> dict[Node, int]:
     levels: dict[Node, int] = {}
+    left: set[Node] = set()  # the calls outside that need a result of ggml; the others come before all of it
     for node in graph.nodes:
-        returns = [
-            levels[source] + (node in inside and source.op == "call_function" and source not in inside)
-            for source in node.all_input_nodes
-        ]
-        levels[node] = max(returns, default=0)
+        sources = node.all_input_nodes
+        levels[node] = max((levels[source] + (node in inside and source in left) for source in sources), default=0)
+        if node not in inside and any(source in inside or source in left for source in sources):
+            left.add(node)
     return levels
 
 

@@ -101,8 +101,9 @@ class GgmlPartitioner(Partitioner):
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tag the nodes of each partition, the constants they read and the buffers that they alone read and write."""
         refused = refusals(exported_program, self.weights)
-        self.refused = {node.name: reason for node, reason in refused.items()}
-        specs = [_refused_spec(refused)]
+        left = {node: reason for node, reason in refused.items() if not is_assertion(node)}
+        self.refused = {node.name: reason for node, reason in left.items()}
+        specs = [_refused_spec(left)]
         if self.weights_file is not None:
             specs.append(CompileSpec(WEIGHTS_FILE_KEY, self.weights_file.encode()))
         if self.states_by_name:
@@ -153,6 +154,12 @@ def _accepted(
 def computes(group: list[Node]) -> bool:
     """Whether a group of nodes does more than work out sizes."""
     return not all(is_size_node(node) or node.target is operator.getitem for node in group)
+
+
+def is_assertion(node: Node) -> bool:
+    """Whether a node only serves to assert something of a size: ExecuTorch drops it, and our runtime checks sizes."""
+    asserts = node.target is torch.ops.aten._assert_scalar.default
+    return asserts or (isinstance(node.meta.get("val"), torch.SymBool) and all(map(is_assertion, node.users)))
 
 
 def _refused_spec(refused: dict[Node, str]) -> CompileSpec:

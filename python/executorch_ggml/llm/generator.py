@@ -1,0 +1,264 @@
+"""Generates text with a program that :func:`executorch_ggml.llm.export` made."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+
+from ..runtime import Module, load
+from ..runtime.named_data import named_data
+from .metadata import TOKENIZER_KEY
+from .sampling import Logits, Sampling, choose
+from .tokenizer import StopStrings, TextStream, Tokenizer
+
+Prompt: TypeAlias = str | Sequence[int]
+Finish: TypeAlias = Literal["eos", "stop", "length", "context"]
+
+
+@dataclass
+class Timing:
+    """How long a generation took, in seconds, and of how many tokens."""
+
+    prompt_tokens: int = 0
+    reused_tokens: int = 0
+    prefill_seconds: float = 0.0
+    new_tokens: int = 0
+    decode_seconds: float = 0.0
+    first_token_seconds: float = 0.0
+
+    @property
+    def prefill_speed(self) -> float:
+        """Tokens of the prompt read in a second."""
+        return self.prompt_tokens / self.prefill_seconds if self.prefill_seconds else 0.0
+
+    @property
+    def decode_speed(self) -> float:
+        """Tokens made in a second, the first one apart: that is the prompt's."""
+        return (self.new_tokens - 1) / self.decode_seconds if self.decode_seconds else 0.0
+
+
+class Generation(Iterator[str]):
+    """A text as it is made: iterate over its pieces, none of which is empty.
+
+    ``tokens`` are those made so far, ``text`` what was given out of them. At the end ``finish`` says why there is no
+    more: a token that ends the text (``eos``), a stop string (``stop``), the limit that was asked for (``length``), or
+    no more place (``context``).
+    """
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self.text = ""
+        self.finish: Finish | None = None
+        self.timing = Timing()
+        self._pieces: Iterator[str] = iter(())
+
+    def __next__(self) -> str:
+        """The next piece."""
+        piece = next(self._pieces)
+        self.text += piece
+        return piece
+
+
+class Generator:
+    """A loaded model with the tokens that it has read.
+
+    :meth:`stream` and :meth:`generate` take a whole prompt: what of its beginning was read before is not read again,
+    so that each turn of a conversation costs only what is new. :meth:`feed` is the layer below: it reads tokens after
+    those that are there, :meth:`rewind` forgets the last of them, and :meth:`reset` all.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        tokenizer: Any = None,
+        data_path: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """Load a program; ``tokenizer`` (see :meth:`Tokenizer.load`) where it is not in the file."""
+        started = time.perf_counter()
+        self._module = load(path, data_path=data_path)
+        self.metadata = _metadata(self._module)
+        self.max_seq_len: int = self.metadata["get_max_context_len"]
+        self.chunk: int = self.metadata["get_max_seq_len"]
+        self.vocab_size: int = self.metadata["get_vocab_size"]
+        self.eos_ids = frozenset(self.metadata.get("get_eos_ids", ()))
+        stored = named_data(path, TOKENIZER_KEY) if tokenizer is None else None
+        self._tokenizer = Tokenizer.from_bytes(stored) if stored is not None else None
+        if tokenizer is not None:
+            self._tokenizer = Tokenizer.load(tokenizer)
+        self._tokens: list[int] = []
+        self._logits: Logits | None = None  # after all of them
+        self.load_seconds = time.perf_counter() - started
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer; ValueError where there is none."""
+        if self._tokenizer is None:
+            raise ValueError("the program has no tokenizer in it: pass one, or give tokens instead of text")
+        return self._tokenizer
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """The tokens that were read, from the first position on."""
+        return tuple(self._tokens)
+
+    def reset(self) -> None:
+        """Forget all that was read."""
+        self._module.reset_state()
+        self.rewind(0)
+
+    def rewind(self, length: int) -> None:
+        """Forget the tokens from a position on."""
+        if not 0 <= length <= len(self._tokens):
+            raise ValueError(f"rewind to {length}: there are {len(self._tokens)} tokens")
+        if length < len(self._tokens):
+            del self._tokens[length:]
+            self._logits = None
+
+    def feed(self, tokens: Sequence[int]) -> Logits:
+        """Read tokens after those that were read, and give the logits of what may come next."""
+        ids = self._checked(tokens)
+        if len(ids) == 0:
+            raise ValueError("no tokens to read")
+        if len(self._tokens) + len(ids) > self.max_seq_len:
+            raise ValueError(
+                f"{len(self._tokens)} tokens and {len(ids)} more: the program was exported for {self.max_seq_len}"
+            )
+        for first in range(0, len(ids), self.chunk):
+            part = ids[first : first + self.chunk]
+            self._logits = None  # until this has succeeded
+            made = self._module.run("forward", (_row(part), torch.tensor([len(self._tokens)])))
+            self._tokens += part.tolist()
+            self._logits = made.reshape(-1, self.vocab_size)[-1].numpy()
+        assert self._logits is not None
+        return self._logits
+
+    def generate(self, prompt: Prompt, **options: Any) -> str:
+        """The text that follows a prompt; options as for :meth:`stream`."""
+        return "".join(self.stream(prompt, **options))
+
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        max_new_tokens: int | None = None,
+        stop: str | Sequence[str] = (),
+        seed: int | None = None,
+        **sampling: Any,
+    ) -> Generation:
+        """Generate what follows a prompt (a text, or tokens), piece by piece.
+
+        ``sampling`` are the fields of :class:`Sampling`: without any, the most likely token is taken each time. With a
+        ``seed`` a text is the same each time. The text ends before the first of the ``stop`` strings.
+        """
+        stops = StopStrings([stop] if isinstance(stop, str) else stop)
+        made, ids = Generation(), self._prompt(prompt)
+        tokens = self._new_tokens(made, ids, max_new_tokens, Sampling(**sampling), np.random.default_rng(seed))
+        made._pieces = _pieces(made, TextStream(self.tokenizer, ids), stops, tokens)
+        return made
+
+    def stream_tokens(
+        self, prompt: Prompt, *, max_new_tokens: int | None = None, seed: int | None = None, **sampling: Any
+    ) -> Iterator[int]:
+        """Generate the tokens that follow a prompt, up to one that ends the text; options as for :meth:`stream`."""
+        random = np.random.default_rng(seed)
+        return self._new_tokens(Generation(), self._prompt(prompt), max_new_tokens, Sampling(**sampling), random)
+
+    def chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> Generation:
+        """Generate the next message of a conversation; options as for :meth:`stream`."""
+        prompt = self.tokenizer.encode(self.tokenizer.chat(messages), special=False)
+        return self.stream(prompt, **options)
+
+    def _prompt(self, prompt: Prompt) -> list[int]:
+        ids = self._checked(self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt).tolist()
+        if not ids:
+            raise ValueError("the prompt is empty")
+        if len(ids) > self.max_seq_len:
+            raise ValueError(
+                f"the prompt has {len(ids)} tokens, but the program was exported for {self.max_seq_len}; "
+                f"shorten it, or export with a larger max_seq_len"
+            )
+        return list(ids)
+
+    def _checked(self, tokens: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        ids = np.asarray(tokens, dtype=np.int64).reshape(-1)
+        if len(ids) and not (ids.min() >= 0 and ids.max() < self.vocab_size):
+            wrong = ids[(ids < 0) | (ids >= self.vocab_size)][0]
+            raise ValueError(f"token {wrong} is not in the vocabulary of {self.vocab_size}")
+        return ids
+
+    def _read(self, ids: list[int], timing: Timing) -> Logits:
+        """Read a whole prompt, but for what of its beginning was read before."""
+        known = _common(self._tokens, ids)
+        if known < len(ids) or known < len(self._tokens) or self._logits is None:
+            known = min(known, len(ids) - 1)  # its last token's logits are asked for
+            self.rewind(known)
+            self.feed(ids[known:])
+        timing.prompt_tokens, timing.reused_tokens = len(ids) - known, known
+        assert self._logits is not None
+        return self._logits
+
+    def _new_tokens(
+        self, made: Generation, ids: list[int], most: int | None, how: Sampling, random: np.random.Generator
+    ) -> Iterator[int]:
+        """The tokens that follow, each of them read when the next one is asked for."""
+        timing, clock = made.timing, time.perf_counter
+        started = clock()
+        logits = self._read(ids, timing)
+        timing.prefill_seconds = clock() - started
+        while most is None or timing.new_tokens < most:
+            token = choose(logits, self._tokens, how, random)
+            timing.new_tokens += 1
+            timing.first_token_seconds = timing.first_token_seconds or clock() - started
+            timing.decode_seconds = clock() - started - timing.first_token_seconds
+            if token in self.eos_ids:
+                made.finish = "eos"
+                return
+            made.tokens.append(token)
+            yield token
+            if len(self._tokens) >= self.max_seq_len:
+                made.finish = "context"
+                return
+            if timing.new_tokens != most:
+                logits = self.feed([token])
+        made.finish = "length"
+
+
+def _pieces(made: Generation, text: TextStream, stops: StopStrings, tokens: Iterator[int]) -> Iterator[str]:
+    """The text of tokens, up to a stop string."""
+    for token in tokens:
+        if piece := stops.push(text.push(token)):
+            yield piece
+        if stops.found is not None:
+            break
+    if piece := stops.push(text.flush()) + stops.flush():
+        yield piece
+    if stops.found is not None:
+        made.finish = "stop"
+
+
+def _row(ids: np.ndarray[tuple[int], np.dtype[np.int64]]) -> torch.Tensor:
+    return torch.from_numpy(np.ascontiguousarray(ids)[None])
+
+
+def _common(a: Sequence[int], b: Sequence[int]) -> int:
+    """How many tokens two sequences begin with alike."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
+def _metadata(module: Module) -> dict[str, Any]:
+    """What the program's metadata methods give."""
+    names = [name for name in module.method_names if name.startswith(("get_", "use_", "enable_"))]
+    found = {name: module.run(name, ()) for name in names}
+    missing = {"get_max_context_len", "get_max_seq_len", "get_vocab_size"} - set(found)
+    if missing:
+        raise ValueError(f"not a program of a language model: it has no {', '.join(sorted(missing))}")
+    if "get_eos_ids" in found and not isinstance(found["get_eos_ids"], tuple):
+        found["get_eos_ids"] = (found["get_eos_ids"],)
+    return found

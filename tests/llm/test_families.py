@@ -1,0 +1,61 @@
+"""Each family of models gives what eager `transformers` does with its own cache, in one delegate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from tests.llm import models
+from tests.llm.conftest import Exported
+from transformers import DynamicCache, PreTrainedModel
+
+from executorch_ggml import llm
+from executorch_ggml.cli.inspect import outside_calls, read_program
+
+TOLERANCE = 1e-4
+
+
+class Eager:
+    """The same calls of the model itself."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.model = model
+        self.cache = DynamicCache(config=model.config)
+
+    def feed(self, tokens: list[int]) -> np.ndarray:
+        with torch.no_grad():
+            made = self.model(torch.tensor([tokens]), past_key_values=self.cache, use_cache=True)
+        return made.logits[0, -1].numpy()
+
+
+def error(made: np.ndarray, expected: np.ndarray) -> float:
+    """The largest difference, relative to the largest number."""
+    return float(np.abs(made - expected).max() / np.abs(expected).max())
+
+
+def tokens(count: int) -> list[int]:
+    """Random tokens, the same each time."""
+    return np.random.default_rng(count).integers(3, 101, count).tolist()
+
+
+@pytest.mark.parametrize("family", models.FAMILIES)
+def test_logits(family: str, exported: Callable[..., Exported]) -> None:
+    model, path = exported(family)
+    program, _ = read_program(path)
+    plans = {plan.name: plan for plan in program.execution_plan}
+    for name in ("forward", "prefill", "decode"):
+        assert [delegate.id for delegate in plans[name].delegates] == ["GgmlBackend"]
+        assert [op.name for op in plans[name].operators] == ["aten::_local_scalar_dense"]
+    assert outside_calls(plans["forward"]) == 1
+
+    generator, eager, ids = llm.Generator(path), Eager(model), tokens(600)
+    at = 0
+    for count in (5, 64, 1, 1, 33, 150, 1, 1, 1, 300, 1, 42):  # in chunks, up to the limit
+        part = ids[at : at + count]
+        at += count
+        made = generator.feed(part)
+        expected = [eager.feed(part[i : i + 64]) for i in range(0, count, 64)][-1]
+        assert error(made, expected) < TOLERANCE, f"{count} tokens up to {at}"
+    assert at == 600
