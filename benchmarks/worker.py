@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.system import cpu_seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from multiprocessing.connection import Connection
     from types import TracebackType
 
@@ -136,11 +137,11 @@ class _Server:
         return durations
 
 
-def _serve(connection: Connection, engine: str, threads: int, folder: str) -> None:
+def _serve(connection: Connection, make: Callable[..., Any], engine: str, threads: int, folder: str) -> None:
     log = os.open(Path(folder) / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    server = _Server(engine, threads, Path(folder))
+    server = make(engine, threads, Path(folder))
     while True:
         try:
             request, *arguments = connection.recv()
@@ -155,11 +156,15 @@ def _serve(connection: Connection, engine: str, threads: int, folder: str) -> No
 
 
 class Worker:
-    """The parent's side of one engine's process, which is started at the first request and again if it died."""
+    """The parent's side of one engine's process, which is started at the first request and again if it died.
 
-    def __init__(self, engine: str, threads: int) -> None:
+    ``server(engine, threads, folder)`` makes, in that process, what answers the requests by its methods.
+    """
+
+    def __init__(self, engine: str, threads: int, server: Callable[..., Any] = _Server) -> None:
         self.engine = engine
         self.threads = threads
+        self._server = server
         self._folder = tempfile.TemporaryDirectory(prefix=f"bench-{engine}-")
         self._process: Any = None
         self._connection: Any = None
@@ -179,7 +184,7 @@ class Worker:
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         self._process = context.Process(
-            target=_serve, args=(theirs, self.engine, self.threads, self._folder.name), daemon=True
+            target=_serve, args=(theirs, self._server, self.engine, self.threads, self._folder.name), daemon=True
         )
         self._process.start()
         theirs.close()

@@ -275,6 +275,10 @@ ggml_tensor* NodeBuilder::custom_node(Kernel kernel, KernelCallBase* call, std::
 ggml_tensor* NodeBuilder::update_state(ggml_tensor* state, ggml_tensor* index, ggml_tensor* src, const Dims& ne,
                                        int64_t axis, bool wrap) {
   const ScatterParams params{ne, axis, ScatterKind::Assign, /*include_self=*/true, wrap};
+  if (!use_kernels_ && ggml_is_quantized(state->type)) {
+    fail("a quantized state can be kept on the CPU alone");
+    return nullptr;
+  }
   if (!use_kernels_) return ggml_cpy(ctx_, custom(kernels::scatter, params, {state, index, src}), state);
   ggml_tensor* sources[kMaxKernelInputs] = {};
   KernelCall<ScatterParams>* call = calls_->add(params);

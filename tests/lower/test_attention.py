@@ -2,9 +2,27 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.helpers import DYNAMIC, Case, bools, check_case, check_program, having, inf, op, rand
+from tests.helpers import (
+    DYNAMIC,
+    Case,
+    bools,
+    check_case,
+    check_program,
+    decomposed,
+    having,
+    inf,
+    op,
+    rand,
+    run_session,
+    session,
+)
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from executorch_ggml.ir.dtypes import DType
+from executorch_ggml.ir.graph import IRError
+from executorch_ggml.ir.verify import verify
+from executorch_ggml.lower import Lowering
 
 aten = torch.ops.aten
 SDPA = aten.scaled_dot_product_attention.default
@@ -162,3 +180,53 @@ def test_a_cache_in_f16_is_read_as_it_is(tokens: int) -> None:
     # Queries and weights are rounded to f16, and the sum over a lone query's values.
     graph = check_program(module, query, seen, tolerance=2e-3)
     assert "convert" not in [node.op for node in graph.nodes if node.output.ne[0] == 16]
+
+
+class WithCache(nn.Module):
+    """Attention that remembers: rows are written at their positions, and those that are filled are read."""
+
+    def __init__(self, rows: int = 8, heads: int = 2, head: int = 64) -> None:
+        super().__init__()
+        self.register_buffer("keys", torch.zeros(rows, heads, head))
+        self.register_buffer("values", torch.zeros(rows, heads, head))
+
+    def forward(self, query: Tensor, new: Tensor, positions: Tensor, seen: Tensor) -> Tensor:
+        kept = []
+        for buffer, rows in ((self.keys, new), (self.values, new * 0.5)):
+            buffer.index_copy_(0, positions, rows)
+            kept.append(buffer[: seen.shape[1]].transpose(0, 1)[None])
+        return F.scaled_dot_product_attention(query, *kept, attn_mask=seen, enable_gqa=True)
+
+
+def _steps(head: int = 64) -> list[tuple[Tensor, ...]]:
+    made = []
+    for first, count in ((0, 3), (3, 1), (4, 1)):
+        seen = torch.arange(8)[None] <= torch.arange(first, first + count)[:, None]
+        made.append((rand(1, 4, count, head), rand(count, 2, head), torch.arange(first, first + count), seen))
+    return made
+
+
+def test_a_cache_in_q8_0_is_near() -> None:
+    module = WithCache().eval()
+    length = torch.export.Dim.DYNAMIC(min=1, max=8)
+    shapes = ({2: length}, {0: length}, {0: length}, {0: length})
+    program = decomposed(torch.export.export(module, _steps()[0], dynamic_shapes=shapes))
+    graph = Lowering(program, state_types={"*": DType.Q8_0}).graph()
+    verify(graph)
+    assert [state.value.dtype for state in graph.states] == [DType.Q8_0] * 2
+    ready = session(graph)
+    for inputs in _steps():
+        expected, (made,) = module(*inputs), run_session(ready, inputs)
+        assert (made - expected).square().mean().sqrt() < 0.01 * expected.square().mean().sqrt()
+
+
+def test_a_state_that_something_else_reads_is_not_quantized() -> None:
+    class Read(WithCache):
+        def forward(self, *inputs: Tensor) -> Tensor:
+            return super().forward(*inputs) + self.keys.sum()
+
+    program = decomposed(torch.export.export(Read().eval(), _steps()[0]))
+    with pytest.raises(IRError, match=r"state keys in q8_0: \w+ \(\w+\) cannot read it so"):
+        Lowering(program, state_types={"keys": DType.Q8_0}).graph()
+    with pytest.raises(IRError, match="multiples of 256"):
+        Lowering(program, state_types={"keys": DType.Q4_K}).graph()

@@ -259,6 +259,20 @@ def updating(p: Program) -> None:
 
 
 @program
+def quantized_cache(p: Program) -> None:
+    cache = p.build.state("cache", DType.Q8_0, (32, 2, 6, 1))
+    rows = p.build.reshape(p.input(torch.tensor([5, 1])), (1, 1, 2))
+    shape = {"ne": (32, 2, 2, 1), "axis": 2, "wrap": False}
+    # Ones alone are the same in q8_0, and attention over equal rows gives them.
+    filled = p.emit(
+        "update_state", cache, rows, p.emit("fill", ne=(1, 1, 1, 1), value=1.0, integer=0, dtype=DType.F32), **shape
+    )
+    seen = p.build.permute(p.build.view(filled, (0, 0, 0, 0), (32, 2, 6)), (0, 2, 1, 3))
+    mask = p.input(torch.where(torch.arange(6) % 4 == 1, 0.0, -torch.inf).half().reshape(1, 1, 1, 6))
+    p.output(p.emit("flash_attn_ext", p.random(1, 4, 1, 32), seen, seen, mask, scale=0.3, logit_softcap=0.0))
+
+
+@program
 def sorting(p: Program) -> None:
     x = p.random(3, 9)
     n = p.input(torch.randperm(24).reshape(4, 6))

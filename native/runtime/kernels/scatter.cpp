@@ -1,6 +1,7 @@
 // Elements written to, or combined with, those at indices along one axis. A thread has whole lines along that axis, so
 // that no two write to one element, and equal indices are taken in their order.
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <type_traits>
@@ -226,10 +227,50 @@ class Scatter {
   Function function_;
 };
 
+// One row, a few blocks at a time.
+void store_row(const char* from, int64_t step, const ggml_tensor* dst, char* to) {
+  constexpr int64_t kMost = 256;  // whole blocks of every type
+  const ggml_from_float_t quantize = ggml_get_type_traits(dst->type)->from_float_ref;
+  alignas(64) float part[kMost];
+  for (int64_t begin = 0; begin < dst->ne[0]; begin += kMost) {
+    const int64_t n = std::min(kMost, dst->ne[0] - begin);
+    copy_elements(reinterpret_cast<char*>(part), sizeof(float), from + begin * step, step, n, sizeof(float));
+    quantize(part, to + ggml_row_size(dst->type, begin), n);
+  }
+}
+
+// Rows of f32 quantized into a state. A thread has all that is written to a place, so that the last of equal indices
+// stays.
+void store_rows(const KernelCall<ScatterParams>& call, ggml_tensor* dst, int ith, int nth) {
+  const ggml_tensor* index = dst->src[1];
+  const ggml_tensor* src = dst->src[2];
+  const int64_t* ne = call.params.ne.data();
+  const int axis = static_cast<int>(call.params.axis);
+  const int inner = axis == 1 ? 2 : 1;
+  const int outer = axis == 3 ? 2 : 3;
+  const IndexReader reader(call, index, dst->ne[axis], call.params.wrap);
+  const auto step = [](const ggml_tensor* t, int d) { return t->ne[d] == 1 ? 0 : static_cast<int64_t>(t->nb[d]); };
+  const int64_t lines = ne[inner] * ne[outer];
+  for (int64_t line = lines * ith / nth; line < lines * (ith + 1) / nth; ++line) {
+    const int64_t i = line % ne[inner];
+    const int64_t o = line / ne[inner];
+    for (int64_t k = 0; k < ne[axis]; ++k) {
+      const auto at = [&](const ggml_tensor* t) { return i * step(t, inner) + o * step(t, outer) + k * step(t, axis); };
+      const int64_t place = reader.at(static_cast<const char*>(index->data) + at(index));
+      if (place < 0) return;
+      char* to = static_cast<char*>(dst->data) + i * step(dst, inner) + o * step(dst, outer);
+      store_row(static_cast<const char*>(src->data) + at(src), step(src, 0), dst,
+                to + place * static_cast<int64_t>(dst->nb[axis]));
+    }
+  }
+}
+
 }  // namespace
 
 void scatter(ggml_tensor* dst, int ith, int nth, void* call) {
-  Scatter(as_call<ScatterParams>(call), dst).run(ith, nth);
+  const auto& self = as_call<ScatterParams>(call);
+  if (ggml_is_quantized(dst->type)) return store_rows(self, dst, ith, nth);
+  Scatter(self, dst).run(ith, nth);
 }
 
 }  // namespace executorch_ggml::kernels

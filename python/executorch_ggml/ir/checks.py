@@ -46,6 +46,24 @@ def same_type(a: Value, b: Value) -> bool:
 
 
 @_check
+def stores(state: Value, src: Value, axis: int) -> bool:
+    """One element type; or rows of f32 that are quantized, and not cut."""
+    return state.dtype == src.dtype or (state.dtype.is_quantized and src.dtype == DType.F32 and axis > 0)
+
+
+@_check
+def keeps_rows(a: Value, axes: Sequence[int]) -> bool:
+    """Rows of a quantized tensor stay rows."""
+    return not a.dtype.is_quantized or axes[0] == 0
+
+
+@_check
+def whole_rows(a: Value, start: Dims, step: Sequence[int], ne: Dims) -> bool:
+    """Rows of a quantized tensor are not cut."""
+    return not a.dtype.is_quantized or (start[0] == 0 and step[0] == 1 and same(ne[0], a.ne[0]))
+
+
+@_check
 def f32_or_same_type(a: Value, b: Value) -> bool:
     """f32, or ``b``'s element type."""
     return a.dtype in (DType.F32, b.dtype)
@@ -232,7 +250,7 @@ def multiplies_chosen(a: Value, b: Value, ids: Value) -> bool:
 @_check
 def attends(q: Value, k: Value, v: Value, mask: Value | None) -> bool:
     """Shapes of ``ggml_flash_attn_ext``."""
-    inner = _equal(q.ne[0], k.ne[0]) and _equal(k.ne[1], v.ne[1]) and _equal(k.ne[2], v.ne[2])
+    inner = _equal(q.ne[0], k.ne[0]) and _equal(k.ne[1], v.ne[1]) and _equal(k.ne[2], v.ne[2]) and k.dtype == v.dtype
     batch = _divides(k.ne[2], q.ne[2]) and _equal(k.ne[3], q.ne[3]) and _equal(v.ne[3], q.ne[3])
     masked = mask is None or (
         _equal(mask.ne[0], k.ne[1])

@@ -22,7 +22,7 @@ from ..ir.graph import Graph, IRError
 from ..ir.op import Dim
 from .context import Context, Tensor
 from .registry import ALIASES, LOWERINGS, REASONS, Refused
-from .states import update_in_place
+from .states import quantize_states, update_in_place
 from .weights import StoredWeight, WeightSource
 
 MAX_SIZE = 2**31 - 1
@@ -59,7 +59,7 @@ class Lowering:
     """Lowers one program. ``fusions`` are those switched on (all by default).
 
     Buffers that it mutates become states, and so do those that ``states`` names: other methods mutate them. ``weights``
-    says which parameters are stored in another way than the module has them.
+    says which parameters are stored in another way than the module has them, ``state_types`` which states are quantized.
     """
 
     def __init__(
@@ -69,8 +69,10 @@ class Lowering:
         *,
         states: frozenset[str] = frozenset(),
         weights: WeightSource | None = None,
+        state_types: Mapping[str, DType] | None = None,
     ) -> None:
         self.program = program
+        self._state_types = state_types or {}
         self.fusions = fusions
         self._weights = weights
         self._constants = constant_sources(program)
@@ -160,6 +162,7 @@ class Lowering:
         bind_symbols(builder, self.program)
         graph = builder.finish()
         update_in_place(graph)
+        quantize_states(graph, self._state_types)
         return graph
 
     def _input(self, builder: Builder, node: Node) -> Any:

@@ -1,10 +1,13 @@
-"""States that are changed in a few rows are changed where they lie, as a KV cache is by each token."""
+"""States that are changed in a few rows are changed where they lie, and may be quantized, as a KV cache is."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
 
-from ..ir.graph import Graph, Node, Value
+from ..ir.dtypes import DType
+from ..ir.graph import Graph, IRError, Node, State, Value
 from ..ir.ops import OPS
 from ..ir.ops.indexing import ScatterKind
 
@@ -54,3 +57,48 @@ def _path(made: Value | None, state: Value | None) -> list[Node]:
         path.insert(0, node)
         made = node.inputs[0]
     return path if made is state else []
+
+
+def quantize_states(graph: Graph, types: Mapping[str, DType]) -> None:
+    """Keep the states of some names (glob patterns) in a quantized type.
+
+    Given::
+
+        update_state(state, index, src)     # f32 rows
+        flash_attn_ext(q, view(state), …)   # read through views and permutations that keep rows
+
+    Result: the same nodes, the state and what shows it in the type. Raises :class:`IRError` where a state starts with
+    other than zeros, or is read in another way.
+    """
+    for state in graph.states:
+        dtype = next((dtype for pattern, dtype in types.items() if fnmatchcase(state.key, pattern)), state.value.dtype)
+        if dtype != state.value.dtype:
+            _quantize(graph, state, dtype)
+
+
+def _quantize(graph: Graph, state: State, dtype: DType) -> None:
+    if state.init is not None and state.init.data is not None and bool(state.init.data().any()):
+        raise IRError(f"state {state.key} in {dtype.name.lower()}: it must start with zeros")
+    if not isinstance(state.value.ne[0], int) or state.value.ne[0] % dtype.block:
+        raise IRError(
+            f"state {state.key} in {dtype.name.lower()}: its rows must be multiples of {dtype.block} elements"
+        )
+    shown = list(_shown(graph, state, dtype))
+    state.init = None
+    for value in shown:
+        value.dtype = dtype
+
+
+def _shown(graph: Graph, state: State, dtype: DType) -> Iterator[Value]:
+    """A state, and the values that show it or parts of it."""
+    seen = {state.value}
+    yield state.value
+    for node in graph.nodes:
+        places = [index for index, value in enumerate(node.inputs) if value in seen]
+        if not places:
+            continue
+        if node.op in ("view", "permute", "update_state") and places == [0]:
+            seen.add(node.output)
+            yield node.output
+        elif not (node.op == "flash_attn_ext" and set(places) <= {1, 2}):
+            raise IRError(f"state {state.key} in {dtype.name.lower()}: {node.op} ({node.name}) cannot read it so")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 import weakref
 from typing import final
 
@@ -12,6 +13,7 @@ from executorch.exir._serialize._named_data_store import NamedDataStore
 from executorch.exir.backend.backend_details import BackendDetails, CompileSpec, PreprocessResult
 from torch.export import ExportedProgram
 
+from ..ir.dtypes import DType
 from ..ir.graph import Constant, Graph, IRError, State
 from ..ir.serialize import serialize
 from ..lower import Lowering
@@ -26,6 +28,7 @@ WEIGHTS_FILE_KEY = "weights_file"  # compile spec: the name of the .ptd file tha
 
 STATES_BY_NAME_KEY = "states_by_name"  # compile spec: buffers of one name are one state
 FUSIONS_KEY = "fusions"  # compile spec: the names of the fusions to use, joined by commas, where not all
+STATE_TYPES_KEY = "state_types"  # compile spec: quantized types of states by pattern, as JSON
 WEIGHTS_KEY = "weights"  # compile spec: the name, in this process, of the source that the weights come from
 STATES_MARKER = (
     "executorch_ggml.states"  # in the named data of a program with something to share: see program_states.cpp
@@ -81,7 +84,8 @@ def _preprocess(program: ExportedProgram, specs: list[CompileSpec], names: State
     options = {spec.key: spec.value.decode() for spec in specs}
     fusions = frozenset(options[FUSIONS_KEY].split(",")) if FUSIONS_KEY in options else ALL_FUSIONS
     weights = _weight_sources[options[WEIGHTS_KEY]] if WEIGHTS_KEY in options else None
-    graph = Lowering(program, fusions, states=frozenset(states), weights=weights).graph()
+    types = {pattern: DType[name] for pattern, name in json.loads(options.get(STATE_TYPES_KEY, "{}")).items()}
+    graph = Lowering(program, fusions, states=frozenset(states), weights=weights, state_types=types).graph()
     store = NamedDataStore()
     weights_file = options.get(WEIGHTS_FILE_KEY)
     for constant in graph.constants:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import operator
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 import torch
 from executorch.exir.backend.backend_details import CompileSpec
@@ -15,11 +15,19 @@ from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import Node
 
+from ..ir.dtypes import DType
 from ..lower import Lowering
 from ..lower.graph import ALL_FUSIONS, FUSIONS, is_size_node, overload_of
 from ..lower.registry import PRESERVED
 from ..lower.weights import WeightSource
-from .backend import FUSIONS_KEY, STATES_BY_NAME_KEY, WEIGHTS_FILE_KEY, WEIGHTS_KEY, remember_weights
+from .backend import (
+    FUSIONS_KEY,
+    STATE_TYPES_KEY,
+    STATES_BY_NAME_KEY,
+    WEIGHTS_FILE_KEY,
+    WEIGHTS_KEY,
+    remember_weights,
+)
 from .control_flow import control_flow_fault, graph_modules, is_control_flow
 from .grouping import groups
 from .outside_core import carried_through
@@ -60,6 +68,8 @@ class GgmlPartitioner(Partitioner):
     ``fusions`` are the names of those to use (:data:`executorch_ggml.lower.graph.FUSIONS`, all of them by default).
 
     ``weights`` says which parameters are stored in another type, or in another file: a quantization, a GGUF file.
+    ``state_types`` has the quantized type (``{"*.keys": "q8_0"}``) of states that rows are written to, and that
+    attention alone reads.
     """
 
     def __init__(
@@ -69,11 +79,13 @@ class GgmlPartitioner(Partitioner):
         states_by_name: bool = False,
         fusions: Collection[str] = ALL_FUSIONS,
         weights: WeightSource | None = None,
+        state_types: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
         if unknown := set(fusions) - ALL_FUSIONS:
             raise ValueError(f"no fusion is called {', '.join(sorted(unknown))}; there are {', '.join(FUSIONS)}")
         self.fusions = frozenset(fusions)
+        self.state_types = {pattern: _quantized_type(name) for pattern, name in (state_types or {}).items()}
         self.weights_file = weights_file
         self.weights = weights
         self.states_by_name = states_by_name
@@ -112,6 +124,9 @@ class GgmlPartitioner(Partitioner):
             specs.append(CompileSpec(FUSIONS_KEY, ",".join(sorted(self.fusions)).encode()))
         if self.weights is not None:
             specs.append(CompileSpec(WEIGHTS_KEY, remember_weights(self.weights).encode()))
+        if self.state_types:
+            names = {pattern: dtype.name for pattern, dtype in self.state_types.items()}
+            specs.append(CompileSpec(STATE_TYPES_KEY, json.dumps(names).encode()))
         tags: list[str] = []
         for module in graph_modules(exported_program.graph_module):
             for group in filter(computes, groups(module.graph, refused)):
@@ -122,6 +137,13 @@ class GgmlPartitioner(Partitioner):
         _release_returned_constants(exported_program)
         self.kept_buffers = tag_states(exported_program)
         return PartitionResult(exported_program, dict.fromkeys(tags, DelegationSpec("GgmlBackend", specs)))
+
+
+def _quantized_type(name: str) -> DType:
+    known = {dtype.name.lower(): dtype for dtype in DType if dtype.is_quantized}
+    if name not in known:
+        raise ValueError(f"state_types: {name!r} is no quantized type; there are {', '.join(known)}")
+    return known[name]
 
 
 def _with_own_constants(program: ExportedProgram) -> ExportedProgram:

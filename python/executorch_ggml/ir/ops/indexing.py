@@ -110,15 +110,18 @@ def scatter(
 
 @op(
     132,
-    inputs={"state": "any cont", "index": "index", "src": "any"},
+    inputs={"state": "any|quantized cont", "index": "index", "src": "any"},
     result=same_as(0),
-    checks=("same_type(state, src)", "scatters_into(state, index, src, ne, axis)", "shows_state(state)"),
+    checks=("stores(state, src, axis)", "scatters_into(state, index, src, ne, axis)", "shows_state(state)"),
     call="self.update_state(state, index, src, ne, axis, wrap)",
 )
 def update_state(
     state: torch.Tensor, index: torch.Tensor, src: torch.Tensor, *, ne: Dims, axis: int, wrap: bool
 ) -> torch.Tensor:
-    """``scatter``'s ASSIGN into a named state, or a reshape of one, that nothing else reads before: no copy."""
+    """``scatter``'s ASSIGN into a named state, or a reshape of one, that nothing else reads before: no copy.
+
+    A quantized state takes whole rows of f32, which ggml's reference quantizer rounds; this one does not.
+    """
     assign = {"kind": ScatterKind.ASSIGN, "include_self": True}
     return state.copy_(scatter(state, index, src, ne=ne, axis=axis, wrap=wrap, **assign))
 

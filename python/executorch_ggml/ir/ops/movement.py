@@ -48,9 +48,9 @@ def reshape(a: torch.Tensor, *, ne: Dims) -> torch.Tensor:
 
 @op(
     2,
-    inputs={"a": "any"},
+    inputs={"a": "any|quantized"},
     result=_permuted,
-    checks=("permutation(axes)",),
+    checks=("permutation(axes)", "keeps_rows(a, axes)"),
     call="self.permute(a, axes)",
 )
 def permute(a: torch.Tensor, *, axes: tuple[int, ...]) -> torch.Tensor:
@@ -60,9 +60,9 @@ def permute(a: torch.Tensor, *, axes: tuple[int, ...]) -> torch.Tensor:
 
 @op(
     3,
-    inputs={"a": "any"},
+    inputs={"a": "any|quantized"},
     result=shaped(),
-    checks=("view_inside(a, start, step, ne)",),
+    checks=("view_inside(a, start, step, ne)", "whole_rows(a, start, step, ne)"),
     call="self.view(a, start, step, ne)",
 )
 def view(a: torch.Tensor, *, start: Dims, step: tuple[int, ...], ne: Dims) -> torch.Tensor:
