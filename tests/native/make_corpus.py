@@ -32,7 +32,6 @@ from executorch_ggml.ir.op import Dim
 from executorch_ggml.ir.ops import OPS
 from executorch_ggml.ir.ops.custom import BinaryKind, ReduceKind, UnaryKind
 from executorch_ggml.ir.ops.indexing import ScanKind, ScatterKind
-from executorch_ggml.ir.ops.movement import shape_of
 from executorch_ggml.ir.ops.spatial import Activation, PoolKind, SampleBorder, SampleKind, ScaleMode, pack_conv_weight
 from executorch_ggml.ir.serialize import MAGIC, payload, serialize
 from executorch_ggml.partition.backend import constant_bytes

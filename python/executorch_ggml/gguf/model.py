@@ -13,7 +13,7 @@ import torch
 from .architectures import Architecture, Load, architecture_of
 from .file import GgufError, GgufFile, GgufTensor, weight_type
 from .tokenizer import special_ids
-from .weights import GgufWeights, in_f32
+from .weights import GgufWeights, values_of
 
 _FILE = "executorch_ggml_gguf"  # attribute of modules that compute with tensors as their file has them
 _LAYER = re.compile(r"blk\.(\d+)\.")
@@ -54,7 +54,7 @@ def load(
     _check_layers(file)
     config, skeleton = _skeleton(file, architecture)
     tensors = _match(file, architecture, skeleton)
-    module = _module(config)
+    module = _module(config, architecture)
     architecture.adapt(module, file, Load(max_seq_len))
     setattr(module, _FILE, file)
     _fill(module, tensors, everything=dequantize)
@@ -98,14 +98,14 @@ def _skeleton(file: GgufFile, architecture: Architecture) -> tuple[Any, Any]:
         config.tie_word_embeddings = "output.weight" not in file.tensors
         _set_tokens(config, file)
         with torch.device("meta"):
-            return config, _module(config)
+            return config, _module(config, architecture)
     except GgufError:
         raise
     except Exception as error:  # whatever transformers or torch have against these numbers
         raise file.error(f"its metadata makes no model of {architecture.name}: {error}") from error
 
 
-def _module(config: Any) -> Any:
+def _module(config: Any, architecture: Architecture) -> Any:
     """The module with memory that nothing has written to, but for buffers, which follow from the config."""
     from transformers import AutoModelForCausalLM
     from transformers.initialization import no_init_weights
@@ -113,12 +113,13 @@ def _module(config: Any) -> Any:
     with no_init_weights():
         module = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     module.tie_weights()
+    architecture.reshape(module)
     return module.requires_grad_(False)
 
 
-def _match(file: GgufFile, architecture: Architecture, skeleton: Any) -> dict[str, tuple[GgufTensor, ...]]:
+def _match(file: GgufFile, architecture: Architecture, skeleton: Any) -> dict[str, GgufTensor]:
     """The tensors of each parameter. All that the module has and all that the file has must match."""
-    found: dict[str, tuple[GgufTensor, ...]] = {}
+    found: dict[str, GgufTensor] = {}
     seen: dict[torch.Tensor, str] = {}
     for name, parameter in skeleton.named_parameters(remove_duplicate=False):
         if parameter in seen:  # a tied head, which exported programs may call by either name
@@ -126,16 +127,13 @@ def _match(file: GgufFile, architecture: Architecture, skeleton: Any) -> dict[st
             continue
         seen[parameter] = name
         wanted = architecture.names.tensors(name)
-        if not wanted:
-            raise file.error(
-                f"{type(skeleton).__name__} has a parameter {name} that no tensor of {architecture.name} is for"
-            )
-        missing = next((tensor for tensor in wanted if tensor not in file.tensors), None)
-        if missing is not None:
-            raise file.error(f"tensor {missing} is missing")
-        found[name] = tuple(file.tensors[tensor] for tensor in wanted)
+        if len(wanted) != 1:
+            raise file.error(f"{type(skeleton).__name__} has {name}, and {architecture.name} no tensor for it")
+        if wanted[0] not in file.tensors:
+            raise file.error(f"tensor {wanted[0]} is missing")
+        found[name] = file.tensors[wanted[0]]
         _check_shape(name, parameter, found[name])
-    used = {tensor.name for tensors in found.values() for tensor in tensors} | set(architecture.extra_names)
+    used = {tensor.name for tensor in found.values()} | set(architecture.extra_names)
     unused = sorted(set(file.tensors) - used)
     if unused:
         raise file.error(
@@ -145,26 +143,21 @@ def _match(file: GgufFile, architecture: Architecture, skeleton: Any) -> dict[st
     return found
 
 
-def _check_shape(name: str, parameter: torch.Tensor, tensors: tuple[GgufTensor, ...]) -> None:
-    """A parameter's rows are its tensors' rows, those of two tensors halves of it."""
+def _check_shape(name: str, parameter: torch.Tensor, tensor: GgufTensor) -> None:
     shape = tuple(parameter.shape)
-    if len(tensors) > 1:
-        shape = (shape[0], shape[1] // len(tensors), *shape[2:])
-    for tensor in tensors:
-        given = tensor.shape
-        if shape not in (given, (1, *given)):  # the gate of a shared expert has lost its one row
-            raise tensor.file.error(f"tensor {tensor.name} is {list(given)}, expected {list(shape)} for {name}")
-        assert weight_type(tensor.dtype)
+    if shape not in (tensor.shape, (1, *tensor.shape)):  # the gate of a shared expert has lost its one row
+        raise tensor.file.error(f"tensor {tensor.name} is {list(tensor.shape)}, expected {list(shape)} for {name}")
+    assert weight_type(tensor.dtype)
 
 
-def _fill(module: Any, tensors: dict[str, tuple[GgufTensor, ...]], *, everything: bool) -> None:
+def _fill(module: Any, tensors: dict[str, GgufTensor], *, everything: bool) -> None:
     """Write the values of norms and biases, or of all parameters, into the module."""
     for name, parameter in _parameters(module, tensors):
         if everything or parameter.dim() < 2:
-            parameter.data.copy_(in_f32(tensors[name]).reshape(parameter.shape))
+            parameter.data.copy_(values_of(tensors[name]).reshape(parameter.shape))
 
 
-def _parameters(module: Any, tensors: dict[str, tuple[GgufTensor, ...]]) -> Iterator[tuple[str, torch.Tensor]]:
+def _parameters(module: Any, tensors: dict[str, GgufTensor]) -> Iterator[tuple[str, torch.Tensor]]:
     for name, parameter in module.named_parameters():
         assert name in tensors, f"{name}: an adaptation must keep the names of parameters"
         yield name, parameter

@@ -21,6 +21,8 @@ FEED_FORWARD = {"mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_
 EXPERTS = {
     "mlp.gate": "ffn_gate_inp",
     "mlp.experts.gate_up_proj": "ffn_gate_exps ffn_up_exps",
+    "mlp.experts.gate_proj": "ffn_gate_exps",
+    "mlp.experts.up_proj": "ffn_up_exps",
     "mlp.experts.down_proj": "ffn_down_exps",
 }
 SHARED_EXPERT = {

@@ -28,6 +28,8 @@ class Architecture:
     names: Names
     read: Callable[[GgufFile], Any]  # the config of a file
     write: Callable[[Any], dict[str, Any]]  # the metadata of a config, keys without the architecture
+    # Gives a module of transformers the parameters that files have tensors for.
+    reshape: Callable[[Any], None] = lambda module: None
     # Lets a module whose parameters are the file's tensors as they are compute what the model does.
     adapt: Callable[[Any, GgufFile, Load], None] = lambda module, file, load: None
     # A parameter of transformers' own module as the file has it: (name, value, config).

@@ -175,8 +175,10 @@ _NORMS_OF_LAYERS = {
 }
 _GEMMA = ATTENTION | FEED_FORWARD_NAMES
 _GEMMA2 = _GEMMA | _NORMS_OF_LAYERS
-register(Architecture("gemma", ("gemma",), Names(_GEMMA), read_gemma, write_gemma, adapt, stored))
-register(Architecture("gemma2", ("gemma2",), Names(_GEMMA2), read_gemma2, write_gemma2, adapt, stored))
+register(Architecture("gemma", ("gemma",), Names(_GEMMA), read_gemma, write_gemma, adapt=adapt, stored=stored))
+register(Architecture("gemma2", ("gemma2",), Names(_GEMMA2), read_gemma2, write_gemma2, adapt=adapt, stored=stored))
 register(
-    Architecture("gemma3", ("gemma3_text",), Names(_GEMMA2 | HEAD_NORMS), read_gemma3, write_gemma3, adapt, stored)
+    Architecture(
+        "gemma3", ("gemma3_text",), Names(_GEMMA2 | HEAD_NORMS), read_gemma3, write_gemma3, adapt=adapt, stored=stored
+    )
 )

@@ -24,6 +24,7 @@ from ..rope import (
     write_rope,
 )
 from .base import Architecture, Load, register
+from .experts import separate_experts
 
 EXPERT_FIELDS = (Field("expert_count", "num_local_experts"), Field("expert_used_count", "num_experts_per_tok"))
 
@@ -97,6 +98,7 @@ register(
         names=Names(ATTENTION | FEED_FORWARD_NAMES | EXPERTS),
         read=read,
         write=write,
+        reshape=separate_experts,
         adapt=adapt,
         stored=stored,
         extra=extra,

@@ -9,6 +9,7 @@ from ..fields import FEED_FORWARD, SIZES, Field, read_fields, read_heads, write_
 from ..file import GgufFile
 from ..rope import read_rope, write_rope
 from .base import Architecture, register
+from .experts import separate_experts
 
 EXPERT_FIELDS = (
     Field("expert_count", "num_experts"),
@@ -89,6 +90,7 @@ register(
         names.Names(names.ATTENTION | names.EXPERTS | names.SHARED_EXPERT),
         read_qwen2_moe,
         write_qwen2_moe,
+        separate_experts,
     )
 )
 register(
@@ -98,5 +100,6 @@ register(
         names.Names(names.ATTENTION | names.EXPERTS | names.HEAD_NORMS),
         read_qwen3_moe,
         write_qwen3_moe,
+        separate_experts,
     )
 )
