@@ -9,6 +9,7 @@ from tests.helpers import delegated, lowered, run_interpreter, run_session, sess
 from torch import Tensor, nn
 
 from executorch_ggml.ir.dtypes import DType
+from executorch_ggml.lower import LOWERINGS
 from executorch_ggml.lower.weights import StoredWeight
 from executorch_ggml.quant.codec import dequantize, needs_importance, quantize
 
@@ -149,3 +150,17 @@ def test_small_products_are_not_packed_wrong() -> None:
         expected = nn.functional.linear(x, store.decoded()["weight"], layer.bias)
         torch.testing.assert_close(made, expected, rtol=0, atol=1e-5 * float(expected.abs().max()))
     assert [node.op for node in lowered(layer, (x,), weights=store).nodes] == ["mul_mat", "add"]
+
+
+def test_what_stays_outside_finds_values_in_the_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(LOWERINGS, torch.ops.aten.flip.default)
+
+    class Flipped(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.flip(self.weight, [0]) + super().forward(x)
+
+    module = Flipped(32, 32, bias=False).eval().requires_grad_(False)
+    x = exact_rows(1, 32)
+    delegated(module, (x,), tmp_path, weights=Store(module, DType.Q8_0))
+    with pytest.raises(ValueError, match=r"aten.flip.default stays with ExecuTorch and reads weight, whose values are"):
+        delegated(module, (x,), tmp_path, weights=Store(module, DType.Q8_0, replaces=True))

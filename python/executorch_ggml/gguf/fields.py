@@ -48,6 +48,15 @@ def read_field(file: GgufFile, key: str, kind: type, *, optional: bool = False) 
     return value
 
 
+def read_experts(file: GgufFile, fields: Iterable[Field]) -> dict[str, Any]:
+    """The attributes of a mixture of experts."""
+    found = read_fields(file, fields)
+    count, used = (read_field(file, key, int) for key in ("expert_count", "expert_used_count"))
+    if used > count:
+        raise file.error(f"{used} experts are said to be used of {count}")
+    return found
+
+
 def write_fields(config: Any, fields: Iterable[Field]) -> dict[str, Any]:
     """The metadata, its keys without the architecture, that a config gives."""
     return {

@@ -58,7 +58,7 @@ def load(
     architecture.adapt(module, file, Load(max_seq_len))
     setattr(module, _FILE, file)
     _fill(module, tensors, everything=dequantize)
-    return GgufModel(file, module.eval(), GgufWeights(tensors, external=external))
+    return GgufModel(file, module.eval(), GgufWeights(tensors, external=external, replaces=not dequantize))
 
 
 def file_of(module: Any) -> GgufFile | None:

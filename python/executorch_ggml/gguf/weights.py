@@ -17,12 +17,13 @@ class GgufWeights:
 
     Each parameter is stored in the program as the file has it, byte for byte; or, if ``external``, not at all: the
     program then names the file's id and the tensor, and takes it from the file when it is loaded
-    (``executorch_ggml.load(program, gguf=path)``).
+    (``executorch_ggml.load(program, gguf=path)``). ``replaces``: the module does not hold the values itself.
     """
 
-    def __init__(self, tensors: Mapping[str, GgufTensor], *, external: bool = False) -> None:
+    def __init__(self, tensors: Mapping[str, GgufTensor], *, external: bool = False, replaces: bool = True) -> None:
         self._tensors = dict(tensors)
         self.external = external
+        self.replaces = replaces
 
     def find(self, name: str, parameter: torch.Tensor) -> StoredWeight | None:
         """How a parameter is stored; modules around the rebuilt one may have put names before its own."""
@@ -31,7 +32,8 @@ class GgufWeights:
             return None
         if math.prod(parameter.shape) != math.prod(tensor.shape):
             raise ValueError(f"{name} is {list(parameter.shape)}, and not what {tensor.file.path} has for it")
-        return StoredWeight(tensor.dtype, lambda: tensor.data, key=tensor.key if self.external else None, replaces=True)
+        key = tensor.key if self.external else None
+        return StoredWeight(tensor.dtype, lambda: tensor.data, key=key, replaces=self.replaces)
 
     def tensor(self, name: str) -> GgufTensor | None:
         """The file's tensor for a parameter; None if it is none of the file's."""

@@ -135,6 +135,8 @@ class GgmlPartitioner(Partitioner):
                     node.meta[TAG] = tags[-1]
         tag_constant_data(exported_program)
         _release_returned_constants(exported_program)
+        if self.weights is not None:
+            _check_values_are_there(exported_program, self.weights)
         self.kept_buffers = tag_states(exported_program)
         return PartitionResult(exported_program, dict.fromkeys(tags, DelegationSpec("GgmlBackend", specs)))
 
@@ -157,6 +159,21 @@ def _release_returned_constants(program: ExportedProgram) -> None:
     for node in program.graph.find_nodes(op="placeholder"):
         if TAG in node.meta and any(user.op == "output" for user in node.users):
             del node.meta[TAG]
+
+
+def _check_values_are_there(program: ExportedProgram, weights: WeightSource) -> None:
+    """Raise where ExecuTorch's kernels would read a parameter whose values the module does not hold."""
+    for node in program.graph.find_nodes(op="placeholder"):
+        name = program.graph_signature.inputs_to_parameters.get(node.name)
+        outside = next((user for user in node.users if TAG not in user.meta), None)
+        if name is None or outside is None:
+            continue
+        stored = weights.find(name, node.meta["val"])
+        if stored is not None and stored.replaces:
+            raise ValueError(
+                f"{overload_of(outside)} stays with ExecuTorch and reads {name}, whose values are not in the module; "
+                f"put them there (a GGUF file: load it with dequantize=True)"
+            )
 
 
 def _accepted(

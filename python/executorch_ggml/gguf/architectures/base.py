@@ -11,6 +11,9 @@ import torch
 from ..file import GgufFile
 from ..names import Names
 
+Reader = Callable[[GgufFile], Any]  # the config of a file
+Writer = Callable[[Any], dict[str, Any]]  # the metadata of a config, keys without the architecture
+
 
 @dataclass(frozen=True)
 class Load:
@@ -26,8 +29,8 @@ class Architecture:
     name: str
     model_types: tuple[str, ...]  # of transformers' configs
     names: Names
-    read: Callable[[GgufFile], Any]  # the config of a file
-    write: Callable[[Any], dict[str, Any]]  # the metadata of a config, keys without the architecture
+    read: Reader
+    write: Writer
     # Gives a module of transformers the parameters that files have tensors for.
     reshape: Callable[[Any], None] = lambda module: None
     # Lets a module whose parameters are the file's tensors as they are compute what the model does.

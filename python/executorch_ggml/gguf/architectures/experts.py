@@ -1,4 +1,4 @@
-"""Mixtures of experts as files have them: one tensor for all experts' gates, one for what is gated, one for the rest."""
+"""Mixtures of experts as files have them: a tensor for the gates of all, one for what they gate, one for the rest."""
 
 from __future__ import annotations
 

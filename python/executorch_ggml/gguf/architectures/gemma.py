@@ -22,7 +22,7 @@ from ..file import GgufFile
 from ..names import ATTENTION, HEAD_NORMS, Names
 from ..names import FEED_FORWARD as FEED_FORWARD_NAMES
 from ..rope import read_rope, write_rope
-from .base import Architecture, Load, register
+from .base import Architecture, Load, Reader, Writer, register
 
 SOFT_CAPS = (
     Field("attn_logit_softcapping", "attn_logit_softcapping", float, optional=True),
@@ -175,10 +175,12 @@ _NORMS_OF_LAYERS = {
 }
 _GEMMA = ATTENTION | FEED_FORWARD_NAMES
 _GEMMA2 = _GEMMA | _NORMS_OF_LAYERS
-register(Architecture("gemma", ("gemma",), Names(_GEMMA), read_gemma, write_gemma, adapt=adapt, stored=stored))
-register(Architecture("gemma2", ("gemma2",), Names(_GEMMA2), read_gemma2, write_gemma2, adapt=adapt, stored=stored))
-register(
-    Architecture(
-        "gemma3", ("gemma3_text",), Names(_GEMMA2 | HEAD_NORMS), read_gemma3, write_gemma3, adapt=adapt, stored=stored
-    )
-)
+
+
+def _register(name: str, model_type: str, layers: dict[str, str], read: Reader, write: Writer) -> None:
+    register(Architecture(name, (model_type,), Names(layers), read, write, adapt=adapt, stored=stored))
+
+
+_register("gemma", "gemma", _GEMMA, read_gemma, write_gemma)
+_register("gemma2", "gemma2", _GEMMA2, read_gemma2, write_gemma2)
+_register("gemma3", "gemma3_text", _GEMMA2 | HEAD_NORMS, read_gemma3, write_gemma3)

@@ -10,7 +10,17 @@ from typing import Any
 
 import torch
 
-from ..fields import FEED_FORWARD, SIZES, Field, head_dim, read_fields, read_heads, write_fields, write_heads
+from ..fields import (
+    FEED_FORWARD,
+    SIZES,
+    Field,
+    head_dim,
+    read_experts,
+    read_fields,
+    read_heads,
+    write_fields,
+    write_heads,
+)
 from ..file import GgufFile
 from ..names import ATTENTION, EXPERTS, Names
 from ..names import FEED_FORWARD as FEED_FORWARD_NAMES
@@ -38,7 +48,7 @@ def read(file: GgufFile) -> Any:
     if file.field("llama.expert_count", int, 0) > 0:
         if (gating := file.field("llama.expert_gating_func", int, 1)) not in (0, 1):
             raise file.error(f"metadata llama.expert_gating_func is {gating}, expected 1 (softmax)")
-        return MixtralConfig(**sizes, **read_fields(file, EXPERT_FIELDS), sliding_window=None, rope_parameters=rope)
+        return MixtralConfig(**sizes, **read_experts(file, EXPERT_FIELDS), sliding_window=None, rope_parameters=rope)
     return LlamaConfig(
         **sizes,
         rope_parameters=rope,

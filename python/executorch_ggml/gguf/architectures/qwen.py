@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import names
-from ..fields import FEED_FORWARD, SIZES, Field, read_fields, read_heads, write_fields, write_heads
+from ..fields import FEED_FORWARD, SIZES, Field, read_experts, read_fields, read_heads, write_fields, write_heads
 from ..file import GgufFile
 from ..rope import read_rope, write_rope
 from .base import Architecture, register
@@ -55,7 +55,7 @@ def read_qwen2_moe(file: GgufFile) -> Any:
     from transformers import Qwen2MoeConfig
 
     return Qwen2MoeConfig(
-        **_read_dense(file), **read_fields(file, (*EXPERT_FIELDS, SHARED_EXPERT)), norm_topk_prob=False
+        **_read_dense(file), **read_experts(file, (*EXPERT_FIELDS, SHARED_EXPERT)), norm_topk_prob=False
     )
 
 
@@ -63,7 +63,7 @@ def read_qwen3_moe(file: GgufFile) -> Any:
     """Qwen 3's config with experts, whose weights llama.cpp makes to add up to 1."""
     from transformers import Qwen3MoeConfig
 
-    return Qwen3MoeConfig(**_read_dense(file), **read_fields(file, EXPERT_FIELDS), norm_topk_prob=True)
+    return Qwen3MoeConfig(**_read_dense(file), **read_experts(file, EXPERT_FIELDS), norm_topk_prob=True)
 
 
 def write_qwen2_moe(config: Any) -> dict[str, Any]:
