@@ -474,6 +474,24 @@ def _linear_bias(g: Grower, given: Given) -> Ref | None:
     return None if g.chance(30) else g.shaped([given["out"]], (dtype,), odd=False, constant=not g.chance(20))
 
 
+@rule("expert_linear.x")
+def _tokens(g: Grower, given: Given) -> Ref:
+    return g.tensor((torch.float32,), (3,))
+
+
+@rule("expert_linear.weight")
+def _experts(g: Grower, given: Given) -> Ref:
+    shape = [g.one_of((3, 1, 4)), g.one_of((3, 1, 2, 16, 33)), main(g, given).shape[2]]
+    return g.shaped(shape, (torch.float32,), odd=False, constant=not g.chance(30))
+
+
+@rule("expert_linear.ids")
+def _chosen_experts(g: Grower, given: Given) -> Ref:
+    tokens, k, _ = main(g, given).shape
+    sizes = [g.one_of((5, 1)) if tokens == 1 else tokens, g.one_of((2, 1, 3)) if k == 1 or g.chance(10) else k]
+    return _indices(g, g.size(given["weight"], 0), sizes)
+
+
 @rule("query")
 def _query(g: Grower, given: Given) -> Ref:
     return g.tensor(FLOATS, (4, 3))
