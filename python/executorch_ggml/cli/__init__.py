@@ -6,9 +6,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from . import devices, export_gguf, generate, inspect
+from . import devices, export, export_gguf, generate, inspect
 
-COMMANDS = (generate, inspect, devices, export_gguf)
+COMMANDS = (export, generate, inspect, export_gguf, devices)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -20,10 +20,12 @@ def register(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Load the module, and write it."""
-    from ..gguf.mixtures import mixture
+    from ..gguf.mixtures import MIXTURES, mixture
     from ..gguf.model import load
     from ..gguf.writer import export_gguf
 
+    if args.type not in MIXTURES:
+        raise ValueError(f"no type is called {args.type!r}; there are {', '.join(MIXTURES)}")
     if args.output.exists() and args.output.samefile(args.checkpoint):
         raise ValueError(f"{args.output} is the file to read; give another to write")
     tokenizer = None
@@ -38,9 +40,11 @@ def run(args: argparse.Namespace) -> None:
 def _checkpoint(folder: Path) -> tuple[Any, Any]:
     """The causal LM in a folder, and its tokenizer if there is one."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
 
     if not (folder / "config.json").is_file():
         raise FileNotFoundError(f"{folder}: neither a GGUF file nor a folder with a transformers checkpoint")
+    logging.disable_progress_bar()
     module = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True, dtype="auto")
     has_tokenizer = any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json"))
     return module, AutoTokenizer.from_pretrained(folder, local_files_only=True) if has_tokenizer else None

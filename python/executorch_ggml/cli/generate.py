@@ -35,6 +35,7 @@ def register(commands: Any) -> None:
         parser.add_argument(f"--{name.replace('_', '-')}", type=kind, default=default, metavar="X", help=what)
     parser.add_argument("--tokenizer", type=Path, help="tokenizer.json, folder or GGUF file (default: the program's)")
     parser.add_argument("--data", type=Path, help="the .ptd file with the weights, where they are apart")
+    parser.add_argument("--gguf", type=Path, help="the GGUF file with the weights, where they were left there")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads (default: one a core)")
     parser.set_defaults(run=run)
 
@@ -45,7 +46,7 @@ def run(args: argparse.Namespace) -> None:
 
     prompt = sys.stdin.read() if args.prompt is None else args.prompt
     set_num_threads(args.threads)
-    generator = Generator(args.program, tokenizer=args.tokenizer, data_path=args.data)
+    generator = Generator(args.program, tokenizer=args.tokenizer, data_path=args.data, gguf=args.gguf or ())
     made = _started(generator, prompt, args)
     for piece in made:
         print(piece, end="", flush=True)

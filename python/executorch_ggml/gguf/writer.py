@@ -14,6 +14,7 @@ from ..ir.dtypes import DType
 from ..quant.codec import quantize
 from .architectures import Architecture, architecture_for
 from .file import weight_type
+from .mixtures import fitting
 from .model import file_of
 from .tokenizer import tokenizer_metadata
 from .weights import values_of
@@ -46,10 +47,11 @@ def export_gguf(
     """Write a causal LM of ``transformers`` with its tokenizer as GGUF.
 
     ``types`` is the type of the matrices, or a function of a parameter's name and shape (a tensor without memory).
-    Vectors (norms, biases) are always f32, as llama.cpp wants them, and so are matrices whose rows the type's blocks do
-    not divide. ``tokenizer`` is a ``tokenizers.Tokenizer`` or a fast one of ``transformers``. ``metadata`` is added to
-    what the module's config says. ``importance`` has the importance of each input of a matrix, by parameter, for the
-    types that need it. ``data`` gives the bytes of tensors where they are not to be the module's own.
+    Vectors (norms, biases) are always f32, as llama.cpp wants them; matrices whose rows are no multiple of the type's
+    blocks are of the type that llama.cpp takes instead. ``tokenizer`` is a ``tokenizers.Tokenizer`` or a fast one of
+    ``transformers``. ``metadata`` is added to what the module's config says. ``importance`` has the importance of each
+    input of a matrix, by parameter, for the types that need it. ``data`` gives the bytes of tensors where they are not
+    to be the module's own.
 
     Raises ValueError for a model that GGUF has no place for, or whose computation it cannot describe.
     """
@@ -135,7 +137,7 @@ def _type_of(tensor: TensorPlan, choose: TypeOf) -> DType:
     dtype = choose(tensor.parameter, torch.empty(tensor.shape, device="meta"))
     if not weight_type(dtype):
         raise ValueError(f"{tensor.parameter}: {dtype.name.lower()} is no type for weights")
-    return DType.F32 if tensor.shape[-1] % dtype.block else dtype
+    return fitting(dtype, tensor.shape[-1])
 
 
 def _file_type(types: Iterable[DType]) -> int:

@@ -79,10 +79,14 @@ class Generator:
         *,
         tokenizer: Any = None,
         data_path: str | os.PathLike[str] | None = None,
+        gguf: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
     ) -> None:
-        """Load a program; ``tokenizer`` (see :meth:`Tokenizer.load`) where it is not in the file."""
+        """Load a program; ``tokenizer`` (see :meth:`Tokenizer.load`) where it is not in the file.
+
+        ``data_path`` and ``gguf`` are where its weights are, if not in it (see :func:`executorch_ggml.load`).
+        """
         started = time.perf_counter()
-        self._module = load(path, data_path=data_path)
+        self._module = load(path, data_path=data_path, gguf=gguf)
         self.metadata = _metadata(self._module)
         self.max_seq_len: int = self.metadata["get_max_context_len"]
         self.chunk: int = self.metadata["get_max_seq_len"]

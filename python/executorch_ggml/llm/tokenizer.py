@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -113,8 +112,9 @@ def _from_path(path: Path) -> Tokenizer:
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such tokenizer")
     if path.suffix == ".gguf":
-        gguf = importlib.import_module("..gguf.tokenizer", __package__)
-        return Tokenizer.load(gguf.tokenizer_of(path))
+        from ..gguf.tokenizer import tokenizer_of
+
+        return Tokenizer.load(tokenizer_of(path))
     try:
         return Tokenizer(tokenizers.Tokenizer.from_file(str(path)))
     except Exception as error:  # the package raises no narrower type
