@@ -72,7 +72,15 @@ def _products() -> list[Case]:
         op(aten.addmm.default, rand(1), rand(3, 4), rand(4, 5)),
         op(aten.addmm.default, rand(5), rand(3, 4), rand(4, 5), beta=0.5, alpha=-2.0),
         having(op(aten.addmm.default, torch.full((5,), nan), rand(3, 4), rand(4, 5), beta=0), name="beta=0"),
+        op(aten._int_mm.default, bytes_(3, 40), bytes_(40, 5)),
+        op(aten._int_mm.default, bytes_(3, 1300), Const(bytes_(1300, 5))),
+        op(aten._int_mm.default, torch.full((2, 2000), -128).char(), torch.full((2000, 2), -128).char()),
     ]
+
+
+def bytes_(*shape: int) -> Tensor:
+    """Integers over the whole range of int8."""
+    return (rand(*shape) * 60).round().clamp(-128, 127).char()
 
 
 def _symbolic() -> list[Case]:

@@ -81,6 +81,11 @@ class Context:
     node: Node
     fusions: frozenset[str]
     records: dict[Value, Any] = field(default_factory=dict)  # what fusions know of values they may rebuild
+    notes: dict[str, None] = field(default_factory=dict)  # what is worth knowing of how nodes were lowered
+
+    def note(self, text: str) -> None:
+        """Say something of this node for ``explain``."""
+        self.notes[text] = None
 
     # ------------------------------------------------------------------------------------------ the trace's word
 
@@ -155,12 +160,21 @@ class Context:
 
     def as_stored(self, weight: Tensor) -> Value | None:
         """A parameter in the type that it is to be stored in, where that is another than its own."""
+        found = self.as_stored_rows(weight)
+        return None if found is None or found[1] is not None else found[0]
+
+    def as_stored_rows(self, weight: Tensor) -> tuple[Value, Value | None] | None:
+        """The same for what reads rows one by one, with the factors that they have yet to be multiplied by, if any."""
         stored = weight.stored
         if stored is None or stored.dtype == weight.dtype or not _in_blocks(weight, stored):
             return None
         key = stored.key or f"{weight.key}.{stored.dtype.name.lower()}"
         outside = stored.key is not None
-        return self.builder.constant(key, stored.dtype, weight.value.ne, stored.contents, outside=outside)
+        made = self.builder.constant(key, stored.dtype, weight.value.ne, stored.contents, outside=outside)
+        if stored.factor is None:
+            return made, None
+        rows = ne_of(weight.shape[:-1])
+        return made, self.builder.constant(f"{key}.factor", DType.F32, rows, stored.factor)
 
     # ------------------------------------------------------------------------------------------------- operands
 

@@ -21,7 +21,7 @@ from ..ir.dtypes import DType
 from ..ir.graph import Graph, IRError
 from ..ir.op import Dim
 from .context import Context, Tensor
-from .registry import ALIASES, LOWERINGS, REASONS, Refused
+from .registry import ALIASES, FOLDED, LOWERINGS, REASONS, Refused
 from .states import quantize_states, update_in_place
 from .weights import StoredWeight, WeightSource
 
@@ -34,6 +34,7 @@ FUSIONS = {
     "rms_norm": "`x * rsqrt(mean(x * x) + eps)` as one node",
     "flash_attention": "attention as one node, without the matrix of scores",
     "rotary": "rotary position embeddings, in halves or in pairs, as one node",
+    "integer_weights": "weights that torch quantized to integers, as blocks of a ggml type that holds them exactly",
     "gate": "`silu(x) * y` and `gelu(x) * y` as one node where the activation is not fused already",
 }
 ALL_FUSIONS = frozenset(FUSIONS)
@@ -74,6 +75,7 @@ class Lowering:
         self.program = program
         self._state_types = state_types or {}
         self.fusions = fusions
+        self.notes: dict[str, None] = {}
         self._weights = weights
         self._constants = constant_sources(program)
         self._mutated = mutated_buffers(program, states)
@@ -113,9 +115,21 @@ class Lowering:
             return self._attribute(builder, node)
         if node.graph is not self.program.graph:  # a body of control flow: all that it is given is an input
             return self._placeholder(builder, node.name, fake)
-        if node.name in self._constants and node.name not in self._mutated and not returned:
+        if self._is_constant(node) and not returned:
             return self._constant(builder, node)
-        return self._placeholder(builder, node.name, fake)
+        folded = self._folded(builder, node)
+        return self._placeholder(builder, node.name, fake) if folded is None else folded
+
+    def _folded(self, builder: Builder, node: Node) -> Tensor | None:
+        """A node that is computed ahead of time, as what reads it sees it; None for other nodes."""
+        sources = node.all_input_nodes
+        if overload_of(node) not in FOLDED or not all(map(self._is_constant, sources)):
+            return None
+        made = self.lower_node(builder, node, {source: self._constant(builder, source) for source in sources})
+        return made if isinstance(made, Tensor) else None
+
+    def _is_constant(self, node: Node) -> bool:
+        return node.name in self._constants and node.name not in self._mutated
 
     def _placeholder(self, builder: Builder, name: str, fake: Any) -> Tensor:
         dtype, shape = _typed(name, fake)
@@ -124,7 +138,7 @@ class Lowering:
     def _constant(self, builder: Builder, node: Node) -> Tensor:
         key, data = self._constants[node.name]
         dtype, shape = _typed(node.name, node.meta["val"])
-        stored = None if self._weights is None else self._weights.find(key, node.meta["val"])
+        stored = None if self._weights is None else self._weights.find(key, data())
         if stored is not None and stored.replaces:
             data = functools.partial(_replaced, stored, shape, dtype)
         outside = stored is not None and stored.dtype == dtype and stored.key is not None
@@ -136,6 +150,13 @@ class Lowering:
         data = attribute_of(node)
         dtype, shape = _typed(node.name, data)
         return Tensor(builder.constant(str(node.target), dtype, ne_of(shape), lambda: data), shape, lambda: data)
+
+    def folding_notes(self) -> list[str]:
+        """What becomes of the constants that are computed ahead of time; nothing where their contents are fake."""
+        for node in self.program.graph.nodes:
+            if node.op == "call_function" and overload_of(node) in FOLDED:
+                self.refusal(node)
+        return list(self.notes)
 
     # ----------------------------------------------------------------------------------------------- a whole graph
 
@@ -214,7 +235,7 @@ class Lowering:
         if function is None:
             return Refused(REASONS.get(overload_of(node), "no lowering for this overload"))
         builder.origin = node.name
-        context = Context(builder, node, self.fusions, {} if records is None else records)
+        context = Context(builder, node, self.fusions, {} if records is None else records, self.notes)
         args = torch.fx.map_arg(node.args, lambda n: env[n])
         kwargs = torch.fx.map_arg(node.kwargs, lambda n: env[n])
         result = function(context, *args, **kwargs)

@@ -76,10 +76,18 @@ def embedding(
         return Refused(f"indices in {indices.dtype.name.lower()}")
     flat = cx.builder.reshape(indices.value, (product(indices.shape),))
     rows = cx.builder.emit("to_index", flat, size=weight.shape[0])
-    if (stored := cx.as_stored(weight)) is not None:
-        return cx.rounded(cx.builder.emit("get_rows", stored, rows))
+    if (stored := cx.as_stored_rows(weight)) is not None:
+        table, factor = stored
+        made = cx.builder.emit("get_rows", table, rows)
+        return cx.rounded(made if factor is None else cx.builder.emit("mul", made, _of_rows(cx, factor, rows)))
     op = "get_rows" if weight.dtype == DType.F32 else "take_rows"
     return cx.out(cx.builder.emit(op, weight.value, rows))
+
+
+def _of_rows(cx: Context, factor: Value, rows: Value) -> Value:
+    """One number a row of a table, for the rows that are looked up."""
+    line = cx.builder.reshape(factor, (1, factor.ne[0]))
+    return cx.builder.emit("get_rows", line, rows)
 
 
 @lowers(aten.index_select.default)

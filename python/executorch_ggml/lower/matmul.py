@@ -6,11 +6,12 @@ from typing import Any
 
 import torch
 
-from ..ir.dims import product
+from ..ir.dims import ne_of, product
 from ..ir.dtypes import DType
 from ..ir.graph import Value
 from .context import FLOATS, Context, Tensor
 from .convolution import Epilogue, PackedLinear
+from .quantized import constant_behind, widened
 from .registry import Refused, lowers
 
 aten = torch.ops.aten
@@ -48,8 +49,10 @@ def affine(cx: Context, rows: Value, weight: Tensor, bias: Tensor | None) -> Ten
     A bfloat16 weight is left to ggml's product, which reads it as it is: CPUs have instructions for that. So is one
     that is stored in another type: ggml rounds the rows to what it multiplies that type with (blocks of int8, or f16).
     """
-    if (stored := cx.as_stored(weight)) is not None:
-        y = cx.builder.emit("mul_mat", stored, cx.builder.convert(rows, DType.F32))
+    if (stored := cx.as_stored_rows(weight)) is not None:
+        matrix, factor = stored
+        y = cx.builder.emit("mul_mat", matrix, cx.builder.convert(rows, DType.F32))
+        y = y if factor is None else cx.builder.emit("mul", y, factor)
         return cx.rounded(y if bias is None else cx.builder.emit("add", y, cx.f32(bias).value))
     constant = weight.data is not None and (bias is None or (bias.data is not None and bias.rank == 1))
     constant = constant and 0 not in weight.shape and weight.dtype != DType.BF16
@@ -73,7 +76,27 @@ def linear(cx: Context, x: Tensor, weight: Tensor, bias: Tensor | None = None) -
 @lowers(aten.mm.default)
 def mm(cx: Context, a: Tensor, b: Tensor) -> Tensor | Refused:
     """``a @ b`` of two matrices."""
-    return _refusal(a, b) or affine(cx, a.value, columns(cx, b), None)
+    return _refusal(a, b) or affine(cx, a.value, widened(cx, columns(cx, b)), None)
+
+
+@lowers(aten._int_mm.default, preserve=True)
+def int_mm(cx: Context, a: Tensor, b: Tensor) -> Tensor | Refused:
+    """``a @ b`` of two matrices of 8-bit integers, exactly: f32 counts to the sums of so many products."""
+    width, rows = a.shape[-1], columns(cx, b)
+    if not isinstance(width, int) or not {a.dtype, b.dtype} <= {DType.I8, DType.U8}:
+        return Refused("an integer product of other types than int8 and uint8, or of a symbolic number of terms")
+    rows = cx.tensor(constant_behind(cx, rows) or rows, DType.F32)
+    total: Value | None = None
+    for start in range(0, width, _EXACT_TERMS):
+        count = min(_EXACT_TERMS, width - start)
+        parts = (cx.builder.view(x, (start, 0, 0, 0), (count, x.ne[1])) for x in (rows.value, a.value))
+        weight, values = (cx.builder.convert(part, DType.F32) for part in parts)
+        made = cx.builder.convert(cx.builder.emit("mul_mat", weight, values), DType.I32)
+        total = made if total is None else cx.builder.emit("add", total, made)
+    return cx.out(cx.builder.fill(ne_of(cx.shape()), 0, DType.I32) if total is None else total)
+
+
+_EXACT_TERMS = 512  # 2 ** 24 over 255 * 128
 
 
 @lowers(aten.bmm.default)

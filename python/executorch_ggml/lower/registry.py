@@ -23,11 +23,15 @@ LOWERINGS: dict[OpOverload, LoweringFunction] = {}
 REASONS: dict[OpOverload, str] = {}
 # Composite ops that are lowered as they are: the partitioner asks that they be not decomposed.
 PRESERVED: set[OpOverload] = set()
+# Ops whose result is a constant where their tensors are: they are computed ahead of time.
+FOLDED: set[OpOverload] = set()
 # Ops of this project's that stand for others while ExecuTorch has the program (see partition/outside_core.py).
 ALIASES: dict[OpOverload, OpOverload] = {}
 
 
-def lowers(*overloads: OpOverload, preserve: bool = False, override: bool = False) -> Callable[[Function], Function]:
+def lowers(
+    *overloads: OpOverload, preserve: bool = False, folds: bool = False, override: bool = False
+) -> Callable[[Function], Function]:
     """Register a function as the lowering of ``overloads``.
 
     It is called as ``function(context, *args, **kwargs)`` with the overload's own arguments, tensors being
@@ -41,6 +45,8 @@ def lowers(*overloads: OpOverload, preserve: bool = False, override: bool = Fals
             LOWERINGS[overload] = function
             if preserve:
                 PRESERVED.add(overload)
+            if folds:
+                FOLDED.add(overload)
         return function
 
     return register

@@ -18,12 +18,14 @@ class StoredWeight:
     ``data`` gives its bytes as ggml lays them out, uint8 in one dim, rows in C order of the parameter's shape. With
     ``key`` they are not stored in the program: the runtime finds them outside, under that key. With ``replaces`` the
     module's own contents are not the parameter's, and ops that cannot read the stored type get these dequantized.
+    Where there is a ``factor``, one f32 a row, the parameter's rows are those that are stored times it.
     """
 
     dtype: DType
     data: Callable[[], torch.Tensor]
     key: str | None = None
     replaces: bool = False
+    factor: Callable[[], torch.Tensor] | None = None
 
     def values(self, shape: Sequence[int]) -> torch.Tensor:
         """What is stored, as a tensor: of the same type, or dequantized to float32."""
@@ -44,6 +46,7 @@ class WeightSource(Protocol):
     def find(self, name: str, parameter: torch.Tensor) -> StoredWeight | None:
         """How to store the parameter of that (fully qualified) name, or None for as it is.
 
-        Of ``parameter``, which may be a fake tensor, only the shape and the dtype may be read.
+        ``parameter`` is a fake tensor while a program is partitioned: only its shape and dtype may be read, and its
+        contents when ``data`` is called.
         """
         ...

@@ -14,6 +14,7 @@ from executorch.exir.lowered_backend_module import executorch_call_delegate
 from torch.export import ExportedProgram
 from torch.fx import Node
 
+from ..lower import Lowering
 from ..lower.graph import is_size_node, overload_of
 from .control_flow import graph_modules
 from .grouping import between, groups
@@ -35,12 +36,14 @@ class Explanation:
 
     ``delegates`` is how many parts ggml's share is cut into, and ``cuts`` are the calls that lie between two of them.
     ``buffers`` has the buffers that the module mutates and ExecuTorch keeps, with the reasons; ggml keeps the others.
+    ``notes`` say what became of weights that torch quantized.
     """
 
     nodes: tuple[NodeVerdict, ...]
     delegates: int
     cuts: tuple[NodeVerdict, ...]
     buffers: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def delegated(self) -> int:
@@ -59,6 +62,7 @@ class Explanation:
             reasons = Counter((verdict.op, verdict.reason) for verdict in found)
             lines += [f"  [{what} x{count}] {op}: {reason}" for (op, reason), count in reasons.most_common()]
         lines += [f"  [left to ExecuTorch] buffer {name}: {reason}" for name, reason in self.buffers.items()]
+        lines += [f"  [note] {note}" for note in self.notes]
         return "\n".join(lines)
 
 
@@ -97,7 +101,7 @@ def explanation(program: ExportedProgram) -> Explanation:
         nodes += verdicts.values()
         cuts += [verdicts[node] for node in between(graph, inside.__contains__) if node in verdicts]
         delegates += len(made) or sum(computes(part) for part in parts)
-    return Explanation(tuple(nodes), delegates, tuple(cuts))
+    return Explanation(tuple(nodes), delegates, tuple(cuts), notes=tuple(Lowering(program).folding_notes()))
 
 
 def _is_delegate(node: Node) -> bool:
@@ -122,4 +126,11 @@ def _explanation_on_the_way(program: ExportedProgram) -> Explanation:
     observer = _Observer()
     to_edge_transform_and_lower(program, partitioner=[observer])
     assert observer.seen is not None
-    return observer.seen
+    return replace(observer.seen, notes=_notes(program))
+
+
+def _notes(program: ExportedProgram) -> tuple[str, ...]:
+    """Those on the program as it was given: while it is partitioned, its constants are fake."""
+    if not any("dequantize" in str(node.target) for node in program.graph.nodes):
+        return ()
+    return tuple(Lowering(program.run_decompositions({})).folding_notes())

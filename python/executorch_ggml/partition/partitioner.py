@@ -29,6 +29,7 @@ from .backend import (
     remember_weights,
 )
 from .control_flow import control_flow_fault, graph_modules, is_control_flow
+from .folding import one_reader_each
 from .grouping import groups
 from .outside_core import carried_through
 from .states import TAG, separate_state_accesses, tag_states
@@ -97,9 +98,10 @@ class GgmlPartitioner(Partitioner):
         """ExecuTorch calls this first.
 
         Ops that it would not let through get names that it does, and accesses to mutated buffers become such that a
-        delegate can own them. The program is a copy: the constants that delegates take are not lost to the caller's.
+        delegate can own them; what is computed of constants ahead of time is done for each reader. The program is a
+        copy: the constants that delegates take are not lost to the caller's.
         """
-        program = separate_state_accesses(_with_own_constants(exported_program))
+        program = one_reader_each(separate_state_accesses(_with_own_constants(exported_program)))
         return carried_through(program, lambda overload: bool(_accepted(program, {overload}, self.weights)))
 
     def ops_to_not_decompose(
