@@ -96,8 +96,8 @@ def measure(path: Path, engines: Sequence[str], threads: int, rounds: int) -> di
                     found[name].times.setdefault(part, []).extend(_turn(workers[name], part))
                 order.append(order.pop(0))
             print(f"    {path.stem} {part}: {_line(found, part)}", flush=True)
-        for name in found:
-            found[name].memory = workers[name].ask("peak_memory")
+        for name, measured in found.items():
+            measured.memory = workers[name].ask("peak_memory")
     return found
 
 

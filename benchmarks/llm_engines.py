@@ -6,6 +6,7 @@ token alone.
 
 from __future__ import annotations
 
+import importlib
 import resource
 import time
 from abc import ABC, abstractmethod
@@ -133,8 +134,7 @@ class LlamaCpp(LlmEngine):
     package = "llama_cpp"
 
     def open(self, gguf: Path) -> None:
-        import llama_cpp
-
+        llama_cpp = importlib.import_module("llama_cpp")
         self.api = llama_cpp
         llama_cpp.llama_backend_init()
         self.model = llama_cpp.llama_model_load_from_file(str(gguf).encode(), llama_cpp.llama_model_default_params())

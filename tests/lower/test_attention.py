@@ -169,9 +169,12 @@ class FromCache(nn.Module):
         self.register_buffer("keys", rand(rows, heads, head).half())
         self.register_buffer("values", rand(rows, heads, head).half())
 
+    keys: Tensor
+    values: Tensor
+
     def forward(self, query: Tensor, seen: Tensor) -> Tensor:
-        kept = [buffer[: seen.shape[1]].float().transpose(0, 1)[None] for buffer in (self.keys, self.values)]
-        return F.scaled_dot_product_attention(query, *kept, attn_mask=seen, enable_gqa=True)
+        keys, values = (kept[: seen.shape[1]].float().transpose(0, 1)[None] for kept in (self.keys, self.values))
+        return F.scaled_dot_product_attention(query, keys, values, attn_mask=seen, enable_gqa=True)
 
 
 @pytest.mark.parametrize("tokens", [1, 5])
@@ -190,16 +193,18 @@ class WithCache(nn.Module):
         self.register_buffer("keys", torch.zeros(rows, heads, head))
         self.register_buffer("values", torch.zeros(rows, heads, head))
 
+    keys: Tensor
+    values: Tensor
+
     def forward(self, query: Tensor, new: Tensor, positions: Tensor, seen: Tensor) -> Tensor:
-        kept = []
-        for buffer, rows in ((self.keys, new), (self.values, new * 0.5)):
-            buffer.index_copy_(0, positions, rows)
-            kept.append(buffer[: seen.shape[1]].transpose(0, 1)[None])
-        return F.scaled_dot_product_attention(query, *kept, attn_mask=seen, enable_gqa=True)
+        self.keys.index_copy_(0, positions, new)
+        self.values.index_copy_(0, positions, new * 0.5)
+        keys, values = (kept[: seen.shape[1]].transpose(0, 1)[None] for kept in (self.keys, self.values))
+        return F.scaled_dot_product_attention(query, keys, values, attn_mask=seen, enable_gqa=True)
 
 
 def _steps(head: int = 64) -> list[tuple[Tensor, ...]]:
-    made = []
+    made: list[tuple[Tensor, ...]] = []
     for first, count in ((0, 3), (3, 1), (4, 1)):
         seen = torch.arange(8)[None] <= torch.arange(first, first + count)[:, None]
         made.append((rand(1, 4, count, head), rand(count, 2, head), torch.arange(first, first + count), seen))

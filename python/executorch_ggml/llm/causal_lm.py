@@ -76,7 +76,8 @@ def export(
     """
     chunk = min(chunk, max_seq_len)
     _check(model, max_seq_len, chunk, cache_type)
-    partitioner = GgmlPartitioner(**({} if weights is None else {"weights": weights}))
+    states = {"cache.*": cache_type} if cache_type == "q8_0" else None
+    partitioner = GgmlPartitioner(weights=weights, state_types=states)
     module = CachedModel(model, max_seq_len, cache_type, all_logits)
     program = trace(module, chunk)
     edge = to_edge_transform_and_lower(

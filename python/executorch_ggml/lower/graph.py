@@ -60,7 +60,8 @@ class Lowering:
     """Lowers one program. ``fusions`` are those switched on (all by default).
 
     Buffers that it mutates become states, and so do those that ``states`` names: other methods mutate them. ``weights``
-    says which parameters are stored in another way than the module has them, ``state_types`` which states are quantized.
+    says which parameters are stored in another way than the module has them, ``state_types`` which states are
+    quantized.
     """
 
     def __init__(
