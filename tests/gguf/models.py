@@ -97,10 +97,11 @@ CONFIGS: dict[str, Callable[[], Any]] = {
 }
 
 
-def make(name: str) -> Any:
+def make(name: str, **changes: Any) -> Any:
     """A model whose every parameter, norms and biases too, is random."""
     torch.manual_seed(0)
     config = CONFIGS[name]()
+    vars(config).update(changes)
     config._attn_implementation = "eager"  # soft caps and windows as they are written down
     model = AutoModelForCausalLM.from_config(config).eval().requires_grad_(False)
     for parameter in model.parameters():

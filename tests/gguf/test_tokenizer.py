@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers, trainers
 from tokenizers.models import BPE, WordPiece
 
 from executorch_ggml.gguf import GgufError, GgufFile, tokenizer_of
@@ -50,8 +50,9 @@ def sentence_pieces() -> Tokenizer:
 
     parts = json.loads(tokenizer.to_str())
     parts["added_tokens"] = [token for token in parts["added_tokens"] if not token["content"].startswith("<0x")]
-    parts["pre_tokenizer"]["split"] = False
+    parts["pre_tokenizer"] = None
     made = Tokenizer.from_str(json.dumps(parts))
+    made.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     made.decoder = decoders.Sequence(
         [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1)]
     )
@@ -97,6 +98,11 @@ def test_sentence_pieces(tmp_path: Path) -> None:
 
 
 def test_spaces_before_texts(tmp_path: Path) -> None:
+    tokenizer = sentence_pieces()
+    for prefix, scheme in ((True, "first"), (True, "always"), (False, "never")):
+        tokenizer.normalizer = normalizers.Sequence([])
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=False)
+        assert tokenizer_metadata(tokenizer)["tokenizer.ggml.add_space_prefix"] is prefix
     found = tokenizer_metadata(sentence_pieces()) | {"tokenizer.ggml.add_space_prefix": False}
     made = tokenizer_of(file_with(tmp_path / "x.gguf", found)).backend_tokenizer
     assert made.decode(made.encode("Hello").ids) == "Hello"

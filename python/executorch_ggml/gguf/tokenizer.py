@@ -164,7 +164,7 @@ def _byte_level(file: GgufFile, vocabulary: _Vocabulary) -> Any:
 
 
 def _sentence_pieces(file: GgufFile, vocabulary: _Vocabulary) -> Any:
-    from tokenizers import Tokenizer, decoders, pre_tokenizers
+    from tokenizers import Tokenizer, decoders, normalizers
     from tokenizers.models import BPE
 
     unknown = vocabulary.special(file, "unknown")
@@ -178,9 +178,9 @@ def _sentence_pieces(file: GgufFile, vocabulary: _Vocabulary) -> Any:
             byte_fallback=True,
         )
     )
-    # As SentencePiece does it, only a text's start gets a space before it.
-    scheme = "first" if prefix else "never"
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement=_SPACE, prepend_scheme=scheme, split=False)
+    # A text gets a space before it, and so does what comes after a special token, as in llama.cpp.
+    spaces = [normalizers.Replace(" ", _SPACE)]
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(_SPACE)] * prefix + spaces)
     parts = [decoders.Replace(_SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
     tokenizer.decoder = decoders.Sequence(parts + [decoders.Strip(content=" ", left=1)] * prefix)
     return tokenizer
@@ -307,12 +307,22 @@ def _sentence_piece_metadata(
         "tokenizer.ggml.model": "llama",
         "tokenizer.ggml.pre": "default",
         "tokenizer.ggml.scores": [-float(ranks.get(token, len(ranks))) for token in tokens],
-        "tokenizer.ggml.add_space_prefix": '"prepend_scheme": "never"' not in json.dumps(description["pre_tokenizer"]),
+        "tokenizer.ggml.add_space_prefix": _prepends_space(description),
     }
     if (unknown := model.get("unk_token")) is not None:
         found["tokenizer.ggml.unknown_token_id"] = tokens.index(unknown)
         kinds[tokens.index(unknown)] = _UNKNOWN
     return found
+
+
+def _prepends_space(description: dict[str, Any]) -> bool:
+    """Whether a SentencePiece tokenizer puts a space before a text."""
+    steps = [description["normalizer"] or {}, description["pre_tokenizer"] or {}]
+    steps += [part for step in steps for part in step.get("normalizers", step.get("pretokenizers", []))]
+    metaspaces = [step for step in steps if step.get("type") == "Metaspace"]
+    return any(step.get("type") == "Prepend" for step in steps) or any(
+        step.get("prepend_scheme", "always") != "never" for step in metaspaces
+    )
 
 
 def _split_name(pre_tokenizer: dict[str, Any] | None) -> str:
