@@ -24,7 +24,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Exported
     def make(family: str, **options: Any) -> Exported:
         model = models.make(family)
         path = tmp_path_factory.mktemp(family) / "model.pte"
-        llm.export(model, **{"max_seq_len": 600, "chunk": 64, "cache_type": "f32", **options}).save(str(path))
+        options = {"max_seq_len": 600, "chunk": 64, "cache_type": "f32", "tokenizer": models.tokenizer(), **options}
+        llm.export(model, **options).save(str(path))
         return model, path
 
     return make

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import tokenizers
 import torch
 from transformers import (
     Gemma2Config,
@@ -25,6 +26,8 @@ from transformers import (
     Qwen3Config,
     Qwen3ForCausalLM,
 )
+
+from executorch_ggml.llm import Tokenizer
 
 SIZES: dict[str, Any] = {
     "vocab_size": 101,
@@ -85,3 +88,21 @@ def make(family: str) -> PreTrainedModel:
             else:
                 parameter.add_(torch.randn_like(parameter) * 0.1)
     return model
+
+
+CHAT = (
+    "{% for message in messages %}<s>{{ message['role'] }}: {{ message['content'] }}</s>{% endfor %}"
+    "{% if add_generation_prompt %}<s>assistant: {% endif %}"
+)
+
+
+def tokenizer() -> Tokenizer:
+    """A token for each printable character of ASCII, with three special ones before them."""
+    vocabulary = {
+        token: i for i, token in enumerate(["<unk>", "<s>", "</s>", *map(chr, range(32, 127)), "\n", "\t", "é"])
+    }
+    model = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=[], unk_token="<unk>"))
+    model.add_special_tokens(["<unk>", "<s>", "</s>"])
+    model.decoder = tokenizers.decoders.Fuse()
+    special = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
+    return Tokenizer(model, CHAT, special)

@@ -221,7 +221,7 @@ def gathering(p: Program) -> None:
     table = p.constant(torch.randn(7, 6))
     halves = p.constant(torch.randn(9, 4).half())
     index = p.input(torch.tensor([0, 6, -1, 3]))
-    rows = p.emit("to_index", index, size=7)
+    rows = p.emit("to_index", index, size=7, wrap=True)
     p.output(p.emit("get_rows", table, p.build.reshape(rows, (4,))), p.emit("take_rows", halves, rows))
 
 
@@ -374,14 +374,14 @@ def quantized_products(p: Program) -> None:
 @program
 def chosen_products(p: Program) -> None:
     x, ids = p.integers(4, 1, 64), p.input(torch.tensor([0, 2, 1, 0, 2, 1, -1, 0]))
-    rows = p.build.reshape(p.emit("to_index", ids, size=3), (2, 4))
+    rows = p.build.reshape(p.emit("to_index", ids, size=3, wrap=True), (2, 4))
     for weight in (p.quantized(DType.Q4_0, 3, 5, 64), p.constant(torch.randn(3, 5, 64))):
         p.output(p.emit("mul_mat_id", weight, x, rows))
 
 
 @program
 def quantized_rows(p: Program) -> None:
-    rows = p.emit("to_index", p.input(torch.tensor([3, 0, -1, 3])), size=5)
+    rows = p.emit("to_index", p.input(torch.tensor([3, 0, -1, 3])), size=5, wrap=True)
     for dtype in (DType.Q5_1, DType.Q3_K, DType.MXFP4, DType.TQ2_0):
         p.output(p.emit("get_rows", p.quantized(dtype, 5, 256), rows))
 

@@ -38,7 +38,7 @@ def table_and_scale() -> Graph:
     index = build.input("index", DType.I64, (3,), (3, 1, 1, 1))
     x = build.input("x", DType.F32, (3, 4), (4, 3, 1, 1))
     build.origin = "pick"
-    rows = build.emit("get_rows", table, build.emit("to_index", index, size=10))
+    rows = build.emit("get_rows", table, build.emit("to_index", index, size=10, wrap=True))
     build.origin = "times"
     build.output("y", build.emit("mul", rows, x), (3, 4))
     return build.finish()

@@ -33,7 +33,7 @@ void index_run(void* dst, const void* const* src, int64_t n, const void* context
   int32_t* y = static_cast<int32_t*>(dst);
   for (int64_t i = 0; i < n; ++i) {
     const int64_t value = x[i];
-    const int64_t index = value < 0 ? value + size : value;
+    const int64_t index = value < 0 && call.params.wrap ? value + size : value;
     const bool inside = index >= 0 && index < size;
     y[i] = inside ? static_cast<int32_t>(index) : 0;  // in range even so: nodes after this one still run
     if (!inside) {

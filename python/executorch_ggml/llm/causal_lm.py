@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from ..export import executorch_config
+from ..lower.weights import StoredWeight, WeightSource
 from ..partition import GgmlPartitioner
 from .attention import exported_attention
 from .cache import DTYPES, KeyValueCache, Place, check_size, make_rows, sliding_windows
@@ -54,6 +55,16 @@ class CachedModel(nn.Module):
         return logits if self.all_logits else logits.squeeze(1)
 
 
+class _OfTheModel:
+    """A weight source that is asked by the names that parameters have in the model, not in :class:`CachedModel`."""
+
+    def __init__(self, weights: WeightSource) -> None:
+        self._weights = weights
+
+    def find(self, name: str, parameter: Tensor) -> StoredWeight | None:
+        return self._weights.find(name.removeprefix("model."), parameter)
+
+
 def export(
     model: PreTrainedModel,
     *,
@@ -61,7 +72,7 @@ def export(
     chunk: int = 512,
     cache_type: Literal["f32", "f16", "q8_0"] = "f16",
     all_logits: bool = False,
-    weights: Any = None,
+    weights: WeightSource | None = None,
     tokenizer: Tokenizer | None = None,
 ) -> ExecutorchProgramManager:
     """Export a causal language model with its key-value cache; write the result with ``.save(path)``.
@@ -77,7 +88,8 @@ def export(
     chunk = min(chunk, max_seq_len)
     _check(model, max_seq_len, chunk, cache_type)
     states = {"cache.*": cache_type} if cache_type == "q8_0" else None
-    partitioner = GgmlPartitioner(weights=weights, state_types=states)
+    source = None if weights is None else _OfTheModel(weights)
+    partitioner = GgmlPartitioner(weights=source, state_types=states)
     module = CachedModel(model, max_seq_len, cache_type, all_logits)
     program = trace(module, chunk)
     edge = to_edge_transform_and_lower(

@@ -35,12 +35,12 @@ class Tokenizer:
             return _from_path(Path(source))
         backend = getattr(source, "backend_tokenizer", None)
         if isinstance(backend, tokenizers.Tokenizer):
-            template = source.chat_template
+            template, ends = source.chat_template, getattr(source, "eos_token_ids", None)
             return cls(
                 backend,
                 template if isinstance(template, str) else None,
                 dict(source.special_tokens_map),
-                tuple(getattr(source, "eos_token_ids", ())),
+                ends if isinstance(ends, tuple) else (),
             )
         raise TypeError(f"a tokenizer of type {type(source).__name__}: expected a path, or one with a fast backend")
 

@@ -75,7 +75,7 @@ def embedding(
     if not is_index(indices):
         return Refused(f"indices in {indices.dtype.name.lower()}")
     flat = cx.builder.reshape(indices.value, (product(indices.shape),))
-    rows = cx.builder.emit("to_index", flat, size=weight.shape[0])
+    rows = cx.builder.emit("to_index", flat, size=weight.shape[0], wrap=False)
     if (stored := cx.as_stored_rows(weight)) is not None:
         table, factor = stored
         made = cx.builder.emit("get_rows", table, rows)
@@ -146,13 +146,13 @@ def flat_index(cx: Context, indices: Sequence[Tensor], sizes: Sequence[Dim]) -> 
     values, target = aligned(build, indices, shape)
     flat: Value | None = None
     for value, size in zip(values, sizes, strict=True):
-        checked = build.emit("to_index", unbroadcast(value), size=size)
+        checked = build.emit("to_index", unbroadcast(value), size=size, wrap=True)
         if flat is not None:
             scaled = build.emit("mul", flat, build.scalar(size, DType.I32))
             checked = build.emit("binary", scaled, checked, kind=BinaryKind.ADD)
         flat = checked
     assert flat is not None
-    flat = build.emit("to_index", flat, size=product(sizes))  # with few bits enough for the product
+    flat = build.emit("to_index", flat, size=product(sizes), wrap=False)  # with few bits enough for the product
     return build.reshape(build.broadcast(flat, target), (product(shape),))
 
 

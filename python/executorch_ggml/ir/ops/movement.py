@@ -145,15 +145,15 @@ def get_rows(a: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 @op(
     10,
     inputs={"a": "index"},
-    result=Rule(lambda a, size: (DType.I32, a.ne), "with_type({0}, DType::I32)"),
+    result=Rule(lambda a, size, wrap: (DType.I32, a.ne), "with_type({0}, DType::I32)"),
     checks=("indexable(size)",),
     call="custom",
     kernel="to_index",
 )
-def to_index(a: torch.Tensor, *, size: Dim) -> torch.Tensor:
-    """Indices into ``size`` things as i32, negative ones counted from the end; others fail the run (custom)."""
+def to_index(a: torch.Tensor, *, size: Dim, wrap: bool) -> torch.Tensor:
+    """Indices into ``size`` things as i32, with ``wrap`` negative ones from the end; others fail the run (custom)."""
     n = int(size)
-    if a.numel() and (int(a.min()) < -n or int(a.max()) >= n):
+    if a.numel() and (int(a.min()) < (-n if wrap else 0) or int(a.max()) >= n):
         raise IndexError(f"index out of range for size {n}")
     return torch.where(a < 0, a + n, a).to(torch.int32)
 

@@ -1,0 +1,193 @@
+"""Generation: the texts that eager `transformers` makes, and how they end; turns, limits and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.llm import models
+from tests.llm.conftest import Exported
+from torch import nn
+from transformers import PreTrainedModel
+
+import executorch_ggml
+from executorch_ggml import llm
+from executorch_ggml.cli import main
+
+PROMPT = "A text to go on from"
+
+
+@pytest.fixture(scope="module")
+def generator(exported: Callable[..., Exported]) -> llm.Generator:
+    return llm.Generator(exported("llama")[1])
+
+
+@pytest.fixture(scope="module")
+def model(exported: Callable[..., Exported]) -> PreTrainedModel:
+    return exported("llama")[0]
+
+
+def _eager(model: PreTrainedModel, ids: list[int], count: int) -> list[int]:
+    made = model.generate(torch.tensor([ids]), max_new_tokens=count, do_sample=False)
+    return [token for token in made[0, len(ids) :].tolist() if token != 2]
+
+
+def test_what_the_program_says(generator: llm.Generator) -> None:
+    assert generator.metadata == {
+        "get_max_seq_len": 64,
+        "get_max_context_len": 600,
+        "get_vocab_size": 101,
+        "get_n_layers": 1,
+        "use_kv_cache": True,
+        "use_sdpa_with_kv_cache": False,
+        "enable_dynamic_shape": True,
+        "get_bos_id": 1,
+        "get_eos_ids": (2,),
+    }
+    assert generator.tokenizer.chat_template == models.CHAT
+
+
+@pytest.mark.parametrize("prompt", [PROMPT, "x", PROMPT * 5])
+def test_greedy_is_eager(generator: llm.Generator, model: PreTrainedModel, prompt: str) -> None:
+    ids = generator.tokenizer.encode(prompt)
+    made = generator.stream(prompt, max_new_tokens=20)
+    text = "".join(made)
+    assert made.tokens == _eager(model, ids, 20)
+    assert text == made.text == generator.tokenizer.decode(made.tokens)
+    assert made.finish in ("length", "eos")
+    assert made.timing.new_tokens == len(made.tokens) + (made.finish == "eos")
+
+
+def test_an_end_token_ends(generator: llm.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = list(generator.stream_tokens(PROMPT, max_new_tokens=8))
+    end = next(i for i, token in enumerate(tokens) if token not in tokens[:i] and i > 0)
+    monkeypatch.setattr(generator, "eos_ids", frozenset([tokens[end]]))
+    made = generator.stream(PROMPT, max_new_tokens=8)
+    list(made)
+    assert (made.tokens, made.finish) == (tokens[:end], "eos")
+
+
+def test_stop_strings_end(generator: llm.Generator) -> None:
+    text = generator.generate(PROMPT, max_new_tokens=30)
+    stop = text[7:10]
+    made = generator.stream(PROMPT, max_new_tokens=30, stop=[stop, "nowhere"])
+    assert "".join(made) == text[: text.index(stop)]
+    assert made.finish == "stop"
+    assert generator.generate(PROMPT, max_new_tokens=30, stop=stop) == text[: text.index(stop)]
+
+
+def test_seeds(generator: llm.Generator) -> None:
+    options: dict[str, Any] = {"max_new_tokens": 12, "temperature": 1.5, "top_k": 30, "top_p": 0.95, "min_p": 0.01}
+    texts = {generator.generate(PROMPT, seed=seed, **options) for seed in (1, 2, 3)}
+    assert len(texts) == 3
+    assert generator.generate(PROMPT, seed=1, **options) in texts
+    assert generator.generate(PROMPT, max_new_tokens=6, repetition_penalty=5.0)
+
+
+def test_the_context_ends(generator: llm.Generator) -> None:
+    ids = np.random.default_rng(0).integers(3, 101, 595).tolist()
+    made = generator.stream(ids, temperature=2.0, seed=5)
+    list(made)
+    assert made.finish in ("context", "eos")
+    assert len(generator.tokens) <= 600
+    assert len(made.tokens) == 6 or made.finish == "eos"  # after the last position that can be read, one more
+    with pytest.raises(ValueError, match="the prompt has 601 tokens, but the program was exported for 600"):
+        generator.stream([5] * 601)
+
+
+def test_turns_read_only_what_is_new(generator: llm.Generator, exported: Callable[..., Exported]) -> None:
+    messages = [{"role": "user", "content": "Hello"}]
+    fresh = llm.Generator(exported("llama")[1])
+    for turn in range(3):
+        made = generator.chat(messages, max_new_tokens=5)
+        expected = fresh.chat(messages, max_new_tokens=5)
+        assert "".join(made) == "".join(expected)
+        assert (made.timing.reused_tokens > 0) == (turn > 0)
+        messages += [{"role": "assistant", "content": made.text}, {"role": "user", "content": f"And {turn}?"}]
+        fresh.reset()
+        assert fresh.tokens == ()
+
+
+def test_feed_and_rewind(generator: llm.Generator, model: PreTrainedModel) -> None:
+    generator.reset()
+    ids = generator.tokenizer.encode(PROMPT)
+    generator.feed(ids[:7])
+    logits = generator.feed(ids[7:])
+    assert generator.tokens == tuple(ids)
+    generator.rewind(3)
+    again = generator.feed(ids[3:])
+    np.testing.assert_allclose(again, logits, atol=1e-5)
+    with torch.no_grad():
+        np.testing.assert_allclose(logits, model(torch.tensor([ids])).logits[0, -1], atol=1e-4)
+    with pytest.raises(ValueError, match=f"rewind to {len(ids) + 1}: there are {len(ids)} tokens"):
+        generator.rewind(len(ids) + 1)
+
+
+def test_bad_prompts(generator: llm.Generator) -> None:
+    with pytest.raises(ValueError, match="the prompt is empty"):
+        generator.stream("")
+    with pytest.raises(ValueError, match="the prompt is empty"):
+        generator.stream([])
+    with pytest.raises(ValueError, match="no tokens to read"):
+        generator.feed([])
+    for token in (-1, 101, 1 << 40):
+        with pytest.raises(ValueError, match=f"token {token} is not in the vocabulary of 101"):
+            generator.stream([1, token])
+    generator.reset()
+    generator.feed([5] * 600)
+    with pytest.raises(ValueError, match="600 tokens and 1 more: the program was exported for 600"):
+        generator.feed([5])
+
+
+@pytest.mark.parametrize(
+    ("tokens", "position", "reason"),
+    [
+        ([[101]], 0, "101"),
+        ([[-1]], 0, "-1"),
+        ([[5]], 600, "600.*outside the 0 to 599"),
+        ([[5]], -1, "-1.*outside the 0 to 599"),
+        ([[5, 5]], 599, "600"),
+        ([[5] * 65], 0, "65"),
+    ],
+)
+def test_the_program_itself_refuses(
+    exported: Callable[..., Exported], tokens: list[list[int]], position: int, reason: str
+) -> None:
+    module = executorch_ggml.load(exported("llama")[1])
+    with pytest.raises(RuntimeError, match=reason):
+        module.run("decode", (torch.tensor(tokens), torch.tensor([position])))
+    module.run("prefill", (torch.tensor([[5, 6]]), torch.tensor([0])))
+
+
+def test_programs_of_something_else(tmp_path: Path) -> None:
+    path = tmp_path / "linear.pte"
+    executorch_ggml.export(nn.Linear(2, 2), (torch.ones(1, 2),)).save(str(path))
+    with pytest.raises(ValueError, match="not a program of a language model: it has no get_max_context_len"):
+        llm.Generator(path)
+
+
+def test_bad_exports() -> None:
+    model = models.make("llama")
+    for options, reason in (
+        ({"max_seq_len": 641}, "max_seq_len 641, but the model was made for at most 640"),
+        ({"max_seq_len": 0}, "max_seq_len 0 and chunk 0, expected 1 or more"),
+        ({"max_seq_len": 8, "cache_type": "q2_k"}, "cache_type 'q2_k', expected one of f32, f16"),
+    ):
+        with pytest.raises(ValueError, match=reason):
+            llm.export(model, **options)
+
+
+def test_command(exported: Callable[..., Exported], capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(exported("llama")[1])
+    expected = llm.Generator(path).generate(PROMPT, max_new_tokens=6)
+    assert main(["generate", path, "-p", PROMPT, "-n", "6"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == expected + "\n"
+    assert "generated 6 tokens" in captured.err
+    assert main(["generate", path, "--chat", "--system", "Be kind", "-p", "Hi", "-n", "3", "--temperature", "0.8"]) == 0
+    assert main(["generate", path, "-p", "", "-n", "6"]) == 1
+    assert "the prompt is empty" in capsys.readouterr().err
