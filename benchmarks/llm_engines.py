@@ -215,7 +215,7 @@ def export(gguf: str) -> None:
 
     model = load(gguf)
     program = export_llm(model.module, max_seq_len=LENGTH, chunk=CHUNK, weights=model.weights)
-    unfinished = program_of(Path(gguf)).with_suffix(".part")
+    unfinished = program_of(Path(gguf)).with_suffix(".part.pte")
     program.save(str(unfinished))
     unfinished.rename(program_of(Path(gguf)))
 

@@ -134,7 +134,7 @@ struct Tensor {
         return put(i, static_cast<int32_t>(n.integer));
       case DType::I64:
         return put(i, n.integer);
-      case DType::Bool:
+      default:
         return put(i, static_cast<uint8_t>(n.integer != 0));
     }
   }
