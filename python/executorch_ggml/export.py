@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from .lower.graph import upper_bound
 from .lower.weights import WeightSource
 from .partition import GgmlPartitioner
 from .partition.control_flow import control_flow_fault, graph_modules, is_control_flow
+from .quant import GgmlQuantConfig
 
 
 def export(
@@ -27,14 +29,23 @@ def export(
     kwargs: dict[str, Any] | None = None,
     dynamic_shapes: Any = None,
     weights: WeightSource | None = None,
+    quantize: GgmlQuantConfig | str | Mapping[str, Any] | None = None,
 ) -> ExecutorchProgramManager:
     """Export a module, delegate to ggml all that it computes right, and make the ExecuTorch program.
 
     ``args``, ``kwargs`` and ``dynamic_shapes`` are those of ``torch.export.export``, ``weights`` is that of
-    :class:`GgmlPartitioner`. Write the result with
-    ``.save(path)`` and run it with :func:`executorch_ggml.load`. Raises ValueError for a dynamic dim without a maximum,
-    since ExecuTorch plans its memory by the largest sizes, and for control flow that it cannot run.
+    :class:`GgmlPartitioner`. ``quantize`` says in which types weights are stored: the name of one ("q4_k"), the path of
+    a JSON file, or a :class:`~executorch_ggml.quant.GgmlQuantConfig`.
+
+    Write the result with ``.save(path)`` and run it with :func:`executorch_ggml.load`. Raises ValueError for a dynamic
+    dim without a maximum, since ExecuTorch plans its memory by the largest sizes, for control flow that it cannot run,
+    and for a quantization with a rule that matches none of the model's parameters.
     """
+    if quantize is not None:
+        if weights is not None:
+            raise ValueError("weights and quantize both say how parameters are stored: pass one of them")
+        weights = GgmlQuantConfig.of(quantize)
+        weights.check(model)
     program = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
     _check_bounded(program)
     _check_control_flow(program)

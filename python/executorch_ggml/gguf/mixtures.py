@@ -35,15 +35,6 @@ MIXTURES = {
     "q4_0_q6_k": Mixture(DType.Q4_0, DType.Q6_K),
 }
 
-# What llama.cpp takes instead of types with blocks of 256; IQ4_NL for those that are not here.
-SMALLER_BLOCKS = {
-    DType.Q4_K: DType.Q5_0,
-    DType.Q5_K: DType.Q5_1,
-    DType.Q6_K: DType.Q8_0,
-    DType.TQ1_0: DType.Q4_0,
-    DType.TQ2_0: DType.Q4_0,
-}
-
 
 def mixture(name: str, config: Any) -> Callable[[str, torch.Tensor], DType]:
     """The type of each parameter of a config's model, for :func:`executorch_ggml.gguf.export_gguf`."""
@@ -69,11 +60,3 @@ def _more_bits(layer: int, layers: int) -> bool:
     """The first and last eighth of the layers, and one in three between them."""
     eighth = layers // 8
     return layer < eighth or layer >= 7 * layers // 8 or (layer - eighth) % 3 == 2
-
-
-def fitting(dtype: DType, width: int) -> DType:
-    """The type for rows of a length: one of smaller blocks, or f16, where the type's blocks do not divide them."""
-    if width % dtype.block == 0:
-        return dtype
-    smaller = SMALLER_BLOCKS.get(dtype, DType.IQ4_NL)
-    return smaller if width % smaller.block == 0 else DType.F16

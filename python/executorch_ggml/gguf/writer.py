@@ -12,9 +12,9 @@ import torch
 
 from ..ir.dtypes import DType
 from ..quant.codec import quantize
+from ..quant.types import fitting
 from .architectures import Architecture, architecture_for
 from .file import weight_type
-from .mixtures import fitting
 from .model import file_of
 from .tokenizer import tokenizer_metadata
 from .weights import values_of

@@ -79,6 +79,7 @@ class Convolution:
     groups: int
     shape: tuple[Dim, ...]
     epilogue: Epilogue = Epilogue()
+    kept_in: DType | None = None  # the type that the weight is rounded to when all else is folded into it
 
     def emit(self, cx: Context, epilogue: Epilogue) -> Tensor:
         """Append it with another epilogue."""
@@ -101,6 +102,7 @@ class VolumeConvolution:
     groups: int
     shape: tuple[Dim, ...]
     epilogue: Epilogue = Epilogue()
+    kept_in: DType | None = None
 
     def emit(self, cx: Context, epilogue: Epilogue) -> Tensor | None:
         """Append it with another epilogue, unless it is a sum of several convolutions."""
@@ -215,7 +217,15 @@ def convolution(
         kh, kw = (int(n) for n in kernel.shape[2:])
         pads = Pair(gaps.h * (kh - 1) - pads.h, gaps.w * (kw - 1) - pads.w)
         steps, up = Pair(1, 1), steps
-    return Convolution(image_of(cx, x), kernel, bias, steps, pads, gaps, up, groups, shape).emit(cx, Epilogue())
+    made = Convolution(image_of(cx, x), kernel, bias, steps, pads, gaps, up, groups, shape, kept_in=_kept_in(weight))
+    return made.emit(cx, Epilogue())
+
+
+def _kept_in(weight: Tensor) -> DType | None:
+    """The half type of a weight that is to be stored in fewer bits: the kernel reads packed weights, no blocks."""
+    if weight.stored is None or weight.dtype != DType.F32 or weight.stored.dtype == DType.F32:
+        return None
+    return DType.BF16 if weight.stored.dtype == DType.BF16 else DType.F16
 
 
 def _triple(numbers: Sequence[int], default: int) -> tuple[int, int, int]:
@@ -236,6 +246,7 @@ def _volume(
     groups: int,
 ) -> Tensor | Refused:
     """3-D convolution."""
+    kept_in = _kept_in(weight)
     steps, pads, gaps, up = _triple(stride, 1), _triple(padding, 0), _triple(dilation, 1), (1, 1, 1)
     trail = pads[0]
     if transposed:
@@ -244,7 +255,9 @@ def _volume(
         pads = (kd - pads[0], kh - pads[1], kw - pads[2])
         trail = pads[0] + _triple(output_padding, 0)[0]
         steps, up = up, steps
-    made = VolumeConvolution(x, weight, bias, steps, pads, trail, gaps, up, groups, cx.shape()).emit(cx, Epilogue())
+    made = VolumeConvolution(x, weight, bias, steps, pads, trail, gaps, up, groups, cx.shape(), kept_in=kept_in).emit(
+        cx, Epilogue()
+    )
     assert made is not None  # it has no activation yet
     return made
 
@@ -297,7 +310,8 @@ def _convolved(cx: Context, call: Convolution) -> Value:
         taps = cx.f32(call.weight)  # they are few: nothing is won by keeping half types
         packed = cx.derived("depthwise", [taps], (kh, kw, oc), lambda w: w.reshape(oc, kh, kw).permute(1, 2, 0))
         return cx.builder.emit("conv_2d_dw", image.value, packed.value, bias, **attrs)
-    packed = packed_weight(cx, call.weight, call.groups)
+    weight = call.weight if call.kept_in is None else cx.tensor(call.weight, call.kept_in)
+    packed = packed_weight(cx, weight, call.groups)
     attrs |= {"up_w": call.up.w, "up_h": call.up.h, "groups": call.groups}
     return cx.builder.emit("conv_2d", image.value, packed.value, bias, **attrs)
 
@@ -364,7 +378,7 @@ def _slice(
         pair(call.dilation, 1),
         pair(call.up, 1),
     )
-    return Convolution(source, kernel, bias, steps, pads, gaps, up, call.groups, shape, call.epilogue)
+    return Convolution(source, kernel, bias, steps, pads, gaps, up, call.groups, shape, call.epilogue, call.kept_in)
 
 
 def _taps(cx: Context, call: VolumeConvolution, run: int) -> list[Value]:

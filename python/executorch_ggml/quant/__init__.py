@@ -1,1 +1,24 @@
-"""Weights in ggml's quantized types."""
+"""Quantization: which ggml type each weight is stored in, importance matrices, and what it costs."""
+
+from .codec import dequantize, quantize
+from .config import Choice, GgmlQuantConfig
+from .importance import Importance
+from .report import Quality, QuantReport, TensorReport, compare, dequantized, quantizable, report
+from .types import TYPES, fitting
+
+__all__ = [
+    "TYPES",
+    "Choice",
+    "GgmlQuantConfig",
+    "Importance",
+    "Quality",
+    "QuantReport",
+    "TensorReport",
+    "compare",
+    "dequantize",
+    "dequantized",
+    "fitting",
+    "quantizable",
+    "quantize",
+    "report",
+]

@@ -1,0 +1,221 @@
+"""Importance matrices: how much each input column of a weight matters, measured on calibration inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..lower.experts import expert_linear
+
+aten = torch.ops.aten
+
+SUMS, COUNTS = ".in_sum2", ".counts"  # llama.cpp's names of an entry's two tensors
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Of one parameter, per matrix (experts have several): the sums of squared inputs by column, over how many rows."""
+
+    sums: torch.Tensor  # f32 [matrices, columns]
+    counts: torch.Tensor  # f32 [matrices]
+
+    @property
+    def means(self) -> torch.Tensor:
+        """The mean squares by column; 1 for a matrix that no input reached, as llama.cpp has it."""
+        reached = self.counts.unsqueeze(1) > 0
+        return torch.where(reached, self.sums / self.counts.unsqueeze(1).clamp_min(1), 1.0)
+
+    def __add__(self, other: Entry) -> Entry:
+        return Entry(self.sums + other.sums, self.counts + other.counts)
+
+
+@dataclass(frozen=True)
+class Importance:
+    """Importance matrices by parameter name. Empty by default: then all columns matter alike."""
+
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+    datasets: tuple[str, ...] = ()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.entries
+
+    def find(self, name: str, shape: Sequence[int]) -> torch.Tensor | None:
+        """A parameter's mean squared inputs: by column, or for experts by matrix and column. None where unknown."""
+        entry = self.entries.get(name)
+        if entry is None:
+            return None
+        matrices, columns = (int(shape[0]) if len(shape) == 3 else 1), int(shape[-1])
+        if tuple(entry.sums.shape) != (matrices, columns):
+            raise ValueError(
+                f"{name}: the importance matrix has {list(entry.sums.shape)} numbers, expected {[matrices, columns]} "
+                f"for a parameter of shape {list(shape)}; was it collected from another model?"
+            )
+        return entry.means if len(shape) == 3 else entry.means[0]
+
+    def renamed(self, names: Mapping[str, str]) -> Importance:
+        """With other names for the parameters, as between PyTorch's and llama.cpp's; those not named keep theirs."""
+        entries = {names.get(name, name): entry for name, entry in self.entries.items()}
+        return Importance(entries, self.datasets)
+
+    # -------------------------------------------------------------------------------------------------- collecting
+
+    @classmethod
+    def collect(cls, model: torch.nn.Module, inputs: Iterable[Sequence[Any] | torch.Tensor]) -> Importance:
+        """Run a model on calibration inputs, each the arguments of a call, and measure what its weights are given."""
+        with observed(model) as seen, torch.no_grad():
+            for args in inputs:
+                model(*((args,) if isinstance(args, torch.Tensor) else args))
+        return cls({name: entry for name, entry in seen.entries.items() if entry is not None})
+
+    # --------------------------------------------------------------------------------------------------- as a file
+
+    def save(self, path: str | Path, *, chunk_size: int = 512) -> None:
+        """Write llama.cpp's GGUF form."""
+        from gguf import GGUFWriter
+
+        writer = GGUFWriter(path, arch="imatrix")
+        writer.kv_data[0].pop("general.architecture")
+        writer.add_type("imatrix")
+        writer.add_array("imatrix.datasets", list(self.datasets))
+        rows = max((float(entry.counts.max()) for entry in self.entries.values()), default=0.0)
+        writer.add_uint32("imatrix.chunk_count", -(-int(rows) // chunk_size))
+        writer.add_uint32("imatrix.chunk_size", chunk_size)
+        for name, entry in sorted(self.entries.items()):
+            writer.add_tensor(name + SUMS, entry.sums.numpy())
+            writer.add_tensor(name + COUNTS, entry.counts.unsqueeze(1).numpy())
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+
+    @classmethod
+    def load(cls, path: str | Path, names: Mapping[str, str] | None = None) -> Importance:
+        """Read llama.cpp's GGUF form; ``names`` gives the parameters' names by those in the file."""
+        from gguf import GGUFReader
+
+        reader = GGUFReader(path)
+        tensors = {tensor.name: _tensor(tensor.data) for tensor in reader.tensors}
+        kind = reader.fields.get("general.type")
+        if kind is None or kind.contents() != "imatrix":
+            raise ValueError(f"{path} is no importance matrix: its general.type is not 'imatrix'")
+        entries = {}
+        for name in (key.removesuffix(SUMS) for key in tensors if key.endswith(SUMS)):
+            sums, counts = tensors[name + SUMS], tensors.get(name + COUNTS)
+            matrices = sums.reshape(-1, sums.shape[-1])
+            if counts is None or counts.numel() != len(matrices):
+                raise ValueError(f"{path}: {name} has sums of {len(matrices)} matrices, and not as many counts")
+            entries[name] = Entry(matrices, counts.reshape(-1))
+        datasets = reader.fields.get("imatrix.datasets")
+        made = cls(entries, tuple(datasets.contents()) if datasets is not None else ())
+        return made.renamed(names or {})
+
+
+def _tensor(data: np.ndarray[Any, Any]) -> torch.Tensor:
+    return torch.from_numpy(np.array(data, dtype=np.float32))
+
+
+# ------------------------------------------------------------------------------------------------------- observing
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A parameter by its storage: a view of it, as of one expert's matrix, is told by its offset."""
+
+    name: str
+    parameter: torch.Tensor
+
+    @property
+    def matrices(self) -> int:
+        return int(self.parameter.shape[0]) if self.parameter.dim() == 3 else 1
+
+    def matrix_of(self, view: torch.Tensor) -> int:
+        """Which of the parameter's matrices a view begins in."""
+        offset = view.storage_offset() - self.parameter.storage_offset()
+        return offset * self.matrices // max(self.parameter.numel(), 1)
+
+
+class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Sees every product with a parameter, and every look-up in one, whichever module or function makes it.
+
+    ``entries`` has the parameters by name, in the order of their first use; None for those of embeddings, whose inputs
+    are no numbers, and of convolutions, which are kept in half types at the least.
+    """
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.entries: dict[str, Entry | None] = {}
+        self._places = {
+            parameter.untyped_storage().data_ptr(): _Place(name, parameter)
+            for name, parameter in model.named_parameters()
+            if parameter.dim() > 1 and parameter.untyped_storage().nbytes() == parameter.nbytes
+        }
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Note a product's inputs, and compute it."""
+        if func is aten.linear.default:  # as a whole only in inference mode
+            self._product(args[0], args[1].transpose(-1, -2))
+        elif (at := _PRODUCTS.get(func)) is not None:
+            self._product(args[at], args[at + 1])
+        elif func is expert_linear:
+            self._experts(*args)
+        elif (at := _LOOKED_UP.get(func)) is not None and (place := self._place(args[at])) is not None:
+            self.entries.setdefault(place.name, None)
+        return func(*args, **(kwargs or {}))
+
+    def _place(self, tensor: torch.Tensor) -> _Place | None:
+        return self._places.get(tensor.untyped_storage().data_ptr())
+
+    def _product(self, x: torch.Tensor, weight: torch.Tensor) -> None:
+        """``x @ weight`` of matrices or batches of them, where a column of ``weight`` is a row of a parameter."""
+        place = self._place(weight)
+        columns = x.shape[-1]
+        if place is None or weight.stride(-2) != 1 or place.parameter.shape[-1] != columns:
+            return
+        squares = x.detach().to(torch.float32).square()
+        sums, counts = torch.zeros(place.matrices, columns), torch.zeros(place.matrices)
+        if x.dim() == 3 and place.matrices > 1:  # all experts at once
+            sums, counts = squares.sum(1), torch.full((place.matrices,), float(x.shape[1]))
+        else:
+            at = place.matrix_of(weight)
+            sums[at], counts[at] = squares.reshape(-1, columns).sum(0), float(x.numel() // max(columns, 1))
+        self._add(place, Entry(sums, counts))
+
+    def _experts(self, x: torch.Tensor, weight: torch.Tensor, ids: torch.Tensor) -> None:
+        """``weight[ids] @ x``: each expert's inputs are its own."""
+        if (place := self._place(weight)) is not None:
+            squares = x.detach().to(torch.float32).square().expand(*ids.shape, -1).reshape(-1, x.shape[-1])
+            chosen = ids.reshape(-1)
+            sums = torch.zeros(place.matrices, x.shape[-1]).index_add_(0, chosen, squares)
+            self._add(place, Entry(sums, torch.bincount(chosen, minlength=place.matrices).float()))
+
+    def _add(self, place: _Place, entry: Entry) -> None:
+        known = self.entries.get(place.name)
+        self.entries[place.name] = entry if known is None else known + entry
+
+
+# Where these ops have their parameter; products have it after their input.
+_CONVOLUTIONS = (aten.convolution.default, aten.conv1d.default, aten.conv2d.default, aten.conv3d.default)
+_LOOKED_UP: dict[Any, int] = {aten.embedding.default: 0, **dict.fromkeys(_CONVOLUTIONS, 1)}
+_PRODUCTS: dict[Any, int] = {aten.mm.default: 0, aten.bmm.default: 0, aten.addmm.default: 1, aten.baddbmm.default: 1}
+
+
+@contextmanager
+def observed(model: torch.nn.Module) -> Iterator[Observer]:
+    """Observe the products of a model's calls."""
+    with Observer(model) as observer:
+        yield observer
+
+
+def used_weights(model: Callable[..., Any], *inputs: Any) -> list[str]:
+    """The names of a module's parameters that a call multiplies by, or looks rows up in."""
+    assert isinstance(model, torch.nn.Module)
+    with observed(model) as seen, torch.no_grad():
+        model(*inputs)
+    return list(seen.entries)

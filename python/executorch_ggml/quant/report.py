@@ -1,0 +1,189 @@
+"""What a quantization costs: per tensor its size and error, for the whole model how far its answers move."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..ir.dtypes import DType
+from .codec import dequantize
+from .config import GgmlQuantConfig
+from .importance import used_weights
+
+Args = Sequence[Any] | torch.Tensor
+
+
+@dataclass(frozen=True)
+class TensorReport:
+    """One parameter: its type and size before and after, the relative error of its values, and what is to be said."""
+
+    name: str
+    shape: tuple[int, ...]
+    type: str
+    bytes: int
+    bytes_before: int
+    error: float  # root of the mean square of the difference, over that of the values
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Quality:
+    """A model's answers beside another's: over how many positions, how far apart, and how often the best one agrees."""
+
+    positions: int
+    kl: float  # mean divergence of the answers from the reference's, in nats
+    kl_max: float
+    top1: float  # how often the most likely one is the same
+
+    def __str__(self) -> str:
+        return (
+            f"over {self.positions} positions: KL divergence {self.kl:.3g} (largest {self.kl_max:.3g}), "
+            f"top-1 agreement {self.top1:.2%}"
+        )
+
+
+@dataclass(frozen=True)
+class QuantReport:
+    """Of all weights that a configuration decides on; prints as a table. ``quality`` where inputs were given."""
+
+    tensors: tuple[TensorReport, ...]
+    quality: Quality | None = None
+    unmatched: tuple[str, ...] = field(default=())  # globs of the configuration that match no parameter
+
+    @property
+    def bytes(self) -> int:
+        """Size of the weights as they are stored."""
+        return sum(tensor.bytes for tensor in self.tensors)
+
+    @property
+    def bytes_before(self) -> int:
+        """Size of the weights as the module has them."""
+        return sum(tensor.bytes_before for tensor in self.tensors)
+
+    def __str__(self) -> str:
+        rows = [("parameter", "shape", "type", "KiB", "of", "error", "")]
+        for tensor in self.tensors:
+            shape = "x".join(map(str, tensor.shape))
+            sizes = (f"{tensor.bytes / 1024:.1f}", f"{tensor.bytes_before / 1024:.1f}")
+            rows.append((tensor.name, shape, tensor.type, *sizes, f"{tensor.error:.2%}", tensor.note))
+        widths = [max(len(row[column]) for row in rows) for column in range(6)]
+        lines = [_line(row, widths) for row in rows]
+        share = self.bytes / max(self.bytes_before, 1)
+        lines.append(f"{self.bytes / 2**20:.2f} MiB of {self.bytes_before / 2**20:.2f} ({share:.1%})")
+        lines += [str(self.quality)] if self.quality is not None else []
+        lines += [f"no parameter is called {glob!r}" for glob in self.unmatched]
+        return "\n".join(line.rstrip() for line in lines)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """A row of a table: names to the left, numbers to the right, and what is to be said of it after them."""
+    padded = [
+        cell.ljust(width) if column < 3 else cell.rjust(width)
+        for column, (cell, width) in enumerate(zip(cells, widths, strict=False))
+    ]
+    return "  ".join([*padded, *cells[len(widths) :]])
+
+
+def report(
+    model: nn.Module,
+    config: GgmlQuantConfig | str,
+    inputs: Iterable[Args] = (),
+    *,
+    program: Callable[..., Any] | None = None,
+) -> QuantReport:
+    """Report on what a configuration makes of a model's weights.
+
+    With ``inputs``, each the arguments of a call, also on its answers, the last dim being what is chosen from: those of
+    the module with dequantized weights, or of ``program`` where one is given, such as what ``executorch_ggml.load``
+    returns, beside those of the module as it is.
+    """
+    chosen = GgmlQuantConfig.of(config)
+    calls = [_args(given) for given in inputs]
+    names = quantizable(model, *calls[0]) if calls else quantizable(model)
+    tensors = []
+    for name in names:
+        made, line = _stored(chosen, name, model.get_parameter(name))
+        del made
+        tensors.append(line)
+    other = program if program is not None else dequantized(model, chosen, *(calls[0] if calls else ()))
+    quality = compare(model, other, calls) if calls else None
+    known = [name for name, _ in model.named_parameters(remove_duplicate=False)]
+    return QuantReport(tuple(tensors), quality, tuple(chosen.unmatched(known)))
+
+
+def quantizable(model: nn.Module, *args: Any) -> list[str]:
+    """The names of the weights that can be stored in another type: of linear layers, experts and embeddings.
+
+    With the arguments of a call, those that the call uses; else those of the layers that are known as such.
+    """
+    if args:
+        return used_weights(model, *args)
+    layers = (nn.Linear, nn.Embedding)
+    owned = {id(module.weight) for module in model.modules() if isinstance(module, layers)}
+    return [name for name, parameter in model.named_parameters() if id(parameter) in owned]
+
+
+def dequantized(model: nn.Module, config: GgmlQuantConfig | str, *args: Any) -> nn.Module:
+    """A copy of a model whose weights are what a quantization leaves of them.
+
+    With the arguments of a call, the weights that the call uses; else those of linear layers and embeddings.
+    """
+    chosen = GgmlQuantConfig.of(config)
+    made = copy.deepcopy(model)
+    for name in quantizable(model, *args):
+        parameter = made.get_parameter(name)
+        with torch.no_grad():
+            parameter.copy_(_stored(chosen, name, parameter)[0])
+    return made
+
+
+def _stored(config: GgmlQuantConfig, name: str, parameter: torch.Tensor) -> tuple[torch.Tensor, TensorReport]:
+    """A parameter as it comes back from its stored form, and the report on it."""
+    shape, before = tuple(parameter.shape), parameter.nbytes
+    note = config.choice(name, shape).note
+    stored = config.find(name, parameter)
+    if stored is None:
+        own = DType.from_torch(parameter.dtype)
+        kind = own.name.lower() if own is not None else str(parameter.dtype).removeprefix("torch.")
+        return parameter, TensorReport(name, shape, kind, before, before, 0.0, note)
+    assert stored.data is not None
+    data = stored.data()
+    values = dequantize(data, stored.dtype, shape)
+    error = relative_error(values, parameter.detach())
+    return values, TensorReport(name, shape, stored.dtype.name.lower(), data.numel(), before, error, note)
+
+
+def relative_error(values: torch.Tensor, reference: torch.Tensor) -> float:
+    """The root of the mean square of the difference, over that of the reference."""
+    difference = (values.double() - reference.double()).square().sum()
+    return float((difference / reference.double().square().sum().clamp_min(1e-300)).sqrt())
+
+
+def compare(reference: Callable[..., Any], other: Callable[..., Any], inputs: Iterable[Args]) -> Quality:
+    """The answers of two models to the same inputs: distributions over the last dim of the first output, as logits."""
+    positions, total, largest, agreed = 0, 0.0, 0.0, 0
+    with torch.no_grad():
+        for args in map(_args, inputs):
+            wanted, given = (_logits(model(*args)).log_softmax(-1) for model in (reference, other))
+            kl = (wanted.exp() * (wanted - given)).nan_to_num(0.0).sum(-1)  # 0 * (-inf - -inf) is nothing
+            positions += len(kl)
+            total += float(kl.sum())
+            largest = max(largest, float(kl.max()))
+            agreed += int((wanted.argmax(-1) == given.argmax(-1)).sum())
+    return Quality(positions, total / max(positions, 1), largest, agreed / max(positions, 1))
+
+
+def _logits(output: Any) -> torch.Tensor:
+    """The first output, as rows in double precision: a small divergence is a difference of nearly equal numbers."""
+    output = getattr(output, "logits", output)
+    first = output[0] if isinstance(output, (tuple, list)) else output
+    return torch.as_tensor(first).double().reshape(-1, first.shape[-1])
+
+
+def _args(given: Args) -> tuple[Any, ...]:
+    return (given,) if isinstance(given, torch.Tensor) else tuple(given)
