@@ -12,6 +12,8 @@ from torch import Tensor
 
 CHOOSING = frozenset({"topk", "kthvalue", "mode", "median", "nanmedian", "sort", "argsort"})
 ATTENTION = frozenset({"scaled_dot_product_attention"})
+BAGS = frozenset({"_embedding_bag", "_embedding_bag_forward_only"})
+RANGES = frozenset({"choose_qparams", "choose_qparams_affine"})
 REMAINDERS = frozenset({"fmod", "remainder"})
 CASTS = frozenset({"_to_copy", "_to_dim_order_copy"})
 
@@ -67,6 +69,14 @@ def _quotient_overflows(step: Step, operands: Sequence[Tensor]) -> bool:
     return bool((quotient.isfinite() & (quotient > torch.finfo(torch.float32).max)).any())
 
 
+def _bag_overflows(step: Step, operands: Sequence[Tensor]) -> bool:
+    weight, indices, *_ = operands
+    if weight.dtype != torch.float16 or 2 in step.args[4:5]:
+        return False
+    largest = weight[weight.isfinite()].abs().double().amax() if weight.isfinite().any() else 0.0
+    return bool(largest * len(indices) > torch.finfo(torch.float16).max)
+
+
 # Ops whose results nobody has written.
 UNDEFINED = re.compile(r"_?(new_)?empty(_.*)?")
 
@@ -76,6 +86,8 @@ DIFFERENCES = (
     Difference(frozenset({"gelu"}), _infinite, "eager's vectorized kernel gives NaN for +inf, its scalar one inf"),
     Difference(frozenset({"var_mean"}), _not_finite, "eager's running mean gives NaN for infinities, ours inf"),
     Difference(REMAINDERS, _quotient_overflows, "eager's vectorized kernels give NaN for a quotient beyond f32"),
+    Difference(BAGS, _bag_overflows, "eager sums up bags of float16 in float16, and means beyond it become infinite"),
+    Difference(RANGES, _not_finite, "eager casts a zero point that is NaN to an integer, which C++ leaves undefined"),
     Difference(CASTS, _beyond_integers, "C++ leaves a cast of a float to an integer that cannot hold it undefined"),
 )
 

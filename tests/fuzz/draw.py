@@ -231,7 +231,7 @@ class Grower:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 made = Program.call(step, self.found)
-        except (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError) as error:
+        except (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError, AssertionError) as error:
             raise Unfit from error
         name = f"y{len(self.program.steps)}"
         results = tensors(name, made)
@@ -273,6 +273,7 @@ class Grower:
             self.program, self.found, self.unread = before
 
     def _ruled(self, overload: OpOverload) -> Step:
+        import tests.fuzz.quantized_rules  # noqa: F401 - registers more
         from tests.fuzz.rules import arguments_of
 
         args, kwargs = arguments_of(self, overload)
