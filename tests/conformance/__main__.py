@@ -46,13 +46,13 @@ def read(path: Path) -> list[dict[str, Any]]:
 def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description="Run ExecuTorch's backend test suite on this backend.")
-    parser.add_argument("suites", nargs="*", choices=[*SUITES, []], default=list(SUITES), help="which (all)")
+    parser.add_argument("suites", nargs="*", choices=[*SUITES, []], help="which (all)")
     parser.add_argument("-n", "--workers", type=int, default=os.cpu_count() or 1, help="how many processes")
     parser.add_argument(
         "-k", "--pattern", default="", help="only tests that match, as pytest's -k; the others keep their last verdict"
     )
     args = parser.parse_args()
-    verdicts = [verdict for suite in args.suites for verdict in run(suite, args.workers, args.pattern)]
+    verdicts = [verdict for suite in args.suites or SUITES for verdict in run(suite, args.workers, args.pattern)]
     for line in problems(verdicts):
         print(line)
     PAGE.write_text(page([verdict for suite in SUITES for verdict in read(VERDICTS / f"{suite}.json")]))
