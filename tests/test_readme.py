@@ -19,6 +19,14 @@ def test_snippet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert (tmp_path / "model.pte").exists()
 
 
+def test_language_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(compile(_blocks()[1], "README.md", "exec"), {})
+    assert len(capsys.readouterr().out.split(",")) == 8
+
+
 def test_add_a_lowering() -> None:
     import torch
 
@@ -40,7 +48,7 @@ def test_add_a_lowering() -> None:
     }
     before = dict(LOWERINGS)
     try:
-        exec(compile(_blocks()[1], "README.md", "exec"), names)
+        exec(compile(_blocks()[2], "README.md", "exec"), names)
         graph = Lowering(torch.export.export(Model(), inputs)).graph()
         torch.testing.assert_close(Interpreter(graph).run(*inputs)[0], Model()(*inputs))
     finally:
@@ -54,7 +62,7 @@ def test_add_a_builder() -> None:
     from executorch_ggml.ir import op as table
 
     registry = table.Registry()
-    block = _blocks()[2]
+    block = _blocks()[3]
     names = {"op": table.op, "same_as": table.same_as, "torch": torch}
     original, table.OPS = table.OPS, registry
     try:
