@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import random
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,8 @@ from tests.gguf.models import CONFIGS, FileMaker, logits, make, tokens
 from executorch_ggml.gguf import GgufError, GgufFile, export_gguf, known_architectures, load
 from executorch_ggml.gguf.weights import values_of
 from executorch_ggml.ir.dtypes import DType
+from executorch_ggml.quant import GgmlQuantConfig, Importance
+from executorch_ggml.quant.importance import Entry
 
 
 def written(name: str, path: Path, **options: Any) -> tuple[Any, Path]:
@@ -167,3 +172,32 @@ def test_what_gguf_cannot_say_is_refused(name: str, change: dict[str, Any], mess
     finally:
         if "model_type" in change:
             type(model.config).model_type = kept
+
+
+@pytest.mark.parametrize("name", ["llama-3", "gemma3", "qwen2-moe", "phi3-long"])
+def test_damaged_metadata_is_an_error_or_a_model(name: str, tmp_path: Path) -> None:
+    """Numbers of the metadata and the table of tensors, changed at random."""
+    _, path = written(name, tmp_path / "x.gguf")
+    file, whole, draw = GgufFile(path), path.read_bytes(), random.Random(0)
+    header = len(whole) - sum(tensor.data.numel() for tensor in file.tensors.values())
+    numbers = (0, 1, 2, 3, 5, 64, 2**31, 2**32 - 1, 2**40, 2**63)
+    for _ in range(200):
+        damaged = bytearray(whole)
+        place = draw.randrange(24, header - 8)
+        damaged[place : place + 8] = struct.pack("<Q", draw.choice(numbers))
+        path.write_bytes(damaged)
+        try:
+            load(path)
+        except GgufError:
+            continue
+
+
+def test_types_that_need_importance(tmp_path: Path) -> None:
+    name = "model.layers.0.mlp.down_proj.weight"
+    config = GgmlQuantConfig(default="f16", rules=[(name, "iq2_xxs")], min_elements=1)
+    model = make("llama", intermediate_size=256)
+    with pytest.raises(ValueError, match="iq2_xxs needs an importance matrix"):
+        export_gguf(model, tmp_path / "x.gguf", types=config)
+    importance = Importance({name: Entry(torch.ones(1, 256), torch.ones(1))})
+    export_gguf(model, tmp_path / "x.gguf", types=dataclasses.replace(config, importance=importance))
+    assert GgufFile(tmp_path / "x.gguf").tensors["blk.0.ffn_down.weight"].dtype == DType.IQ2_XXS

@@ -68,6 +68,16 @@ def test_other_types_of_a_file(checkpoint: Path, tmp_path: Path) -> None:
     assert load(second).module.config.eos_token_id == load(first).module.config.eos_token_id
 
 
+def test_types_by_rules(checkpoint: Path, tmp_path: Path) -> None:
+    out, config = tmp_path / "x.gguf", tmp_path / "q.json"
+    config.write_text('{"default": "q4_0", "rules": [["*.down_proj.weight", "q8_0"], ["*norm.weight", "f16"]]}')
+    assert main(["export-gguf", str(checkpoint), "-o", str(out), "--config", str(config)]) == 0
+    tensors = GgufFile(out).tensors
+    assert tensors["blk.0.ffn_up.weight"].dtype == DType.Q4_0
+    assert tensors["blk.0.ffn_down.weight"].dtype == DType.Q8_0
+    assert tensors["blk.0.ffn_norm.weight"].dtype == DType.F32
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

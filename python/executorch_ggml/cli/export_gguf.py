@@ -15,6 +15,7 @@ def register(commands: Any) -> None:
     parser.add_argument(
         "--type", default="f16", help="of the matrices: f16, q8_0, q4_0, q4_k, q4_k_m ... (default: f16)"
     )
+    parser.add_argument("--config", type=Path, help="a GgmlQuantConfig as JSON, in place of a type")
     parser.set_defaults(run=run)
 
 
@@ -23,6 +24,7 @@ def run(args: argparse.Namespace) -> None:
     from ..gguf.mixtures import MIXTURES, mixture
     from ..gguf.model import load
     from ..gguf.writer import export_gguf
+    from ..quant import GgmlQuantConfig
 
     if args.type not in MIXTURES:
         raise ValueError(f"no type is called {args.type!r}; there are {', '.join(MIXTURES)}")
@@ -33,7 +35,8 @@ def run(args: argparse.Namespace) -> None:
         module = load(args.checkpoint, dequantize=True).module
     else:
         module, tokenizer = _checkpoint(args.checkpoint)
-    export_gguf(module, args.output, types=mixture(args.type, module.config), tokenizer=tokenizer)
+    types = mixture(args.type, module.config) if args.config is None else GgmlQuantConfig.of(args.config)
+    export_gguf(module, args.output, types=types, tokenizer=tokenizer)
     print(f"{args.output}: {args.output.stat().st_size / 2**20:.1f} MiB")
 
 

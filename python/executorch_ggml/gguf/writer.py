@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ..ir.dtypes import DType
+from ..quant import GgmlQuantConfig, Importance
 from ..quant.codec import quantize
 from ..quant.types import fitting
 from .architectures import Architecture, architecture_for
@@ -37,21 +38,21 @@ def export_gguf(
     module: Any,
     path: str | os.PathLike[str],
     *,
-    types: DType | TypeOf = DType.F16,
+    types: DType | TypeOf | GgmlQuantConfig = DType.F16,
     tokenizer: Any = None,
     name: str | None = None,
     metadata: Mapping[str, Any] | None = None,
-    importance: Mapping[str, torch.Tensor] | None = None,
+    importance: Importance | None = None,
     data: Callable[[TensorPlan, DType], torch.Tensor] | None = None,
 ) -> None:
     """Write a causal LM of ``transformers`` with its tokenizer as GGUF.
 
-    ``types`` is the type of the matrices, or a function of a parameter's name and shape (a tensor without memory).
-    Vectors (norms, biases) are always f32, as llama.cpp wants them; matrices whose rows are no multiple of the type's
-    blocks are of the type that llama.cpp takes instead. ``tokenizer`` is a ``tokenizers.Tokenizer`` or a fast one of
-    ``transformers``. ``metadata`` is added to what the module's config says. ``importance`` has the importance of each
-    input of a matrix, by parameter, for the types that need it. ``data`` gives the bytes of tensors where they are not
-    to be the module's own.
+    ``types`` is the type of the matrices, a :class:`~executorch_ggml.quant.GgmlQuantConfig`, or a function of a
+    parameter's name and shape (a tensor without memory). Vectors (norms, biases) are always f32, as llama.cpp wants
+    them; matrices whose rows are no multiple of the type's blocks are of the type that llama.cpp takes instead.
+    ``tokenizer`` is a ``tokenizers.Tokenizer`` or a fast one of ``transformers``. ``metadata`` is added to what the
+    module's config says. ``importance`` is for the types that need it. ``data`` gives the bytes of tensors where they
+    are not to be the module's own.
 
     Raises ValueError for a model that GGUF has no place for, or whose computation it cannot describe.
     """
@@ -59,7 +60,9 @@ def export_gguf(
     described = _description(module, architecture)
     if tokenizer is not None:
         described |= tokenizer_metadata(tokenizer)
-    choose = types if callable(types) else lambda parameter, value: types
+    choose = _chooser(types)
+    if importance is None:
+        importance = types.importance if isinstance(types, GgmlQuantConfig) else Importance()
     tensors = list(_tensors(module, architecture))
     chosen = {each.name: _type_of(each, choose) for each in tensors}
     described |= {"general.quantization_version": 2, "general.file_type": _file_type(chosen.values())}
@@ -67,7 +70,7 @@ def export_gguf(
         described["general.name"] = name or architecture.name
 
     def own_data(tensor: TensorPlan, dtype: DType) -> torch.Tensor:
-        return stored_bytes(tensor.values(), dtype, (importance or {}).get(tensor.parameter))
+        return stored_bytes(tensor.values(), dtype, importance.find(tensor.parameter, tensor.shape))
 
     _write(path, architecture.name, described | dict(metadata or {}), tensors, chosen, data or own_data)
 
@@ -128,6 +131,12 @@ def _extra(module: Any, architecture: Architecture) -> dict[str, torch.Tensor]:
 
 def _stored_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape[1:] if "ffn_gate_inp_shexp" in name else shape
+
+
+def _chooser(types: DType | TypeOf | GgmlQuantConfig) -> TypeOf:
+    if isinstance(types, GgmlQuantConfig):
+        return lambda parameter, value: types.choice(parameter, value.shape).dtype or DType.F32
+    return types if callable(types) else lambda parameter, value: types
 
 
 def _type_of(tensor: TensorPlan, choose: TypeOf) -> DType:

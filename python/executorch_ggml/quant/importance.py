@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ..ir.dtypes import DType
 from ..lower.experts import expert_linear
+
+if TYPE_CHECKING:
+    from ..gguf.file import GgufTensor
 
 aten = torch.ops.aten
 
@@ -98,13 +101,12 @@ class Importance:
     @classmethod
     def load(cls, path: str | Path, names: Mapping[str, str] | None = None) -> Importance:
         """Read llama.cpp's GGUF form; ``names`` gives the parameters' names by those in the file."""
-        from gguf import GGUFReader
+        from ..gguf.file import GgufFile
 
-        reader = GGUFReader(path)
-        tensors = {tensor.name: _tensor(tensor.data) for tensor in reader.tensors}
-        kind = reader.fields.get("general.type")
-        if kind is None or kind.contents() != "imatrix":
+        file = GgufFile(path)
+        if file.field("general.type", str, "") != "imatrix":
             raise ValueError(f"{path} is no importance matrix: its general.type is not 'imatrix'")
+        tensors = {name: _values(tensor) for name, tensor in file.tensors.items()}
         entries = {}
         for name in (key.removesuffix(SUMS) for key in tensors if key.endswith(SUMS)):
             sums, counts = tensors[name + SUMS], tensors.get(name + COUNTS)
@@ -112,13 +114,15 @@ class Importance:
             if counts is None or counts.numel() != len(matrices):
                 raise ValueError(f"{path}: {name} has sums of {len(matrices)} matrices, and not as many counts")
             entries[name] = Entry(matrices, counts.reshape(-1))
-        datasets = reader.fields.get("imatrix.datasets")
-        made = cls(entries, tuple(datasets.contents()) if datasets is not None else ())
+        datasets = file.values("imatrix.datasets", str) if "imatrix.datasets" in file.metadata else []
+        made = cls(entries, tuple(datasets))
         return made.renamed(names or {})
 
 
-def _tensor(data: np.ndarray[Any, Any]) -> torch.Tensor:
-    return torch.from_numpy(np.array(data, dtype=np.float32))
+def _values(tensor: GgufTensor) -> torch.Tensor:
+    if tensor.dtype != DType.F32:
+        raise tensor.file.error(f"tensor {tensor.name} is {tensor.dtype.name.lower()}, expected f32")
+    return tensor.data.view(torch.float32).reshape(tensor.shape).clone()
 
 
 # ------------------------------------------------------------------------------------------------------- observing
