@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -80,14 +81,15 @@ def _with_blocks(cx: Context, made: Tensor, values: Tensor, scales: Any, zeros: 
     matrix = values.rank == 2 and group is not None and 0 not in values.shape and int(values.shape[1]) % group == 0
     if group is None or not matrix or "integer_weights" not in cx.fusions or _is_fake(*parts):
         return made
+    name = re.sub(r"\.parametrizations\.(\w+)\.original0$", r".\1", values.key)  # where torchao unwraps a parameter
     blocks = Integers(parts[0], parts[1], parts[2], group).blocks()
     if isinstance(blocks, str):
-        cx.note(f"{values.key} is kept in {made.dtype.name.lower()}: {blocks}")
+        cx.note(f"{name} is kept in {made.dtype.name.lower()}: {blocks}")
         return made
     if _meets_integers(cx):
-        cx.note(f"{values.key} is kept in {made.dtype.name.lower()}: it meets activations that the model quantizes")
+        cx.note(f"{name} is kept in {made.dtype.name.lower()}: it meets activations that the model quantizes")
         return made
-    cx.note(f"{values.key} is kept in {blocks.dtype.name.lower()}, without loss")
+    cx.note(f"{name} is kept in {blocks.dtype.name.lower()}, without loss")
     return replace(made, stored=_stored(blocks))
 
 

@@ -79,18 +79,18 @@ class GgmlQuantConfig:
         return Choice(taken, "" if taken == asked else f"not {kind}: rows of {width} are no multiple of {asked.block}")
 
     def find(self, name: str, parameter: torch.Tensor) -> StoredWeight | None:
-        """How a parameter is stored, or None: as it is. Its contents are read when the result's are asked for.
-
-        Raises ValueError where the type needs an importance matrix and there is none.
-        """
+        """How a parameter is stored, or None: as it is. Its contents are read when the result's are asked for."""
         dtype = self.choice(name, parameter.shape).dtype
         if dtype is None or not parameter.dtype.is_floating_point:
             return None
-        self._check_importance(name, dtype)
         return StoredWeight(dtype, lambda: self.encoded(name, parameter, dtype))
 
     def encoded(self, name: str, parameter: torch.Tensor, dtype: DType) -> torch.Tensor:
-        """A parameter's bytes in a type, with its importance matrix where there is one."""
+        """A parameter's bytes in a type, with its importance matrix where there is one.
+
+        Raises ValueError where the type needs one and there is none, and for values that the type cannot hold.
+        """
+        self._check_importance(name, dtype)
         values = parameter.detach().to(torch.float32).contiguous()
         if dtype != DType.BF16 and not values.abs().max() <= LARGEST_F16:  # NaN, too, is no number below it
             raise ValueError(
