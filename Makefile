@@ -79,6 +79,10 @@ $(STAMPS)/project: $(STAMPS)/packages pyproject.toml $(NATIVE_SOURCES)
 demo: setup  ## train a small CNN, run it on ggml, compare with eager and XNNPACK
 	$(PY) examples/demo.py
 
+.PHONY: llm-demo
+llm-demo: setup  ## train a small language model on Python's documentation, export it in three types, generate
+	$(PY) examples/llm_demo.py
+
 .PHONY: bench
 bench: setup runner  ## measure against XNNPACK, eager, ONNX Runtime and OpenVINO; writes benchmarks/RESULTS.md
 	for name in $(BENCH); do echo "== benchmarks.$$name"; $(PY) -m benchmarks.$$name; done

@@ -18,6 +18,8 @@ from transformers import (
     LlamaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    MixtralConfig,
+    MixtralForCausalLM,
     Phi3Config,
     Phi3ForCausalLM,
     PreTrainedModel,
@@ -25,6 +27,8 @@ from transformers import (
     Qwen2ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
+    Qwen3MoeConfig,
+    Qwen3MoeForCausalLM,
 )
 
 from executorch_ggml.llm import Tokenizer
@@ -73,6 +77,10 @@ FAMILIES: dict[str, Callable[[], PreTrainedModel]] = {
         )
     ),
     "gemma3": lambda: Gemma3ForCausalLM(Gemma3TextConfig(**ALTERNATING, sliding_window=40, query_pre_attn_scalar=20)),
+    "mixtral": lambda: MixtralForCausalLM(MixtralConfig(**SIZES, num_local_experts=4, num_experts_per_tok=2)),
+    "qwen3_moe": lambda: Qwen3MoeForCausalLM(
+        Qwen3MoeConfig(**SIZES, moe_intermediate_size=24, num_experts=6, num_experts_per_tok=3, norm_topk_prob=True)
+    ),
     "phi3": lambda: Phi3ForCausalLM(Phi3Config(**{**SIZES, "head_dim": 8}, sliding_window=None, resid_pdrop=0.1)),
 }
 

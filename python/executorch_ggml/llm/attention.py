@@ -78,14 +78,14 @@ AttentionMaskInterface.register(NAME, mask)
 
 
 @contextmanager
-def exported_attention(model: PreTrainedModel) -> Iterator[None]:
-    """Have a model use this attention, and its own again afterwards."""
+def exported_functions(model: PreTrainedModel) -> Iterator[None]:
+    """Have a model use this attention, and these experts, and its own again afterwards."""
     configs = {id(module.config): module.config for module in model.modules() if isinstance(module, PreTrainedModel)}
-    before = {key: config._attn_implementation for key, config in configs.items()}
+    before = {key: (config._attn_implementation, config._experts_implementation) for key, config in configs.items()}
     try:
         for config in configs.values():
-            config._attn_implementation = NAME
+            config._attn_implementation = config._experts_implementation = NAME
         yield
     finally:
         for key, config in configs.items():
-            config._attn_implementation = before[key]
+            config._attn_implementation, config._experts_implementation = before[key]

@@ -16,7 +16,8 @@ from transformers import PreTrainedModel
 from ..export import executorch_config
 from ..lower.weights import StoredWeight, WeightSource
 from ..partition import GgmlPartitioner
-from .attention import exported_attention
+from . import experts  # noqa: F401 - registers them
+from .attention import exported_functions
 from .cache import DTYPES, KeyValueCache, Place, check_size, make_rows, sliding_windows
 from .metadata import METHODS, TOKENIZER_KEY
 
@@ -108,7 +109,7 @@ def trace(module: CachedModel, chunk: int) -> torch.export.ExportedProgram:
     """The exported program, for any number of tokens up to ``chunk``."""
     example = (torch.zeros(1, chunk, dtype=torch.int64), torch.zeros(1, dtype=torch.int64))
     length = torch.export.Dim("length", min=1, max=chunk) if chunk > 1 else None
-    with torch.no_grad(), _evaluated(module.model), exported_attention(module.model):
+    with torch.no_grad(), _evaluated(module.model), exported_functions(module.model):
         return torch.export.export(module, example, dynamic_shapes=({1: length}, None), strict=False)
 
 
