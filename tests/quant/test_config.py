@@ -176,3 +176,12 @@ def test_convolutions_are_kept_in_half_types() -> None:
     (made,) = run_session(session(graph), (x,))
     assert_same(made, image(x), 2e-3)
     assert_same(made, dequantized(image, config, x)(x), 1e-3)  # norms are folded in before the rounding
+
+
+def test_tied_weights_are_stored_once(tmp_path: Path) -> None:
+    tied = nn.Sequential(nn.Embedding(64, 256), nn.Linear(256, 64, bias=False)).eval()
+    tied[1].weight = tied[0].weight
+    config = GgmlQuantConfig("q4_k", importance=Importance.collect(tied, [TOKENS]))
+    made = delegated(tied, (TOKENS,), tmp_path, weights=config)
+    size = DType.Q4_K.nbytes(64 * 256)
+    assert size < made.path.stat().st_size < size + 8000

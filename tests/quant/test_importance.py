@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from transformers import MixtralConfig, MixtralForCausalLM
 
 from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.lower.experts import expert_linear
@@ -74,7 +75,8 @@ def test_tied_weights_are_one() -> None:
     model = nn.Sequential(nn.Embedding(9, 32), nn.Linear(32, 9, bias=False))
     model[1].weight = model[0].weight
     made = Importance.collect(model, [TOKENS])
-    assert list(made.entries) == ["0.weight"]
+    assert list(made.entries) == ["0.weight", "1.weight"]
+    assert made.entries["1.weight"] is made.entries["0.weight"]
     assert made.entries["0.weight"].counts.tolist() == [10.0]
 
 
@@ -99,6 +101,28 @@ def test_experts_have_their_own_inputs(shared: bool) -> None:
             wanted[expert] += x[token, 0 if shared else place].square()
     torch.testing.assert_close(entry.sums, wanted)
     assert torch.equal(entry.means[1], torch.ones(32))  # no input reached it
+
+
+def test_experts_of_transformers_are_seen() -> None:
+    config = MixtralConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        num_local_experts=4,
+    )
+    tokens = torch.randint(0, 64, (1, 20), generator=torch.Generator().manual_seed(0))
+    found = []
+    for experts in ("grouped_mm", "eager"):
+        torch.manual_seed(0)
+        config._experts_implementation = experts
+        found.append(Importance.collect(MixtralForCausalLM(config).eval(), [tokens]))
+    for name in ("gate_up_proj", "down_proj"):
+        whole, single = (made.entries[f"model.layers.0.mlp.experts.{name}"] for made in found)
+        assert whole.counts.sum() == 40
+        torch.testing.assert_close((whole.sums, whole.counts), (single.sums, single.counts))
 
 
 def test_files_are_llama_cpps(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -71,11 +72,17 @@ class Importance:
 
     @classmethod
     def collect(cls, model: torch.nn.Module, inputs: Iterable[Sequence[Any] | torch.Tensor]) -> Importance:
-        """Run a model on calibration inputs, each the arguments of a call, and measure what its weights are given."""
+        """Run a model on calibration inputs, each the arguments of a call, and measure what its weights are given.
+
+        A parameter of several names, as a tied head is, has its matrix under each of them.
+        """
         with observed(model) as seen, torch.no_grad():
             for args in inputs:
                 model(*((args,) if isinstance(args, torch.Tensor) else args))
-        return cls({name: entry for name, entry in seen.entries.items() if entry is not None})
+        first = {id(parameter): name for name, parameter in model.named_parameters()}
+        names = {name: first[id(given)] for name, given in model.named_parameters(remove_duplicate=False)}
+        entries = {name: seen.entries.get(name_of_first) for name, name_of_first in names.items()}
+        return cls({name: entry for name, entry in entries.items() if entry is not None})
 
     # --------------------------------------------------------------------------------------------------- as a file
 
@@ -169,6 +176,8 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._product(args[at], args[at + 1])
         elif func is expert_linear:
             self._experts(*args)
+        elif func is aten._grouped_mm.default:
+            self._groups(*args, **(kwargs or {}))
         elif (at := _LOOKED_UP.get(func)) is not None and (place := self._place(args[at])) is not None:
             self.entries.setdefault(place.name, None)
         return func(*args, **(kwargs or {}))
@@ -198,6 +207,15 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             chosen = ids.reshape(-1)
             sums = torch.zeros(place.matrices, x.shape[-1]).index_add_(0, chosen, squares)
             self._add(place, Entry(sums, torch.bincount(chosen, minlength=place.matrices).float()))
+
+    def _groups(
+        self, x: torch.Tensor, weight: torch.Tensor, offs: torch.Tensor | None = None, *rest: Any, **options: Any
+    ) -> None:
+        """Runs of rows, each times a matrix of its own; ``offs`` says where they end."""
+        if x.dim() == 2 and weight.dim() == 3 and offs is not None:
+            starts = [0, *offs.tolist()]
+            for matrix, (start, stop) in enumerate(itertools.pairwise(starts)):
+                self._product(x[start:stop], weight[matrix])
 
     def _add(self, place: _Place, entry: Entry) -> None:
         known = self.entries.get(place.name)
