@@ -93,6 +93,13 @@ def test_a_rebuilt_model_is_written_again(tmp_path: Path) -> None:
         assert all(torch.equal(tensor.data, again.tensors[key].data) for key, tensor in first.tensors.items())
 
 
+def test_no_window_as_converted_files_say_it(tmp_path: Path) -> None:
+    _, path = written("phi3", tmp_path / "x.gguf")
+    assert load(path).module.config.sliding_window is None
+    changed = edited(path, tmp_path / "y.gguf", phi3__attention__sliding_window=0)
+    assert load(changed).module.config.sliding_window is None
+
+
 def edited(path: Path, out: Path, *, drop: str = "", rename: tuple[str, str] = ("", ""), **metadata: Any) -> Path:
     """A copy of a file with other metadata and tensors."""
     import gguf
@@ -131,6 +138,7 @@ def edited(path: Path, out: Path, *, drop: str = "", rename: tuple[str, str] = (
         ({"llama__attention__layer_norm_rms_epsilon": None}, "layer_norm_rms_epsilon is missing"),
         ({"llama__attention__layer_norm_rms_epsilon": float("inf")}, "layer_norm_rms_epsilon is inf"),
         ({"llama__rope__dimension_count": 8}, "turn 8 elements of a head, expected 16"),
+        ({"llama__logit_scale": 0.5}, r"metadata llama.logit_scale is 0.5, which is not supported"),
         ({"llama__rope__scaling__type": "ntk"}, "rope.scaling.type is 'ntk'"),
         ({"llama__expert_count": 4, "llama__expert_used_count": 2}, "tensor blk.0.ffn_gate_inp.weight is missing"),
         ({"drop": "blk.1.ffn_up.weight"}, "tensor blk.1.ffn_up.weight is missing"),

@@ -16,6 +16,16 @@ from .tokenizer import special_ids
 from .weights import GgufWeights, values_of
 
 _FILE = "executorch_ggml_gguf"  # attribute of modules that compute with tensors as their file has them
+# Entries that change what a model computes in ways that no family here knows.
+_CHANGES = (
+    "attention.clamp_kqv",
+    "attention.max_alibi_bias",
+    "attention.scale",
+    "embedding_scale",
+    "logit_scale",
+    "residual_scale",
+    "router_logit_softcapping",
+)
 _LAYER = re.compile(r"blk\.(\d+)\.")
 
 
@@ -52,6 +62,7 @@ def load(
     file = path if isinstance(path, GgufFile) else GgufFile(path)
     architecture = architecture_of(file)
     _check_layers(file)
+    _check_changes(file)
     config, skeleton = _skeleton(file, architecture)
     tensors = _match(file, architecture, skeleton)
     module = _module(config, architecture)
@@ -74,6 +85,14 @@ def _check_layers(file: GgufFile) -> None:
         raise file.error(
             f"metadata {file.architecture}.block_count is {said}, and there are tensors of {len(there)} layers"
         )
+
+
+def _check_changes(file: GgufFile) -> None:
+    """Nothing in the metadata asks for a computation that the module would not do."""
+    keys = (f"{file.architecture}.{key}" for key in _CHANGES)
+    changed = next((key for key in keys if file.field(key, float, 0.0) != 0.0), None)
+    if changed is not None:
+        raise file.error(f"metadata {changed} is {file.metadata[changed]}, which is not supported")
 
 
 def _embedding(file: GgufFile) -> GgufTensor:

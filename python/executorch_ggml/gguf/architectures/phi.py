@@ -32,7 +32,9 @@ def read(file: GgufFile) -> Any:
     """Phi 3's config. The rotary embedding's factors are tensors, and not part of it."""
     from transformers import Phi3Config
 
-    sizes = read_fields(file, (*SIZES, FEED_FORWARD, WINDOW)) | read_heads(file)
+    sizes = read_fields(file, (*SIZES, FEED_FORWARD)) | read_heads(file)
+    # 0 is what converted models without a sliding window have.
+    sizes[WINDOW.attribute] = file.field(f"{file.architecture}.{WINDOW.key}", int, 0) or None
     if sizes["head_dim"] * sizes["num_attention_heads"] != sizes["hidden_size"]:
         raise file.error(f"{sizes['num_attention_heads']} heads of {sizes['head_dim']} do not make up the embedding")
     rotated = read_field(file, "rope.dimension_count", int, optional=True) or sizes["head_dim"]
