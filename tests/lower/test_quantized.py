@@ -373,6 +373,23 @@ def test_weights_of_two_delegates_are_constants_of_both(tmp_path: Path) -> None:
     check_delegate(Shared(), rand(1, 32, 5, 5), path=tmp_path, partitions=2, left=["aten.cumsum.default"])
 
 
+class Returned(nn.Module):
+    """Integers that are an output too, and so an input of the delegate."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("values", steps(48, 64))
+        self.register_buffer("scales", some_scales(48))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        weight = decomposed.dequantize_per_channel(self.values, self.scales, None, 0, *INT8)
+        return nn.functional.linear(x, weight), self.values
+
+
+def test_integers_that_are_returned_are_no_constants(tmp_path: Path) -> None:
+    check_delegate(Returned(), rand(3, 64), path=tmp_path)
+
+
 def test_explain_says_what_becomes_of_integers() -> None:
     x = rand(2, 64)
     for case, wanted in (("int4-groups", "kept in q4_0, without loss"), ("scales-of-24-bits", "float16 does not hold")):

@@ -111,12 +111,11 @@ class Lowering:
             return as_dim(fake)
         if isinstance(fake, (tuple, list)):
             return tuple(self._placeholder(builder, f"{node.name}.{i}", item) for i, item in enumerate(fake))
-        returned = any(user.op == "output" for user in node.users)  # then it is an input of the delegate
         if node.op == "get_attr":
             return self._attribute(builder, node)
         if node.graph is not self.program.graph:  # a body of control flow: all that it is given is an input
             return self._placeholder(builder, node.name, fake)
-        if self._is_constant(node) and not returned:
+        if self._is_constant(node):
             return self._constant(builder, node)
         folded = self._folded(builder, node)
         return self._placeholder(builder, node.name, fake) if folded is None else folded
@@ -130,7 +129,8 @@ class Lowering:
         return made if isinstance(made, Tensor) else None
 
     def _is_constant(self, node: Node) -> bool:
-        return node.name in self._constants and node.name not in self._mutated
+        returned = any(user.op == "output" for user in node.users)  # then it is an input of the delegate
+        return node.name in self._constants and node.name not in self._mutated and not returned
 
     def _placeholder(self, builder: Builder, name: str, fake: Any) -> Tensor:
         dtype, shape = _typed(name, fake)

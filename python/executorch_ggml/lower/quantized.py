@@ -131,7 +131,7 @@ def _is_fake(*tensors: torch.Tensor) -> bool:
 def _meets_integers(cx: Context) -> bool:
     """Whether the weight is for activations that PT2E put on a grid: ggml would put them on another one again."""
     for user in cx.node.users:
-        other = user.args[0]
+        other = user.args[0] if user.args else None
         while isinstance(other, Node) and overload_of(other) in _VIEWS:
             other = other.args[0]
         if isinstance(other, Node) and other is not cx.node and overload_of(other) in _ON_A_GRID:
