@@ -133,6 +133,7 @@ def test_whole_pieces_of_llama_3(tmp_path: Path) -> None:
         ({"tokenizer.ggml.tokens": None}, "tokenizer.ggml.tokens is missing"),
         ({"tokenizer.ggml.tokens": ["a", "a"]}, "2 tokens and .* types|twice"),
         ({"tokenizer.ggml.tokens": ["a", "a"], "tokenizer.ggml.token_type": [1, 1]}, "the token 'a' twice"),
+        ({"tokenizer.ggml.tokens": ["a" * 5000], "tokenizer.ggml.token_type": [1]}, "a token of 5000 characters"),
         ({"tokenizer.ggml.merges": ["a b c"]}, "has 'a b c', expected two tokens"),
         ({"tokenizer.ggml.merges": ["zz qq"]}, "tokenizer is damaged: .*zz"),
         ({"tokenizer.ggml.merges": None}, "tokenizer.ggml.merges is missing"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,7 @@ _ENDS = frozenset(
 )
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)  # tokenizer.ggml.token_type
 _SPECIAL = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
+_LONGEST_TOKEN = 4096  # characters; the ways to merge two into one are as many
 _SPACE = "\u2581"
 
 
@@ -97,8 +99,10 @@ class _Vocabulary:
         if not tokens or len(kinds) != len(tokens):
             raise file.error(f"its tokenizer has {len(tokens)} tokens and {len(kinds)} types of them")
         if len(set(tokens)) != len(tokens):
-            twice = next(token for token in tokens if tokens.count(token) > 1)
+            twice = next(token for token, count in Counter(tokens).items() if count > 1)
             raise file.error(f"its tokenizer has the token {twice!r} twice")
+        if (longest := max(map(len, tokens))) > _LONGEST_TOKEN:
+            raise file.error(f"its tokenizer has a token of {longest} characters, more than {_LONGEST_TOKEN}")
         embedding = file.tensors.get("token_embd.weight")
         if embedding is not None and len(tokens) > embedding.shape[0]:
             raise file.error(f"its tokenizer has {len(tokens)} tokens, and the model {embedding.shape[0]}")
