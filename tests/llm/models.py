@@ -81,7 +81,21 @@ FAMILIES: dict[str, Callable[[], PreTrainedModel]] = {
     "qwen3_moe": lambda: Qwen3MoeForCausalLM(
         Qwen3MoeConfig(**SIZES, moe_intermediate_size=24, num_experts=6, num_experts_per_tok=3, norm_topk_prob=True)
     ),
-    "phi3": lambda: Phi3ForCausalLM(Phi3Config(**{**SIZES, "head_dim": 8}, sliding_window=None, resid_pdrop=0.1)),
+    "phi3": lambda: Phi3ForCausalLM(
+        Phi3Config(
+            **{**SIZES, "head_dim": 8},
+            sliding_window=None,
+            resid_pdrop=0.1,
+            original_max_position_embeddings=600,
+            rope_parameters={
+                "rope_type": "longrope",
+                "rope_theta": 10000.0,
+                "short_factor": [1.0, 1.1, 1.2, 1.3],
+                "long_factor": [1.0, 2.0, 3.0, 4.0],
+                "original_max_position_embeddings": 600,
+            },
+        )
+    ),
 }
 
 

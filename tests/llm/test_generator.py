@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 import executorch_ggml
 from executorch_ggml import llm
 from executorch_ggml.cli import main
+from executorch_ggml.llm.rotary import fixed_rotary
 
 PROMPT = "A text to go on from"
 
@@ -179,6 +180,22 @@ def test_bad_exports() -> None:
     ):
         with pytest.raises(ValueError, match=reason):
             llm.export(model, **options)
+
+
+def test_rotary_embeddings_that_follow_the_text() -> None:
+    model = models.make("llama")
+    model.config.rope_parameters = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}
+    with pytest.raises(ValueError, match="rotary embeddings of type 'dynamic' change with the length of a text"):
+        llm.export(model, max_seq_len=8)
+    model = models.make("phi3")
+    (rotary,) = (module for module in model.modules() if hasattr(module, "rope_type"))
+    before = rotary.inv_freq
+    for length, factors in ((600, [1.0, 1.1, 1.2, 1.3]), (601, [1.0, 2.0, 3.0, 4.0])):
+        with fixed_rotary(model, length):
+            powers = torch.tensor([10000.0 ** -(i / 4) for i in range(4)])
+            torch.testing.assert_close(rotary.inv_freq, powers / torch.tensor(factors))
+        assert rotary.inv_freq is before
+        assert rotary.rope_type == "longrope"
 
 
 def test_command(exported: Callable[..., Exported], capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,7 @@ from . import experts  # noqa: F401 - registers them
 from .attention import exported_functions
 from .cache import DTYPES, KeyValueCache, Place, check_size, make_rows, sliding_windows
 from .metadata import METHODS, TOKENIZER_KEY
+from .rotary import fixed_rotary, rope_types
 
 if TYPE_CHECKING:
     from .tokenizer import Tokenizer
@@ -84,7 +85,8 @@ def export(
     methods (``get_max_seq_len``, ``get_eos_ids`` …) are those that ExecuTorch's own text runner asks for.
 
     ``weights`` says how parameters are stored (see :class:`executorch_ggml.GgmlPartitioner`), ``cache_type`` how keys
-    and values are; a ``tokenizer`` goes into the file, where :class:`Generator` finds it.
+    and values are; a ``tokenizer`` goes into the file, where :class:`Generator` finds it. Rotary embeddings that are
+    others for long texts (``longrope``) are those for texts of ``max_seq_len``.
     """
     chunk = min(chunk, max_seq_len)
     _check(model, max_seq_len, chunk, cache_type)
@@ -109,7 +111,8 @@ def trace(module: CachedModel, chunk: int) -> torch.export.ExportedProgram:
     """The exported program, for any number of tokens up to ``chunk``."""
     example = (torch.zeros(1, chunk, dtype=torch.int64), torch.zeros(1, dtype=torch.int64))
     length = torch.export.Dim("length", min=1, max=chunk) if chunk > 1 else None
-    with torch.no_grad(), _evaluated(module.model), exported_functions(module.model):
+    model = module.model
+    with torch.no_grad(), _evaluated(model), exported_functions(model), fixed_rotary(model, module.max_seq_len):
         return torch.export.export(module, example, dynamic_shapes=({1: length}, None), strict=False)
 
 
@@ -145,6 +148,8 @@ def _check(model: PreTrainedModel, max_seq_len: int, chunk: int, cache_type: str
     if max_seq_len < 1 or chunk < 1:
         raise ValueError(f"max_seq_len {max_seq_len} and chunk {chunk}, expected 1 or more")
     config = model.config.get_text_config()
+    if "dynamic" in rope_types(config):
+        raise ValueError("rotary embeddings of type 'dynamic' change with the length of a text; a program's cannot")
     limit = getattr(config, "max_position_embeddings", None)
     if limit is not None and max_seq_len > limit:
         raise ValueError(f"max_seq_len {max_seq_len}, but the model was made for at most {limit} positions")
