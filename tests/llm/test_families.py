@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from transformers import DynamicCache, PreTrainedModel
 
 from executorch_ggml import llm
 from executorch_ggml.cli.inspect import outside_calls, read_program
+from executorch_ggml.ir.dtypes import DType
+from executorch_ggml.ir.serialize import deserialize
 
 # Those whose caches are not f32, with what that may change; and whose logits of all tokens are asked for.
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -45,6 +48,20 @@ def error(made: np.ndarray, expected: np.ndarray) -> float:
 def tokens(count: int) -> list[int]:
     """Random tokens, the same each time."""
     return np.random.default_rng(count).integers(3, 101, count).tolist()
+
+
+def test_half_precision(tmp_path: Path) -> None:
+    model = models.make("qwen2").to(torch.bfloat16)
+    path = tmp_path / "model.pte"
+    llm.export(model, max_seq_len=64, cache_type="f32").save(str(path))
+    assert model.dtype == torch.bfloat16
+    program, payloads = read_program(path)
+    plan = next(plan for plan in program.execution_plan if plan.name == "forward")
+    graph = deserialize(payloads(plan.delegates[0]))
+    matrices = {constant.value.dtype for constant in graph.constants if constant.value.ne[1] != 1}
+    assert matrices == {DType.BF16}
+    made = llm.Generator(path).feed(tokens(40))
+    assert error(made, Eager(model.float()).feed(tokens(40))) < 0.03  # ggml rounds what matrices are multiplied with
 
 
 @pytest.mark.parametrize("family", models.FAMILIES)

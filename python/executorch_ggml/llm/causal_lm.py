@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import warnings
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from ..export import executorch_config
+from ..ir.dtypes import DType
 from ..lower.weights import StoredWeight, WeightSource
 from ..partition import GgmlPartitioner
 from . import experts  # noqa: F401 - registers them
@@ -24,6 +26,9 @@ from .rotary import fixed_rotary, rope_types
 
 if TYPE_CHECKING:
     from .tokenizer import Tokenizer
+
+
+HALVES = (torch.float16, torch.bfloat16)
 
 
 class CachedModel(nn.Module):
@@ -57,6 +62,22 @@ class CachedModel(nn.Module):
         return logits if self.all_logits else logits.squeeze(1)
 
 
+class _Halves:
+    """The matrices of a model in half precision as they are; what is computed with them is in float32."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self._parameters = dict(model.named_parameters(remove_duplicate=False))
+
+    def find(self, name: str, parameter: Tensor) -> StoredWeight | None:
+        """A parameter of two dims and more as the model has it."""
+        del parameter
+        given = self._parameters.get(name)
+        dtype = None if given is None or given.dim() < 2 else DType.from_torch(given.dtype)
+        if given is None or dtype is None:
+            return None
+        return StoredWeight(dtype, lambda: given.detach().contiguous().reshape(-1).view(torch.uint8))
+
+
 class _OfTheModel:
     """A weight source that is asked by the names that parameters have in the model, not in :class:`CachedModel`."""
 
@@ -86,10 +107,14 @@ def export(
 
     ``weights`` says how parameters are stored (see :class:`executorch_ggml.GgmlPartitioner`), ``cache_type`` how keys
     and values are; a ``tokenizer`` goes into the file, where :class:`Generator` finds it. Rotary embeddings that are
-    others for long texts (``longrope``) are those for texts of ``max_seq_len``.
+    others for long texts (``longrope``) are those for texts of ``max_seq_len``. A model in half precision keeps its
+    matrices as they are, but is computed in float32.
     """
     chunk = min(chunk, max_seq_len)
     _check(model, max_seq_len, chunk, cache_type)
+    if model.dtype in HALVES:
+        weights = _Halves(model) if weights is None else weights
+        model = copy.deepcopy(model).float()
     states = {"cache.*": cache_type} if cache_type == "q8_0" else None
     source = None if weights is None else _OfTheModel(weights)
     partitioner = GgmlPartitioner(weights=source, state_types=states)
