@@ -383,7 +383,7 @@ class Returned(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         weight = decomposed.dequantize_per_channel(self.values, self.scales, None, 0, *INT8)
-        return nn.functional.linear(x, weight), self.values
+        return nn.functional.linear(x, weight), self.get_buffer("values")
 
 
 def test_integers_that_are_returned_are_no_constants(tmp_path: Path) -> None:
@@ -392,8 +392,12 @@ def test_integers_that_are_returned_are_no_constants(tmp_path: Path) -> None:
 
 def test_explain_says_what_becomes_of_integers() -> None:
     x = rand(2, 64)
-    for case, wanted in (("int4-groups", "kept in q4_0, without loss"), ("scales-of-24-bits", "float16 does not hold")):
-        model = with_integers(nn.Linear(64, 48), KEPT[case][0])
+    for config, wanted in (
+        (KEPT["int4-groups"][0], "0.weight is kept in q4_0, without loss"),
+        (KEPT["scales-of-24-bits"][0], "float16 does not hold"),
+        (Int8WeightOnlyConfig(), "kept in q8_0"),
+    ):
+        model = with_integers(nn.Linear(64, 48), config)
         (note,) = executorch_ggml.explain(torch.export.export(model, (x,))).notes
         assert wanted in note
 

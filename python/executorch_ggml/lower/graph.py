@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -152,12 +153,33 @@ class Lowering:
         dtype, shape = _typed(node.name, data)
         return Tensor(builder.constant(str(node.target), dtype, ne_of(shape), lambda: data), shape, lambda: data)
 
-    def folding_notes(self) -> list[str]:
-        """What becomes of the constants that are computed ahead of time; nothing where their contents are fake."""
+    def notes_on_integers(self, contents: Mapping[str, torch.Tensor]) -> list[str]:
+        """What becomes of weights that torch quantized; ``contents`` has the constants where the program's are fake."""
+        known = {name: entry for name, entry in self._constants.items() if entry[0] in contents}
+        self._constants |= {
+            name: (key, functools.partial(contents.__getitem__, key)) for name, (key, _) in known.items()
+        }
         for node in self.program.graph.nodes:
-            if node.op == "call_function" and overload_of(node) in FOLDED:
-                self.refusal(node)
+            if overload_of(node) in FOLDED or overload_of(node) is torch.ops.aten.mm.default:
+                with contextlib.suppress(IRError):  # a refusal, which is said elsewhere
+                    self._lower_alone(node)
         return list(self.notes)
+
+    def _lower_alone(self, node: Node) -> None:
+        builder = Builder()
+        found = {source: self._of_constants(builder, source) for source in node.all_input_nodes}
+        env = {source: made or self._stand_in(builder, source) for source, made in found.items()}
+        self.lower_node(builder, node, env)
+
+    def _of_constants(self, builder: Builder, node: Node) -> Tensor | None:
+        """A node's tensor where nothing but constants goes into it."""
+        if self._is_constant(node):
+            return self._constant(builder, node)
+        parts = {source: self._of_constants(builder, source) for source in node.all_input_nodes}
+        if node.op != "call_function" or not parts or None in parts.values():
+            return None
+        made = self.lower_node(builder, node, parts)
+        return made if isinstance(made, Tensor) else None
 
     # ----------------------------------------------------------------------------------------------- a whole graph
 

@@ -8,14 +8,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from executorch.exir import to_edge_transform_and_lower
 from executorch.exir.backend.partitioner import PartitionResult
 from executorch.exir.lowered_backend_module import executorch_call_delegate
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.export import ExportedProgram
 from torch.fx import Node
 
 from ..lower import Lowering
 from ..lower.graph import is_size_node, overload_of
+from ..lower.quantized import INTEGERS
 from .control_flow import graph_modules
 from .grouping import between, groups
 from .partitioner import GgmlPartitioner, computes, is_assertion, refusals
@@ -101,7 +104,7 @@ def explanation(program: ExportedProgram) -> Explanation:
         nodes += verdicts.values()
         cuts += [verdicts[node] for node in between(graph, inside.__contains__) if node in verdicts]
         delegates += len(made) or sum(computes(part) for part in parts)
-    return Explanation(tuple(nodes), delegates, tuple(cuts), notes=tuple(Lowering(program).folding_notes()))
+    return Explanation(tuple(nodes), delegates, tuple(cuts))
 
 
 def _is_delegate(node: Node) -> bool:
@@ -115,22 +118,31 @@ class _Observer(GgmlPartitioner):
 
     seen: Explanation | None = None
 
+    def __init__(self, integers: Mapping[str, torch.Tensor]) -> None:
+        super().__init__()
+        self.integers = integers  # of the program as it was given: while it is partitioned, its constants are fake
+
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         seen = explanation(exported_program)
+        with unset_fake_temporarily():
+            notes = Lowering(exported_program).notes_on_integers(self.integers) if self.integers else ()
         result = super().partition(exported_program)
-        self.seen = replace(seen, buffers=self.kept_buffers)
+        self.seen = replace(seen, buffers=self.kept_buffers, notes=tuple(notes))
         return result
 
 
 def _explanation_on_the_way(program: ExportedProgram) -> Explanation:
-    observer = _Observer()
+    observer = _Observer(_integers(program))
     to_edge_transform_and_lower(program, partitioner=[observer])
     assert observer.seen is not None
-    return replace(observer.seen, notes=_notes(program))
+    return observer.seen
 
 
-def _notes(program: ExportedProgram) -> tuple[str, ...]:
-    """Those on the program as it was given: while it is partitioned, its constants are fake."""
-    if not any("dequantize" in str(node.target) for node in program.graph.nodes):
-        return ()
-    return tuple(Lowering(program.run_decompositions({})).folding_notes())
+def _integers(program: ExportedProgram) -> dict[str, torch.Tensor]:
+    """The constants of a program that torch quantized; of others none."""
+    constants = [*program.state_dict.values(), *program.constants.values()]
+    tensors = [item for item in constants if isinstance(item, torch.Tensor)]
+    if all(type(item) in (torch.Tensor, torch.nn.Parameter) and item.dtype not in INTEGERS for item in tensors):
+        return {}
+    flat = program.run_decompositions({})  # parts of tensor subclasses are constants of their own
+    return {**flat.state_dict, **flat.constants}
