@@ -6,6 +6,7 @@ import contextlib
 import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import sympy
@@ -155,31 +156,29 @@ class Lowering:
 
     def notes_on_integers(self, contents: Mapping[str, torch.Tensor]) -> list[str]:
         """What becomes of weights that torch quantized; ``contents`` has the constants where the program's are fake."""
-        known = {name: entry for name, entry in self._constants.items() if entry[0] in contents}
-        self._constants |= {
-            name: (key, functools.partial(contents.__getitem__, key)) for name, (key, _) in known.items()
-        }
+        known = {name: key for name, (key, _) in self._constants.items() if key in contents}
+        self._constants |= {name: (key, functools.partial(contents.__getitem__, key)) for name, key in known.items()}
+        constant: set[Node] = set()
         for node in self.program.graph.nodes:
+            inputs = node.all_input_nodes
+            if self._is_constant(node) or (node.op == "call_function" and inputs and constant.issuperset(inputs)):
+                constant.add(node)
             if overload_of(node) in FOLDED or overload_of(node) is torch.ops.aten.mm.default:
                 with contextlib.suppress(IRError):  # a refusal, which is said elsewhere
-                    self._lower_alone(node)
+                    self._with_constants(Builder(), node, constant)
         return list(self.notes)
 
-    def _lower_alone(self, node: Node) -> None:
-        builder = Builder()
-        found = {source: self._of_constants(builder, source) for source in node.all_input_nodes}
-        env = {source: made or self._stand_in(builder, source) for source, made in found.items()}
-        self.lower_node(builder, node, env)
-
-    def _of_constants(self, builder: Builder, node: Node) -> Tensor | None:
-        """A node's tensor where nothing but constants goes into it."""
-        if self._is_constant(node):
+    def _with_constants(self, builder: Builder, node: Node, constant: AbstractSet[Node]) -> Any:
+        """A node's result where those of the nodes before it that nothing but constants goes into are lowered too."""
+        if node.op != "call_function":
             return self._constant(builder, node)
-        parts = {source: self._of_constants(builder, source) for source in node.all_input_nodes}
-        if node.op != "call_function" or not parts or None in parts.values():
-            return None
-        made = self.lower_node(builder, node, parts)
-        return made if isinstance(made, Tensor) else None
+        env = {
+            source: self._with_constants(builder, source, constant)
+            if source in constant
+            else self._stand_in(builder, source)
+            for source in node.all_input_nodes
+        }
+        return self.lower_node(builder, node, env)
 
     # ----------------------------------------------------------------------------------------------- a whole graph
 
