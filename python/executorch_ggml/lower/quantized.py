@@ -62,6 +62,8 @@ class Integers:
         """As blocks of a ggml type, or why there are none."""
         if not torch.equal(self.zeros, self.zeros.round()):
             return "zero points that are no integers"
+        if not torch.equal(self.scales.to(torch.float32).double(), self.scales.double()):
+            return "scales in float64 that float32 does not hold"
         runs = (self.values.shape[0], self.values.shape[1] // self.group)
         offsets = _by_run(self.zeros.to(torch.int32), runs).repeat_interleave(self.group, dim=1)
         return exact_blocks(self.values.to(torch.int32) - offsets, _by_run(self.scales, runs).to(torch.float32))
@@ -82,12 +84,10 @@ def _with_blocks(cx: Context, made: Tensor, values: Tensor, scales: Any, zeros: 
     if group is None or not matrix or "integer_weights" not in cx.fusions or _is_fake(*parts):
         return made
     name = re.sub(r"\.parametrizations\.(\w+)\.original0$", r".\1", values.key)  # where torchao unwraps a parameter
-    blocks = Integers(parts[0], parts[1], parts[2], group).blocks()
+    on_a_grid = "it meets activations that the model quantizes"
+    blocks = on_a_grid if _meets_integers(cx) else Integers(parts[0], parts[1], parts[2], group).blocks()
     if isinstance(blocks, str):
         cx.note(f"{name} is kept in {made.dtype.name.lower()}: {blocks}")
-        return made
-    if _meets_integers(cx):
-        cx.note(f"{name} is kept in {made.dtype.name.lower()}: it meets activations that the model quantizes")
         return made
     cx.note(f"{name} is kept in {blocks.dtype.name.lower()}, without loss")
     return replace(made, stored=_stored(blocks))
