@@ -39,13 +39,8 @@ void load_backends_once() {
   static const bool loaded = [] {
     if (ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU) != nullptr)
       return true;  // linked in, or loaded by the host
-    ggml_log_callback callback = nullptr;
-    void* data = nullptr;
-    ggml_log_get(&callback, &data);
-    static ggml_log_level last = GGML_LOG_LEVEL_NONE;
-    ggml_log_set(keep_warnings, &last);
+    const QuietLog quiet;
     ggml_backend_load_all_from_path(ggml_folder().c_str());
-    ggml_log_set(callback, data);
     return true;
   }();
   (void)loaded;
@@ -148,6 +143,14 @@ ggml_backend_dev_t cpu_device() {
   load_backends_once();
   return ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
 }
+
+QuietLog::QuietLog() {
+  ggml_log_get(&callback_, &data_);
+  static ggml_log_level last = GGML_LOG_LEVEL_NONE;
+  ggml_log_set(keep_warnings, &last);
+}
+
+QuietLog::~QuietLog() { ggml_log_set(callback_, data_); }
 
 void* host_placeholder() {
   alignas(64) static char page[64];

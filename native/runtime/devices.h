@@ -60,6 +60,19 @@ class Cpu {
 // ggml's CPU, or null where its library is missing.
 ggml_backend_dev_t cpu_device();
 
+// While it lives ggml logs warnings and errors alone.
+class QuietLog {
+ public:
+  QuietLog();
+  ~QuietLog();
+  QuietLog(const QuietLog&) = delete;
+  QuietLog& operator=(const QuietLog&) = delete;
+
+ private:
+  ggml_log_callback callback_ = nullptr;
+  void* data_ = nullptr;
+};
+
 // A buffer that stands for memory which is not ggml's: tensors in it point wherever the caller's data is.
 ggml_backend_buffer_t host_buffer();
 

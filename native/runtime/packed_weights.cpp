@@ -69,6 +69,7 @@ Status PackedWeights::make(ggml_backend_buffer_type_t type, const void* data, co
     return Status::error(format("no memory for packed weights of %zu bytes", ggml_nbytes(like)));
   }
   ggml_backend_buffer_set_usage(made->buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+  const QuietLog quiet;  // it tells of every matrix
   ggml_backend_tensor_set(made->tensor, data, 0, ggml_nbytes(like));
   return {};
 }
