@@ -50,8 +50,9 @@ Status port_infos(const fb::Graph& graph, const T* ports, const char* what, std:
     const fb::Port& port = *ports->Get(i);
     const auto dtype = graph.values()->Get(port.value())->dtype();
     if (dtype > fb::DType::F64) {
-      return Status::error(format("%s %zu has element type #%d, which does not cross the boundary of a program", what,
-                                  i, static_cast<int>(dtype)));
+      const char* fault = static_cast<int>(dtype) > kDTypeMax ? "unknown to this runtime; update executorch-ggml"
+                                                              : "which no caller can pass";
+      return Status::error(format("%s %zu has element type #%d, %s", what, i, static_cast<int>(dtype), fault));
     }
     if (size_of(port.shape()) > kMaxRank) {
       return Status::error(
