@@ -19,9 +19,7 @@ def test_snippet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert (tmp_path / "model.pte").exists()
 
 
-def test_language_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_language_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     exec(compile(_blocks()[1], "README.md", "exec"), {})
     assert len(capsys.readouterr().out.split(",")) == 8
