@@ -31,7 +31,7 @@ NATIVE_SOURCES := CMakeLists.txt $(shell find native cmake tests/native -name '*
   $(shell find python/executorch_ggml/ir -name '*.py' 2>/dev/null)
 CPP_FILES = $(shell find native examples/cpp tests/native -name '*.cpp' -o -name '*.h' 2>/dev/null)
 # The modules of benchmarks/ that can be run.
-BENCH ?= $(patsubst benchmarks/%.py,%,$(sort $(shell grep -l '^if __name__ == "__main__"' benchmarks/*.py 2>/dev/null)))
+BENCH ?= $(filter-out llm,$(patsubst benchmarks/%.py,%,$(sort $(shell grep -l '^if __name__ == "__main__"' benchmarks/*.py 2>/dev/null))))
 
 .PHONY: help
 help:  ## list the targets
@@ -86,6 +86,16 @@ llm-demo: setup  ## train a small language model on Python's documentation, expo
 .PHONY: bench
 bench: setup runner  ## measure against XNNPACK, eager, ONNX Runtime and OpenVINO; writes benchmarks/RESULTS.md
 	for name in $(BENCH); do echo "== benchmarks.$$name"; $(PY) -m benchmarks.$$name; done
+
+# llama.cpp compiled for this machine, as its users do: some ten minutes on two cores.
+$(STAMPS)/llama_cpp: $(STAMPS)/venv constraints.txt
+	CMAKE_ARGS="-DGGML_NATIVE=ON -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAVA_BUILD=OFF" \
+	  $(PIP) install -c constraints.txt llama-cpp-python
+	touch $@
+
+.PHONY: bench-llm
+bench-llm: setup $(STAMPS)/llama_cpp  ## language models beside llama.cpp, on the same GGUF files
+	$(PY) -m benchmarks.llm
 
 .PHONY: runner
 runner: setup  ## build the C++ example against the installed package
