@@ -172,22 +172,24 @@ void test_made_tensors() {
   }
 }
 
-void test_to_index() {
+void test_to_index(bool wrap) {
+  const int64_t least = wrap ? -11 : 0;
   for (DType type : {DType::I32, DType::I64}) {
     for (int64_t odd : {int64_t(0), int64_t(-100), int64_t(11), int64_t(-12), INT64_MIN, INT64_MAX}) {
       Tensor x(type, {50, 3, 1, 1}, Layout::Permuted);
-      each(x.ne(), [&](const Index& i) { x.set(i, {0, random_below(22) - 11}); });
+      each(x.ne(), [&](const Index& i) { x.set(i, {0, random_below(11 - least) + least}); });
       x.set({17, 1, 0, 0}, {0, odd});
       const int64_t stored = x.get({17, 1, 0, 0}).integer;
-      const bool fails = stored < -11 || stored >= 11;
+      const bool fails = stored < least || stored >= 11;
       Tensor y(DType::I32, x.ne());
       KernelCall<ToIndexParams> call;
       call.params.size = 11;
+      call.params.wrap = wrap;
       check(
           "to_index", kernels::to_index, call, y, {&x},
           [&](const Index& i) {
             const int64_t v = x.get(i).integer;
-            return Number{0, v < -11 || v >= 11 ? 0 : v < 0 ? v + 11 : v};
+            return Number{0, v < least || v >= 11 ? 0 : v < 0 ? v + 11 : v};
           },
           0, fails);
     }
@@ -200,7 +202,8 @@ int main() {
   test_reduce();
   test_movement();
   test_made_tensors();
-  test_to_index();
+  test_to_index(/*wrap=*/false);
+  test_to_index(/*wrap=*/true);
   std::printf(failures == 0 ? "all kernels agree\n" : "%d failures\n", failures);
   return failures == 0 ? 0 : 1;
 }
