@@ -187,7 +187,8 @@ Status Session::use_in_place(ggml_tensor* tensor, const void* data) {
 Status Session::use(ConstantSource* source, const std::string& key, bool multiplied, const void* data,
                     ggml_tensor* tensor) {
   bool packed = false;
-  if (multiplied && device_ == nullptr && ggml_is_quantized(tensor->type) && ggml_nelements(tensor) > 0) {
+  const bool matrix = tensor->ne[2] == 1 && tensor->ne[3] == 1 && ggml_nelements(tensor) > 0;
+  if (multiplied && matrix && device_ == nullptr && ggml_is_quantized(tensor->type)) {
     EXECUTORCH_GGML_TRY(weights_->pack(key, data, tensor, &packed));
   }
   if (!packed) return use_in_place(tensor, data);
