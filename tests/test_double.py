@@ -26,5 +26,10 @@ def _cases() -> list[Case]:
 
 @pytest.mark.parametrize("case", _cases(), ids=lambda case: str(case.overload))
 def test_overload(case: Case) -> None:
-    if refused_reason(case.module(layouts=False), tuple(case.inputs)) is None:
+    module = case.module(layouts=False)
+    try:
+        module(*case.inputs)
+    except AssertionError:
+        return  # eager itself takes no f64
+    if refused_reason(module, tuple(case.inputs)) is None:
         check_case(case)

@@ -45,6 +45,13 @@ LEFT_OUT = {
     aten.grid_sampler_2d.default,  # refused, with its reason
     aten.sort.default,  # rounding makes equals, whose order is nobody's promise
     aten.topk.default,
+    # Refused in half types, each with its reason: quantization is computed from f32.
+    torch.ops.executorch_ggml.expert_linear.default,
+    torch.ops.quantized_decomposed.quantize_per_channel.default,
+    torch.ops.quantized_decomposed.quantize_per_token.default,
+    torch.ops.quantized_decomposed.choose_qparams.tensor,
+    torch.ops.quantized_decomposed.choose_qparams_symmetric.tensor,
+    torch.ops.torchao.dequantize_affine.default,
 }
 
 

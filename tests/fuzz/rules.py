@@ -489,7 +489,7 @@ def _experts(g: Grower, given: Given) -> Ref:
 def _chosen_experts(g: Grower, given: Given) -> Ref:
     tokens, k, _ = main(g, given).shape
     sizes = [g.one_of((5, 1)) if tokens == 1 else tokens, g.one_of((2, 1, 3)) if k == 1 or g.chance(10) else k]
-    return _indices(g, g.size(given["weight"], 0), sizes)
+    return _indices(g, g.size(given["weight"], 0), sizes, 0)
 
 
 @rule("query")

@@ -45,18 +45,20 @@ def scaled_dot_product_attention(
     for reason, holds in refusals.items():
         if holds:
             return Refused(reason)
+    widened = query.dtype == DType.F32  # by the program itself, where keys are f16: a half model's sums are in f32
     query, key, value = (cx.f32(t) for t in (query, key, value))
     factor = 1.0 / math.sqrt(head) if scale is None else float(scale)
     if is_causal and factor <= 0.0:
         return Refused(f"causal attention with scale {factor}: what is hidden would not stay so")
     exact_mask = attn_mask is None or attn_mask.dtype in (DType.BOOL, DType.F16)
     if "flash_attention" in cx.fusions and exact_mask:
-        return _flash_attention(cx, query, key, value, attn_mask, is_causal, factor)
+        keys, values = _as_kept(cx, key.value, value.value) if widened else (key.value, value.value)
+        return _flash_attention(cx, query, keys, values, attn_mask, is_causal, factor)
     return _attention(cx, query, key, value, attn_mask, is_causal, factor)
 
 
 def _flash_attention(
-    cx: Context, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool, scale: float
+    cx: Context, query: Tensor, keys: Value, values: Value, mask: Tensor | None, is_causal: bool, scale: float
 ) -> Tensor:
     """One node: it reads permuted heads in place, never stores the scores, and gives 0 for rows that are hidden whole.
 
@@ -64,8 +66,7 @@ def _flash_attention(
     as a cache's, are read as they were: ggml then rounds queries to f16, and sums the values of a lone query in f16.
     """
     build = cx.builder
-    keys, values = _as_kept(cx, key.value, value.value)
-    columns, rows = key.value.ne[1], query.value.ne[1]
+    columns, rows = keys.ne[1], query.value.ne[1]
     hidden: Value | None = None
     if is_causal:
         hidden = _causal_mask(cx, columns, rows)
