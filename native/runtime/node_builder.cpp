@@ -421,7 +421,8 @@ Status NodeBuilder::make(const fb::Node& node, const OpInputs& spec, ggml_tensor
   if (empty && node.op_type() != fb::Op::WriteState) return empty_output(node, made);
   error_.clear();
   if (sums_nothing(node, spec, inputs)) {
-    if (!plain_type(dtype_of(node.output()))) return error(node, "a quantized value is made of inputs without elements");
+    if (!plain_type(dtype_of(node.output())))
+      return error(node, "a quantized value is made of inputs without elements");
     *made = filled(node.op_type() == fb::Op::Mean ? NAN : 0.0f);
     return {};
   }
