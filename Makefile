@@ -3,6 +3,7 @@
 # Variables:  GGML=variants|native|wheel  how ggml is built (tools/install_ggml.py)
 #             PYTHON=python3.11           the interpreter to make .venv with
 #             PYTEST_ARGS, BENCH          passed to pytest; the benchmarks to run (all)
+#             BENCH_LLM_ARGS=--resume     passed to benchmarks.llm
 #             FUZZ_SECONDS=3600           how long to fuzz
 
 SHELL := /bin/bash
@@ -94,8 +95,8 @@ $(STAMPS)/llama_cpp: $(STAMPS)/venv constraints.txt
 	touch $@
 
 .PHONY: bench-llm
-bench-llm: setup $(STAMPS)/llama_cpp  ## language models beside llama.cpp, on the same GGUF files
-	$(PY) -m benchmarks.llm
+bench-llm: setup $(STAMPS)/llama_cpp  ## language models beside llama.cpp, XNNPACK and transformers, from the same GGUF files
+	$(PY) -m benchmarks.llm $(BENCH_LLM_ARGS)
 
 .PHONY: runner
 runner: setup  ## build the C++ example against the installed package

@@ -1,38 +1,53 @@
-"""Ours beside llama.cpp and transformers on language models of real shapes, all on the same GGUF files.
+"""Ours beside llama.cpp, ExecuTorch's XNNPACK and transformers on language models of real shapes.
 
-The weights are random, which speed does not depend on. Each engine lives in a process of its own with the same number
-of threads. They take turns in rounds; a ratio is that of the fastest times, which a busy machine disturbs the least.
+All start from the same GGUF files. The weights are random, which speed does not depend on. Each engine lives in a
+process of its own with the same number of threads. They take turns in rounds; a ratio is that of the fastest times,
+which a busy machine disturbs the least.
+
+A whole run takes an hour. What is measured is kept, so that it can be done in pieces: with ``--resume`` a model that
+was measured with the same code, the same engines and the same parts is not measured again.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import statistics
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from benchmarks import results
-from benchmarks.llm_engines import ENGINES, export, make_engine, program_of
-from benchmarks.random_gguf import SHAPES, random_gguf
+from benchmarks.llm_engines import ENGINES, LENGTH, Exporter, make_engine
+from benchmarks.random_gguf import SHAPES, TINY, random_gguf
 from benchmarks.worker import EngineError, Worker
 
 TYPES = ("q4_0", "q4_k_m", "q8_0", "f16")
 PREFILLS = (32, 128, 512)
-CONTEXTS = (2048, 512, 16)  # a cache is filled once and then shortened
+CONTEXTS = (16, 512, 2048)
 STEPS = 12
 SETTLE_SECONDS = 0.1
 OURS, BASE = "ggml", "llama.cpp"
 FOLDER = Path("build/bench-llm")
 CONDITIONS = """\
-{threads} threads; the cache holds {length} positions in f16. Tokens per second; in brackets the speed as a multiple of
-llama.cpp's. "prefill n" reads n tokens into an empty cache, "decode n" makes one token after n."""
+{threads} threads; the cache holds {length} positions, in f16 except for XNNPACK (f32). Tokens per second; in brackets
+the speed as a multiple of llama.cpp's. "prefill n" reads n tokens into an empty cache, "decode n" makes one token after
+n. XNNPACK runs 4-bit weights with 8-bit activations by ExecuTorch's own recipe (8da4w, groups of 32, its custom
+attention and cache ops), transformers bf16."""
+START = """\
+Loading, loading and the first token after 32, and the most memory that the process had at any time beyond that of its
+imported libraries, which loading does not include:"""
+
+SUMMARY = """\
+Multiples of llama.cpp's, as a geometric mean and the worst: of speeds, of seconds, of bytes. And the largest difference
+of the logits from llama.cpp's, relative to their largest magnitude:"""
 
 
 @dataclass
@@ -51,50 +66,102 @@ class Measured:
         return (int(count) if kind == "prefill" else 1) / min(self.times[part])
 
 
-def prepare(shape: str, kind: str) -> Path:
-    """A model's file and program, written once."""
+Found = dict[str, Measured]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured of each file."""
+
+    engines: Sequence[str]
+    prefills: Sequence[int]
+    contexts: Sequence[int]
+    threads: int
+    rounds: int
+
+    @property
+    def parts(self) -> list[str]:
+        """In the order of the tables."""
+        return [*(f"prefill {n}" for n in self.prefills), *(f"decode {n}" for n in self.contexts)]
+
+    def engines_for(self, kind: str) -> list[str]:
+        """The engines that have weights like a file's."""
+        return [name for name in self.engines if (types := ENGINES[name].types) is None or kind in types]
+
+    def whole(self) -> bool:
+        """Whether no part and no engine is missing that the results should have."""
+        return (
+            set(self.engines) == set(ENGINES)
+            and set(self.prefills) >= set(PREFILLS)
+            and set(self.contexts) >= set(CONTEXTS)
+        )
+
+
+class Kept:
+    """The measured cells, in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.cells: dict[str, dict[str, Any]] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+
+    @staticmethod
+    def _conditions(plan: Plan, kind: str) -> dict[str, Any]:
+        engines = {name: ENGINES[name].version() for name in plan.engines_for(kind)}
+        return {"engines": engines, "parts": plan.parts, "threads": plan.threads}
+
+    def find(self, label: str, plan: Plan, kind: str) -> Found | None:
+        """What was measured under the same conditions."""
+        cell = self.cells.get(label)
+        if cell is None or cell["conditions"] != self._conditions(plan, kind):
+            return None
+        return {name: Measured(**measured) for name, measured in cell["found"].items()}
+
+    def keep(self, label: str, plan: Plan, kind: str, found: Found) -> None:
+        """Write down what was measured, unless an engine failed."""
+        if set(found) != set(plan.engines_for(kind)):
+            return
+        made = {name: asdict(measured) for name, measured in found.items()}
+        self.cells[label] = {"conditions": self._conditions(plan, kind), "found": made}
+        self.path.write_text(json.dumps(self.cells), "utf-8")
+
+
+def prepare(shape: str, kind: str, engines: Sequence[str]) -> Path:
+    """A model's file, and its programs, each written once."""
     path = random_gguf(shape, kind, FOLDER)
-    if not program_of(path).exists():
-        print(f"exporting {path}", flush=True)
-        with Worker("export", 1, make_exporter) as worker:
-            worker.ask("export", str(path))
+    for name in engines:
+        if ENGINES[name].ending is not None and not ENGINES[name].program(path).exists():
+            print(f"exporting {path} for {ENGINES[name].title}", flush=True)
+            with Worker(name, 2, Exporter) as worker:
+                try:
+                    worker.ask("export", str(path))
+                except EngineError as error:
+                    print(f"    {error}", file=sys.stderr)
     return path
 
 
-class Exporter:
-    """Answers in a process of its own."""
-
-    def export(self, path: str) -> None:
-        """Write a file's program."""
-        export(path)
-
-
-def make_exporter(*_: object) -> Exporter:
-    """The worker's server."""
-    return Exporter()
-
-
-def measure(path: Path, engines: Sequence[str], threads: int, rounds: int) -> dict[str, Measured]:
+def measure(path: Path, engines: Sequence[str], plan: Plan) -> Found:
     """Load a file in each engine, and time the parts in turns."""
     found = {name: Measured() for name in engines}
     with ExitStack() as stack:
-        workers = {name: stack.enter_context(Worker(name, threads, make_engine)) for name in engines}
+        workers = {name: stack.enter_context(Worker(name, plan.threads, make_engine)) for name in engines}
         for name, worker in workers.items():
             try:
                 found[name].load, found[name].first = worker.ask("load", str(path))
                 found[name].logits = worker.ask("logits", 20)
             except EngineError as error:
                 print(f"    {path.name}: {name} failed: {error}", file=sys.stderr)
+                worker.stop()
                 del found[name]
-        order = list(found)
-        for part in [*(f"prefill {n}" for n in PREFILLS), *(f"decode {n}" for n in CONTEXTS)]:
-            for name in order if part.startswith("decode") else ():
-                workers[name].ask("fill", int(part.split()[1]))
-            for _ in range(rounds):
-                for name in order:
+        for part in plan.parts:
+            for turn in range(plan.rounds):
+                order = list(found)
+                for name in order[turn % len(order) :] + order[: turn % len(order)]:
                     time.sleep(SETTLE_SECONDS)
-                    found[name].times.setdefault(part, []).extend(_turn(workers[name], part))
-                order.append(order.pop(0))
+                    try:
+                        found[name].times.setdefault(part, []).extend(_turn(workers[name], part))
+                    except EngineError as error:
+                        print(f"    {path.name}, {part}: {name} failed: {error}", file=sys.stderr)
+                        del found[name]
             print(f"    {path.stem} {part}: {_line(found, part)}", flush=True)
         for name, measured in found.items():
             measured.memory = workers[name].ask("peak_memory")
@@ -109,93 +176,136 @@ def _turn(worker: Worker, part: str) -> list[float]:
     return durations
 
 
-def _line(found: dict[str, Measured], part: str) -> str:
+def _line(found: Found, part: str) -> str:
     return ", ".join(f"{name} {_rate_cell(found, name, part)}" for name in found)
 
 
-def _rate_cell(found: dict[str, Measured], name: str, part: str) -> str:
-    if name not in found or part not in found[name].times:
-        return "failed"
+def _rate_cell(found: Found, name: str, part: str) -> str:
     rate = found[name].rate(part)
     if BASE not in found:
         return f"{rate:.3g}"
     return f"{rate:.3g} ({rate / found[BASE].rate(part):.2f}x)"
 
 
-def disagreement(found: dict[str, Measured], name: str) -> float:
+def disagreement(found: Found, name: str) -> float:
     """The largest difference of the logits from llama.cpp's, relative to their largest magnitude."""
-    ours, base = np.array(found[name].logits), np.array(found[BASE].logits)
-    return float(np.abs(ours - base).max() / np.abs(base).max())
+    theirs, base = np.array(found[name].logits), np.array(found[BASE].logits)
+    return float(np.abs(theirs - base).max() / np.abs(base).max())
 
 
-def report(table: dict[str, dict[str, Measured]], engines: Sequence[str], threads: int) -> str:
+def report(table: dict[str, Found], plan: Plan) -> str:
     """The tables, in Markdown."""
-    from benchmarks.llm_engines import LENGTH
 
-    titles = [ENGINES[name].title for name in engines]
-    parts = [*(f"prefill {n}" for n in PREFILLS), *(f"decode {n}" for n in sorted(CONTEXTS))]
+    def missing(label: str, name: str) -> str:
+        return "failed" if name in plan.engines_for(label.rsplit(maxsplit=1)[-1]) else "-"
+
+    titles = [ENGINES[name].title for name in plan.engines]
     speed = [
-        [f"{label}, {part}", *(_rate_cell(found, name, part) for name in engines)]
+        [
+            f"{label}, {part}",
+            *(_rate_cell(found, name, part) if name in found else missing(label, name) for name in plan.engines),
+        ]
         for label, found in table.items()
-        for part in parts
+        for part in plan.parts
     ]
     start = [
         [
             label,
             *(
-                f"{m.load:.2f} s, {m.first:.2f} s, {m.memory / 2**30:.2f} GiB" if (m := found.get(name)) else "failed"
-                for name in engines
+                f"{m.load:.2f} s, {m.first:.2f} s, {m.memory / 2**30:.2f} GiB"
+                if (m := found.get(name))
+                else missing(label, name)
+                for name in plan.engines
             ),
         ]
         for label, found in table.items()
     ]
     body = [
-        CONDITIONS.format(threads=threads, length=LENGTH),
+        CONDITIONS.format(threads=plan.threads, length=LENGTH),
         results.markdown_table(["", *titles], speed),
-        "Loading, loading and the first token after 32, and the most memory that the process had:",
+        START,
         results.markdown_table(["", *titles], start),
     ]
-    if BASE in engines and OURS in engines:
-        body.append(_summary(table, parts))
+    if BASE in plan.engines:
+        body += _summary(table, plan)
     return "\n\n".join(body)
 
 
-def _summary(table: dict[str, dict[str, Measured]], parts: Sequence[str]) -> str:
-    lines = []
-    for kind in ("prefill", "decode"):
-        ratios = [
-            found[OURS].rate(part) / found[BASE].rate(part)
-            for found in table.values()
-            for part in parts
-            if part.startswith(kind) and OURS in found and BASE in found
-        ]
-        if ratios:
-            mean = statistics.geometric_mean(ratios)
-            lines.append(f"{kind}: {mean:.2f}x llama.cpp's speed as a geometric mean, {min(ratios):.2f}x at least.")
-    worst = max(disagreement(found, OURS) for found in table.values() if OURS in found and BASE in found)
-    lines.append(f"Logits differ from llama.cpp's by {worst:.1e} of their largest magnitude at most.")
-    return "  \n".join(lines)
+def _summary(table: dict[str, Found], plan: Plan) -> list[str]:
+    """The means over all files that an engine ran."""
+    rows = []
+    for name in plan.engines:
+        both = [found for found in table.values() if name in found and BASE in found]
+        if name == BASE or not both:
+            continue
+        cells = []
+        for kind in ("prefill", "decode"):
+            parts = [part for part in plan.parts if part.startswith(kind)]
+            ratios = [found[name].rate(part) / found[BASE].rate(part) for found in both for part in parts]
+            cells.append(f"{statistics.geometric_mean(ratios):.2f}x, {min(ratios):.2f}x" if ratios else "-")
+        for measure_of in ("load", "first", "memory"):
+            ratios = [getattr(found[name], measure_of) / getattr(found[BASE], measure_of) for found in both]
+            cells.append(f"{statistics.geometric_mean(ratios):.2f}x, {max(ratios):.2f}x")
+        rows.append([ENGINES[name].title, *cells, f"{max(disagreement(found, name) for found in both):.0e}"])
+    header = ["", "prefill", "decode", "load", "first token", "memory", "logits"]
+    return [
+        SUMMARY,
+        results.markdown_table(header, rows),
+    ]
+
+
+def installed(names: Sequence[str]) -> list[str]:
+    """Those engines whose packages are there."""
+    found = []
+    for name in names:
+        packages = {package.split(".")[0] for package in ENGINES[name].packages}
+        missing = sorted(package for package in packages if not importlib.util.find_spec(package))
+        if missing:
+            print(f"{ENGINES[name].title}: skipped, {' and '.join(missing)} missing")
+        else:
+            found.append(name)
+    return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.llm", description=__doc__)
-    parser.add_argument("--models", nargs="+", default=list(SHAPES), choices=SHAPES, metavar="MODEL")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.llm", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--models",
+        nargs="+",
+        default=list(SHAPES),
+        choices=[*SHAPES, *TINY],
+        metavar="MODEL",
+        help=f"{', '.join(SHAPES)}, and {', '.join(TINY)} to try this out",
+    )
     parser.add_argument("--types", nargs="+", default=list(TYPES), metavar="TYPE")
-    parser.add_argument("--engines", nargs="+", default=[OURS, BASE], choices=ENGINES, metavar="ENGINE")
+    parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=ENGINES, metavar="ENGINE")
+    parser.add_argument("--prefills", nargs="*", type=int, default=list(PREFILLS), metavar="TOKENS")
+    parser.add_argument("--contexts", nargs="*", type=int, default=list(CONTEXTS), metavar="TOKENS")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3, help="how often each engine gets its turn")
+    parser.add_argument("--resume", action="store_true", help="keep what was measured before with the same code")
     arguments = parser.parse_args()
-    engines = [name for name in arguments.engines if importlib.util.find_spec(ENGINES[name].package)]
-    for name in set(arguments.engines) - set(engines):
-        print(f"{ENGINES[name].title}: skipped, {ENGINES[name].package} is not installed")
-    table = {}
+    if max(arguments.prefills, default=0) > LENGTH or max(arguments.contexts, default=0) > LENGTH - STEPS:
+        parser.error(f"the cache holds {LENGTH} positions")
+    plan = Plan(
+        installed(arguments.engines), arguments.prefills, arguments.contexts, arguments.threads, arguments.rounds
+    )
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    kept = Kept(FOLDER / "measured.json")
+    table: dict[str, Found] = {}
     for shape in arguments.models:
         for kind in arguments.types:
-            path = prepare(shape, kind)
-            table[f"{shape} {kind}"] = measure(path, engines, arguments.threads, arguments.rounds)
-    body = report(table, engines, arguments.threads)
+            label, engines = f"{shape} {kind}", plan.engines_for(kind)
+            found = kept.find(label, plan, kind) if arguments.resume else None
+            if found is None and engines:
+                found = measure(prepare(shape, kind, engines), engines, plan)
+                kept.keep(label, plan, kind, found)
+            table[label] = found or {}
+    body = report(table, plan)
     print(f"\n{body}")
-    if set(arguments.models) == set(SHAPES) and set(arguments.types) == set(TYPES) and BASE in engines:
+    if set(arguments.models) == set(SHAPES) and set(arguments.types) == set(TYPES) and plan.whole():
         results.write_section("llm", "Language models", body, results.RESULTS)
 
 

@@ -6,10 +6,17 @@ token alone.
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import importlib
+import importlib.metadata
+import importlib.util
+import os
 import resource
+import shutil
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -32,13 +39,39 @@ class LlmEngine(ABC):
     """One model loaded by one engine, and where in the sequence it is."""
 
     title: ClassVar[str]
-    package: ClassVar[str]
+    packages: ClassVar[Sequence[str]]
+    """What it imports, which is no part of loading a model."""
+    types: ClassVar[Sequence[str] | None] = None
+    """Those of a file's types that the engine's own weights are like; None for all."""
+    ending: ClassVar[str | None] = None
+    """That of the programs which :meth:`export` writes; None where the engine runs the file itself."""
 
     def __init__(self, engine: str, threads: int, folder: Path) -> None:
         del engine
         self.threads = threads
         self.folder = folder
         self.position = 0
+        self.memory_before = 0
+
+    @classmethod
+    def exporter_version(cls) -> str:
+        """Stands for the code that :meth:`export` is."""
+        return cls.version()
+
+    @classmethod
+    def version(cls) -> str:
+        """Stands for the code that is measured."""
+        return _digest([], [_version(package.split(".")[0]) for package in cls.packages], LENGTH, CHUNK)
+
+    @classmethod
+    def program(cls, gguf: Path) -> Path:
+        """Where :meth:`export` writes a file's program."""
+        return gguf.with_name(f"{gguf.stem}.{cls.exporter_version()}{cls.ending}")
+
+    @classmethod
+    def export(cls, gguf: Path, path: Path) -> None:
+        """Write a file's program."""
+        raise NotImplementedError
 
     @abstractmethod
     def open(self, gguf: Path) -> None:
@@ -56,6 +89,9 @@ class LlmEngine(ABC):
 
     def load(self, gguf: str) -> tuple[float, float]:
         """Load the model: the seconds that it took, and those to the first token after 32."""
+        for package in self.packages:
+            importlib.import_module(package)
+        self.memory_before = resident_bytes()
         start = time.perf_counter()
         self.open(Path(gguf))
         loaded = time.perf_counter()
@@ -83,14 +119,10 @@ class LlmEngine(ABC):
         self.read(count)
         return time.perf_counter() - start
 
-    def fill(self, count: int) -> None:
-        """Have read this many tokens."""
-        if self.position < count:
-            self.read(count - self.position)
-        self.rewind(count)
-
     def decode(self, context: int, steps: int) -> list[float]:
-        """Seconds of each of some tokens, the first of them at ``context``; what comes before was filled in."""
+        """Seconds of each of some tokens, the first of them at ``context``; what comes before is read if it was not."""
+        if self.position < context:
+            self.read(context - self.position)
         self.rewind(context)
         durations = []
         for token in random_tokens(steps):
@@ -101,21 +133,65 @@ class LlmEngine(ABC):
         return durations
 
     def peak_memory(self) -> int:
-        """Bytes of memory that the process held at most."""
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        """Bytes of memory that the process held at most beyond those that it had before it loaded the model."""
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - self.memory_before
+
+
+def resident_bytes() -> int:
+    """Bytes of memory that this process holds."""
+    return int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@functools.cache
+def _version(package: str) -> str:
+    try:
+        return f"{package} {importlib.metadata.version(package)}"
+    except importlib.metadata.PackageNotFoundError:
+        return f"{package} is missing"
+
+
+def _digest(files: Iterable[Path], *facts: object) -> str:
+    digest = hashlib.sha256(repr(facts).encode())
+    for file in sorted(files):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+@functools.cache
+def _our_files(ending: str) -> tuple[Path, ...]:
+    found = importlib.util.find_spec("executorch_ggml")
+    folders = found.submodule_search_locations if found is not None and found.submodule_search_locations else ()
+    return tuple(file for folder in folders for file in Path(folder).rglob(f"*{ending}"))
 
 
 class Ggml(LlmEngine):
     """This project's programs."""
 
     title = "ggml (ours)"
-    package = "executorch_ggml"
+    packages = ("executorch_ggml", "executorch_ggml.runtime")
+    ending = ".ggml.pte"
+
+    @classmethod
+    def exporter_version(cls) -> str:
+        return _digest(_our_files(".py"), LENGTH, CHUNK)
+
+    @classmethod
+    def version(cls) -> str:
+        return _digest([*_our_files(".py"), *_our_files(".so")], LENGTH, CHUNK)
+
+    @classmethod
+    def export(cls, gguf: Path, path: Path) -> None:
+        from executorch_ggml.gguf import load
+        from executorch_ggml.llm import export
+
+        model = load(gguf)
+        export(model.module, max_seq_len=LENGTH, chunk=CHUNK, weights=model.weights).save(str(path))
 
     def open(self, gguf: Path) -> None:
         import executorch_ggml
 
         executorch_ggml.set_num_threads(self.threads)
-        self.module = executorch_ggml.load(program_of(gguf))
+        self.module = executorch_ggml.load(self.program(gguf))
         self.module._load("forward")
 
     def feed(self, tokens: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.float32]]:
@@ -131,7 +207,7 @@ class LlamaCpp(LlmEngine):
     """llama.cpp through its C interface, with its defaults but for the threads and the cache's size."""
 
     title = "llama.cpp"
-    package = "llama_cpp"
+    packages = ("llama_cpp",)
 
     def open(self, gguf: Path) -> None:
         llama_cpp = importlib.import_module("llama_cpp")
@@ -171,15 +247,24 @@ class Transformers(LlmEngine):
     """Eager PyTorch in bfloat16, which this kind of processor multiplies fastest, on the weights of the file."""
 
     title = "transformers (bf16)"
-    package = "transformers"
+    packages = ("torch", "transformers")
+    types = ("f16",)
+    ending = ".bf16"
 
-    def open(self, gguf: Path) -> None:
+    @classmethod
+    def export(cls, gguf: Path, path: Path) -> None:
         import torch
 
         from executorch_ggml.gguf import load
 
+        load(gguf, dequantize=True).module.to(torch.bfloat16).save_pretrained(path)
+
+    def open(self, gguf: Path) -> None:
+        import torch
+        from transformers import AutoModelForCausalLM
+
         torch.set_num_threads(self.threads)
-        self.model = load(gguf, dequantize=True).module.to(torch.bfloat16).eval()
+        self.model = AutoModelForCausalLM.from_pretrained(self.program(gguf), dtype=torch.bfloat16).eval()
         self.cache = self._empty()
 
     def _empty(self) -> Any:
@@ -191,8 +276,8 @@ class Transformers(LlmEngine):
         super().rewind(position)
         if position == 0:
             self.cache = self._empty()
-        else:
-            self.cache.crop(position)
+        elif (beyond := self.cache.get_seq_length() - position) > 0:
+            self.cache.crop(-beyond)
 
     def feed(self, tokens: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.float32]]:
         import torch
@@ -203,24 +288,64 @@ class Transformers(LlmEngine):
         return logits
 
 
-def program_of(gguf: Path) -> Path:
-    """The program that :func:`export` writes for a file."""
-    return gguf.with_suffix(".pte")
+class Xnnpack(LlmEngine):
+    """ExecuTorch's own way (:mod:`benchmarks.xnnpack_llm`); its weights are those of a q4_0 file, rounded again."""
+
+    title = "XNNPACK (8da4w)"
+    packages = ("torch", "executorch.extension.llm.custom_ops.custom_ops", "executorch.kernels.quantized", "torchao")
+    types = ("q4_0",)
+    ending = ".xnnpack.pte"
+
+    @classmethod
+    def exporter_version(cls) -> str:
+        return _digest([Path(__file__).with_name("xnnpack_llm.py")], cls.version(), _version("transformers"))
+
+    @classmethod
+    def export(cls, gguf: Path, path: Path) -> None:
+        from benchmarks import xnnpack_llm
+        from executorch_ggml.gguf import load
+
+        xnnpack_llm.lower(load(gguf, dequantize=True).module, LENGTH, CHUNK).save(str(path))
+
+    def open(self, gguf: Path) -> None:
+        from executorch.extension.pybindings import portable_lib
+        from executorch.runtime import Runtime
+
+        portable_lib._unsafe_reset_threadpool(self.threads)
+        self.loaded = Runtime.get().load_program(self.program(gguf))  # a method does not keep its program alive
+        self.method = self.loaded.load_method("forward")
+
+    def feed(self, tokens: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.float32]]:
+        import torch
+
+        made = self.method.execute([torch.from_numpy(tokens)[None], torch.tensor([self.position])])[0]
+        logits: np.ndarray[Any, np.dtype[np.float32]] = made[0].numpy()
+        return logits
 
 
-def export(gguf: str) -> None:
-    """Write a file's program: done in a process of its own, whose memory is not measured."""
-    from executorch_ggml.gguf import load
-    from executorch_ggml.llm import export as export_llm
-
-    model = load(gguf)
-    program = export_llm(model.module, max_seq_len=LENGTH, chunk=CHUNK, weights=model.weights)
-    unfinished = program_of(Path(gguf)).with_suffix(".part.pte")
-    program.save(str(unfinished))
-    unfinished.rename(program_of(Path(gguf)))
+ENGINES: dict[str, type[LlmEngine]] = {
+    "ggml": Ggml,
+    "llama.cpp": LlamaCpp,
+    "xnnpack": Xnnpack,
+    "transformers": Transformers,
+}
 
 
-ENGINES: dict[str, type[LlmEngine]] = {"ggml": Ggml, "llama.cpp": LlamaCpp, "transformers": Transformers}
+class Exporter:
+    """Writes an engine's programs, in a process of its own, whose memory is not measured."""
+
+    def __init__(self, engine: str, threads: int, folder: Path) -> None:
+        del threads, folder
+        self.engine = ENGINES[engine]
+
+    def export(self, gguf: str) -> None:
+        """Write a file's program, and remove those of other versions."""
+        path = self.engine.program(Path(gguf))
+        for old in path.parent.glob(f"{Path(gguf).stem}.*{self.engine.ending}"):
+            shutil.rmtree(old) if old.is_dir() else old.unlink()
+        unfinished = path.with_name(f"unfinished.{path.name}")
+        self.engine.export(Path(gguf), unfinished)
+        unfinished.rename(path)
 
 
 def make_engine(engine: str, threads: int, folder: Path) -> LlmEngine:

@@ -65,11 +65,29 @@ def llama32_1b() -> Any:
     )
 
 
+def tiny() -> Any:
+    """A config of nothing real, whose rows are whole blocks of every type."""
+    from transformers import Qwen3Config
+
+    return Qwen3Config(
+        vocab_size=1024,
+        hidden_size=256,
+        intermediate_size=512,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=64,
+        max_position_embeddings=4096,
+        tie_word_embeddings=True,
+    )
+
+
 SHAPES = {"qwen3-0.6b": (qwen3_06b, "qwen2"), "llama-3.2-1b": (llama32_1b, "llama-bpe")}
+TINY = {"tiny": (tiny, "qwen2")}
 
 
 def random_gguf(shape: str, quantization: str, folder: Path) -> Path:
-    """A file with a model of :data:`SHAPES` in a type or mixture of llama.cpp's, written if it is not there."""
+    """A model of :data:`SHAPES` or :data:`TINY` in a type or mixture of llama.cpp's: its file, written once."""
     path = folder / f"{shape}-{quantization}.gguf"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -81,7 +99,7 @@ def random_gguf(shape: str, quantization: str, folder: Path) -> Path:
 
 def write(shape: str, quantization: str, path: Path) -> None:
     """Write the model."""
-    make, split = SHAPES[shape]
+    make, split = (SHAPES | TINY)[shape]
     config = make()
     export_gguf(
         empty_module(config),
