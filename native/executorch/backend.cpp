@@ -28,8 +28,11 @@ thread_local std::string last_error;
 thread_local uint64_t loaded_states = 0;
 
 et::Error report(et::Error code, const std::string& message) {
-  last_error = readable(message);
-  ET_LOG(Error, "GgmlBackend: %s", last_error.c_str());
+  const Status said = without_exceptions([&] {
+    last_error = readable(message);
+    return Status();
+  });
+  ET_LOG(Error, "GgmlBackend: %s", said.ok() ? last_error.c_str() : said.message().c_str());
   return code;
 }
 

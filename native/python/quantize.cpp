@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "ggml.h"
+#include "resource_limits.h"
 #include "status.h"
 
 namespace nb = nanobind;
@@ -20,6 +21,9 @@ using Rows = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu
 using Floats = nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Bytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using ReadBytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// More than the tables that ggml makes for a type when it first quantizes to it.
+constexpr size_t kTables = 16 << 20;
 
 // ggml aborts on what it cannot take, so all of it is checked before.
 ggml_type checked_type(int number) {
@@ -44,6 +48,10 @@ void quantize(int number, const Rows& rows, const Bytes& into, const std::option
   if (!importance && ggml_quantize_requires_imatrix(type))
     throw std::invalid_argument("an importance matrix is needed");
   const float* weights = importance ? importance->data() : nullptr;
+  if (!can_allocate(kTables)) {
+    throw std::runtime_error(
+        format("no memory to quantize to %s: its tables may need %zu bytes", ggml_type_name(type), kTables));
+  }
   nb::gil_scoped_release release;
   if (rows.size() > 0) {
     ggml_quantize_chunk(type, rows.data(), into.data(), 0, static_cast<int64_t>(rows.shape(0)), width, weights);

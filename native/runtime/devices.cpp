@@ -6,9 +6,11 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <future>
 #include <map>
 #include <thread>
 
+#include "resource_limits.h"
 #include "status.h"
 
 namespace executorch_ggml {
@@ -57,6 +59,24 @@ const char* kind_name(enum ggml_backend_dev_type type) {
     default:
       return "accel";
   }
+}
+
+// ggml aborts where a thread of a pool does not start: as many are started and ended before.
+Status check_threads(int count) {
+  std::promise<void> end;
+  const std::shared_future<void> ended = end.get_future().share();
+  std::vector<std::thread> threads(count);
+  Status status;
+  try {
+    for (std::thread& thread : threads) thread = std::thread([ended] { ended.wait(); });
+  } catch (const std::exception& error) {
+    status = Status::error(format("cannot start %d threads: %s; use fewer", count, error.what()));
+  }
+  end.set_value();
+  for (std::thread& thread : threads) {
+    if (thread.joinable()) thread.join();
+  }
+  return status;
 }
 
 template <class Function>
@@ -111,6 +131,8 @@ Status Cpu::open(int threads, Lane* lane) {
   if (device == nullptr) {
     return Status::error("ggml has no CPU backend here: no libggml-cpu*.so beside libggml.so (" + ggml_folder() + ")");
   }
+  if (!can_allocate(kGgmlObject)) return Status::error(format("no memory for a pool of %d threads", threads));
+  EXECUTORCH_GGML_TRY(check_threads(threads - 1));
   lane->backend = ggml_backend_dev_init(device, nullptr);
   const auto set_threads = cpu_function<ggml_backend_set_n_threads_t>(device, "ggml_backend_set_n_threads");
   const auto new_pool = cpu_function<decltype(&ggml_threadpool_new)>(device, "ggml_threadpool_new");

@@ -327,7 +327,7 @@ Status GgufFile::map() {
     mapped_ = mmap(nullptr, size_, PROT_READ, MAP_SHARED, descriptor, 0);
     if (mapped_ == MAP_FAILED) {
       mapped_ = nullptr;
-      status = Status::error(format("cannot map it: %s", std::strerror(errno)));
+      status = Status::error(format("cannot map its %zu bytes: %s", size_, std::strerror(errno)));
     }
   }
   close(descriptor);

@@ -1,5 +1,6 @@
 #include "packed_weights.h"
 
+#include "resource_limits.h"
 #include "status.h"
 
 namespace executorch_ggml {
@@ -9,6 +10,7 @@ namespace {
 constexpr int64_t kRows = 512;
 
 ggml_context* open_context(size_t tensors) {
+  if (!can_allocate(kGgmlObject)) return nullptr;
   return ggml_init({ggml_tensor_overhead() * tensors, nullptr, /*no_alloc=*/true});
 }
 
@@ -45,6 +47,10 @@ ggml_backend_buffer_type_t layout_for(const ggml_tensor* like) {
   return nullptr;
 }
 
+Status no_memory(const ggml_tensor* matrix) {
+  return Status::error(format("no memory for %s of %zu bytes, packed", ggml_get_name(matrix), ggml_nbytes(matrix)));
+}
+
 bool same_matrix(const ggml_tensor* a, const ggml_tensor* b) { return a->type == b->type && ggml_are_same_shape(a, b); }
 
 }  // namespace
@@ -60,13 +66,13 @@ void PackedWeights::free(Matrix* matrix) {
 
 Status PackedWeights::make(ggml_backend_buffer_type_t type, const void* data, const ggml_tensor* like, Matrix* made) {
   made->ctx = open_context(1);
-  if (made->ctx == nullptr) return Status::error("ggml cannot make a context");
+  if (made->ctx == nullptr) return no_memory(like);
   made->tensor = tensor_like(made->ctx, like);
   made->buffer = ggml_backend_buft_alloc_buffer(type, ggml_backend_buft_get_alloc_size(type, made->tensor));
   if (made->buffer == nullptr ||
       ggml_backend_tensor_alloc(made->buffer, made->tensor, ggml_backend_buffer_get_base(made->buffer)) !=
           GGML_STATUS_SUCCESS) {
-    return Status::error(format("no memory for packed weights of %zu bytes", ggml_nbytes(like)));
+    return no_memory(like);
   }
   ggml_backend_buffer_set_usage(made->buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
   const QuietLog quiet;  // it tells of every matrix

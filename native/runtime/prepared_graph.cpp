@@ -122,7 +122,9 @@ Arena::~Arena() {
 Status Arena::open(size_t bytes) {
   const size_t units = bytes / sizeof(std::max_align_t) + 1;
   memory_.reset(new (std::nothrow) std::max_align_t[units]);
-  if (memory_ == nullptr) return Status::error(format("no memory for a graph's descriptors of %zu bytes", bytes));
+  if (memory_ == nullptr || !can_allocate(kGgmlObject)) {
+    return Status::error(format("no memory for a graph's descriptors of %zu bytes", bytes));
+  }
   ctx_ = ggml_init({units * sizeof(std::max_align_t), memory_.get(), /*no_alloc=*/true});
   return ctx_ ? Status() : Status::error("ggml cannot make a context");
 }
@@ -343,7 +345,17 @@ Status PreparedGraph::plan_on_cpu() {
   }
   working_memory_ = memory.size();
   place_views();
-  plan_ = ggml_backend_graph_plan_create(cpu_backend_, cgraph_);
+  return make_plan();
+}
+
+Status PreparedGraph::make_plan() {
+  try {
+    plan_ = ggml_backend_graph_plan_create(cpu_backend_, cgraph_);
+  } catch (const std::bad_alloc&) {  // ggml does not tell of how much
+    return Status::error(
+        format("no memory for what ggml's kernels need beside intermediate values of %zu bytes; run smaller inputs",
+               working_memory_));
+  }
   return plan_ ? Status() : Status::error("ggml cannot make a plan for its threads");
 }
 

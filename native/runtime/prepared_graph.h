@@ -87,6 +87,7 @@ class PreparedGraph {
   void place_views();
   Status check_memory(size_t bytes) const;
   Status plan_on_cpu();
+  Status make_plan();
   Status schedule();
 
   const fb::Graph& graph_;

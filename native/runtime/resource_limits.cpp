@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 
 namespace executorch_ggml {
 namespace {
@@ -28,6 +29,13 @@ size_t available_memory() {
   static const size_t bytes = std::min({physical_memory(), group_limit("/sys/fs/cgroup/memory.max"),
                                         group_limit("/sys/fs/cgroup/memory/memory.limit_in_bytes")});
   return bytes;
+}
+
+bool can_allocate(size_t bytes) {
+  void* volatile memory = std::malloc(bytes);  // volatile, or the compiler leaves both calls out
+  const bool given = memory != nullptr;
+  std::free(memory);
+  return given;
 }
 
 size_t Limits::memory_limit() const { return memory == 0 ? available_memory() : memory; }

@@ -21,6 +21,12 @@ struct Limits {
 // The machine's memory, or the part of it that a container gets.
 size_t available_memory();
 
+// Whether the process gets so much memory now: asked where ggml would abort, or write to address 0, if it did not.
+bool can_allocate(size_t bytes);
+
+// More than what ggml takes for an object of its own, such as a context or a pool's threads.
+constexpr size_t kGgmlObject = 1 << 20;
+
 // Sums and products of sizes that stop at the largest number instead of wrapping.
 inline int64_t saturating_add(int64_t a, int64_t b) {
   int64_t sum = 0;
