@@ -59,6 +59,10 @@ inline Operand taken_rows(const Operand& a, const Operand& rows) {
   return {a.dtype, {a.ne[0], rows.ne[0], rows.ne[1], rows.ne[2]}};
 }
 
+inline Operand attended(const Operand& q, const Operand& v) {
+  return {DType::F32, {v.ne[0], q.ne[2], q.ne[1], q.ne[3]}};
+}
+
 inline Operand sampled(const Operand& x, const Operand& grid) {
   return {x.dtype, {x.ne[0], grid.ne[1], grid.ne[2], grid.ne[3]}};
 }

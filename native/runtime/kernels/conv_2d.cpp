@@ -295,7 +295,7 @@ class Convolution {
     int64_t first = blocks.begin % group_blocks_;
     for (int64_t block = blocks.begin; block < blocks.end;) {
       const int64_t last = std::min(group_blocks_, first + blocks.end - block);
-      const ConvTileShape& shape = pick_shape(std::min(last * kOcBlock, group_out_) - first * kOcBlock);
+      const ConvTileShape& shape = tiles_.shape_for(std::min(last * kOcBlock, group_out_) - first * kOcBlock);
       const int64_t end = std::min(first * kOcBlock + shape.channels, group_out_);
       tile.channels = std::min(last * kOcBlock, end) - first * kOcBlock;
       tile.input_offset = group * group_in_;
@@ -311,20 +311,6 @@ class Convolution {
         ++group;
       }
     }
-  }
-
-  // The shape to use where so many channels are left.
-  const ConvTileShape& pick_shape(int64_t channels) const {
-    // Half of a block is better computed by itself than as if it were whole.
-    if (channels > kOcBlock && channels <= kOcBlock + kOcBlock / 2) {
-      channels = kOcBlock;
-    }
-    const ConvTileShape* shape = tiles_.shape;
-    const ConvTileShape* widest = tiles_.shape + tiles_.shapes - 1;
-    while (shape != widest && shape->channels < channels) {
-      ++shape;
-    }
-    return *shape;
   }
 
   // Fills in where the pixels' results go and where their inputs are.

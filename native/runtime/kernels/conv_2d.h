@@ -45,6 +45,19 @@ struct ConvTiles {
   int rows;  // pixels of a full tile
   int shapes;
   const ConvTileShape* shape;
+
+  // The shape to use where so many channels are left.
+  const ConvTileShape& shape_for(int64_t channels) const {
+    // Half of a block is better computed by itself than as if it were whole.
+    if (channels > kOcBlock && channels <= kOcBlock + kOcBlock / 2) {
+      channels = kOcBlock;
+    }
+    const ConvTileShape* found = shape;
+    while (found != shape + shapes - 1 && found->channels < channels) {
+      ++found;
+    }
+    return *found;
+  }
 };
 
 KERNEL_VARIANTS(const ConvTiles& conv_tiles())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .._lazy import torch
 from ..dtypes import DType
-from ..op import Dim, Operand, op
+from ..op import Dim, Operand, Rule, op
 
 
 def _product(a: Operand, b: Operand) -> tuple[DType, tuple[Dim, Dim, Dim, Dim]]:
@@ -36,9 +36,10 @@ def _attended(q: Operand, k: Operand, v: Operand, mask: Operand | None, **_: flo
 @op(
     71,
     inputs={"q": "f32 rows", "k": "f32|f16|q8_0 rows", "v": "f32|f16|q8_0 rows", "mask": "f16? cont"},
-    result=_attended,
+    result=Rule(_attended, "attended({0}, {2})"),
     checks=("attends(q, k, v, mask)",),
     call="ggml_flash_attn_ext(ctx, q, k, v, mask, scale, 0.0f, logit_softcap)",
+    kernel="attention",
 )
 def flash_attn_ext(
     q: torch.Tensor,

@@ -1,0 +1,57 @@
+// Between the planning of attention (attention.cpp, compiled once) and its arithmetic (attention_isa.cpp, compiled per
+// instruction set). "Rows" are queries; a row's scores are its products with a block of keys.
+#pragma once
+
+#include <cstdint>
+
+#include "isa.h"
+
+namespace executorch_ggml::kernels {
+
+constexpr int64_t kPackedColumns = 16;  // that are adjacent in packed keys and values, as conv_2d's tiles want them
+
+// Floats in rows.
+struct FloatRows {
+  const float* data;
+  int64_t stride;  // floats from a row to the next
+
+  const float* row(int64_t i) const { return data + i * stride; }
+};
+
+// How scores become weights.
+struct Softening {
+  float scale;
+  float softcap;      // 0: none
+  const float* mask;  // of the block, to be added; or nullptr
+};
+
+// What a row's softmax has come to: the highest score so far, and the sum of the weights relative to it.
+struct Softmax {
+  float highest;
+  float sum;
+};
+
+// packed[block][k][i] = rows.row(16 * block + i)[k], zeros beyond `count` rows.
+KERNEL_VARIANTS(void pack_columns(FloatRows rows, int64_t count, int64_t width, float* packed))
+
+// packed[block][k][i] = rows.row(k)[16 * block + i], zeros beyond the width.
+KERNEL_VARIANTS(void pack_rows(FloatRows rows, int64_t count, int64_t width, float* packed))
+
+// scores[r * stride + key] = queries[r] . keys.row(key)
+KERNEL_VARIANTS(void score_few(const float* const* queries, int64_t rows, FloatRows keys, int64_t count, int64_t width,
+                               float* scores, int64_t stride))
+
+// sums[r] = factors[r] * sums[r] + the sum of weights[r * stride + key] * values.row(key) over the keys.
+KERNEL_VARIANTS(void sum_few(const float* weights, int64_t stride, int64_t rows, FloatRows values, int64_t count,
+                             int64_t width, const float* factors, float* const* sums))
+
+// Turns a row's scores into weights relative to the highest score so far; gives what to multiply former sums with.
+KERNEL_VARIANTS(float soften(float* scores, int64_t count, const Softening& how, Softmax* softmax))
+
+// y = factor * y + x
+KERNEL_VARIANTS(void scale_and_add(float factor, const float* x, int64_t n, float* y))
+
+// y = factor * x
+KERNEL_VARIANTS(void scale_into(float factor, const float* x, int64_t n, float* y))
+
+}  // namespace executorch_ggml::kernels

@@ -1,0 +1,247 @@
+// The arithmetic of attention.
+#include "attention.h"
+
+#include "vec_math.h"
+
+namespace executorch_ggml::kernels::KERNEL_ISA {
+namespace {
+
+using Quad = float __attribute__((vector_size(16)));
+
+VEC_INLINE Quad quad_of(Float x, int part) {
+  Quad quads[kBytes / 16];
+  std::memcpy(quads, &x, sizeof(x));
+  return quads[part];
+}
+
+// The sums of every fourth lane.
+VEC_INLINE Quad folded(Float x) {
+  Quad sum = quad_of(x, 0);
+  for (int part = 1; part < kBytes / 16; ++part) sum += quad_of(x, part);
+  return sum;
+}
+
+// The totals of four vectors.
+VEC_INLINE Quad totals(Quad a, Quad b, Quad c, Quad d) {
+  const Quad ab = __builtin_shufflevector(a, b, 0, 4, 1, 5) + __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  const Quad cd = __builtin_shufflevector(c, d, 0, 4, 1, 5) + __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  return __builtin_shufflevector(ab, cd, 0, 1, 4, 5) + __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+}
+
+#if defined(__AVX512F__) || defined(__aarch64__)
+constexpr int kRows = 4;     // queries that share what is loaded
+constexpr int kColumns = 4;  // vectors of a value that are summed side by side
+#else
+constexpr int kRows = 2;
+constexpr int kColumns = 2;
+#endif
+constexpr int kKeys = 4;  // whose products with a query are summed side by side
+
+template <int Rows>
+void score_rows(const float* const* queries, FloatRows keys, int64_t count, int64_t width, float* scores,
+                int64_t stride) {
+  const int64_t whole = width - width % kLanes;
+  for (int64_t key = 0; key < count; key += kKeys) {
+    const float* at[kKeys];
+    for (int i = 0; i < kKeys; ++i) at[i] = keys.row(key + i < count ? key + i : count - 1);
+    Float sum[Rows][kKeys] = {};
+    for (int64_t k = 0; k < whole; k += kLanes) {
+      Float x[kKeys];
+      for (int i = 0; i < kKeys; ++i) x[i] = load<Float>(at[i] + k);
+      for (int r = 0; r < Rows; ++r) {
+        const Float q = load<Float>(queries[r] + k);
+        for (int i = 0; i < kKeys; ++i) sum[r][i] += q * x[i];
+      }
+    }
+    for (int r = 0; r < Rows; ++r) {
+      Quad made = totals(folded(sum[r][0]), folded(sum[r][1]), folded(sum[r][2]), folded(sum[r][3]));
+      for (int64_t k = whole; k < width; ++k) {
+        for (int i = 0; i < kKeys; ++i) made[i] += queries[r][k] * at[i][k];
+      }
+      float* to = scores + r * stride + key;
+      for (int i = 0; i < kKeys && key + i < count; ++i) to[i] = made[i];
+    }
+  }
+}
+
+// The weighted sums of some vectors of columns.
+template <int Rows, int Vectors>
+VEC_INLINE void sum_columns(const float* weights, int64_t stride, FloatRows values, int64_t count, int64_t column,
+                            const float* factors, float* const* sums) {
+  Float sum[Rows][Vectors];
+  for (int r = 0; r < Rows; ++r) {
+    for (int v = 0; v < Vectors; ++v) sum[r][v] = load<Float>(sums[r] + column + v * kLanes) * factors[r];
+  }
+  for (int64_t key = 0; key < count; ++key) {
+    const float* from = values.row(key) + column;
+    Float x[Vectors];
+    for (int v = 0; v < Vectors; ++v) x[v] = load<Float>(from + v * kLanes);
+    for (int r = 0; r < Rows; ++r) {
+      const Float weight = splat(weights[r * stride + key]);
+      for (int v = 0; v < Vectors; ++v) sum[r][v] += weight * x[v];
+    }
+  }
+  for (int r = 0; r < Rows; ++r) {
+    for (int v = 0; v < Vectors; ++v) store(sums[r] + column + v * kLanes, sum[r][v]);
+  }
+}
+
+template <int Rows>
+void sum_rows(const float* weights, int64_t stride, FloatRows values, int64_t count, int64_t width,
+              const float* factors, float* const* sums) {
+  int64_t column = 0;
+  for (; column + kColumns * kLanes <= width; column += kColumns * kLanes) {
+    sum_columns<Rows, kColumns>(weights, stride, values, count, column, factors, sums);
+  }
+  for (; column + kLanes <= width; column += kLanes) {
+    sum_columns<Rows, 1>(weights, stride, values, count, column, factors, sums);
+  }
+  for (; column < width; ++column) {
+    for (int r = 0; r < Rows; ++r) {
+      float sum = sums[r][column] * factors[r];
+      for (int64_t key = 0; key < count; ++key) sum += weights[r * stride + key] * values.row(key)[column];
+      sums[r][column] = sum;
+    }
+  }
+}
+
+template <int Rows>
+struct Group {
+  static constexpr int value = Rows;
+};
+
+// Calls `run(Group<n>, first)` for groups of as many rows as there are, Most of them at a time.
+template <int Most, class Run>
+VEC_INLINE void in_groups(int64_t rows, const Run& run, int64_t first = 0) {
+  for (; first + Most <= rows; first += Most) run(Group<Most>(), first);
+  if constexpr (Most > 1) in_groups<Most / 2>(rows, run, first);
+}
+
+// Four rows by four columns, transposed.
+VEC_INLINE void transpose_quads(const float* const (&from)[4], float* to) {
+  Quad x[4];
+  for (int i = 0; i < 4; ++i) x[i] = load<Quad>(from[i]);
+  const Quad low01 = __builtin_shufflevector(x[0], x[1], 0, 4, 1, 5);
+  const Quad high01 = __builtin_shufflevector(x[0], x[1], 2, 6, 3, 7);
+  const Quad low23 = __builtin_shufflevector(x[2], x[3], 0, 4, 1, 5);
+  const Quad high23 = __builtin_shufflevector(x[2], x[3], 2, 6, 3, 7);
+  store(to, __builtin_shufflevector(low01, low23, 0, 1, 4, 5));
+  store(to + kPackedColumns, __builtin_shufflevector(low01, low23, 2, 3, 6, 7));
+  store(to + 2 * kPackedColumns, __builtin_shufflevector(high01, high23, 0, 1, 4, 5));
+  store(to + 3 * kPackedColumns, __builtin_shufflevector(high01, high23, 2, 3, 6, 7));
+}
+
+VEC_INLINE float highest_of(Float x) {
+  float highest = x[0];
+  for (int i = 1; i < kLanes; ++i) highest = x[i] > highest ? x[i] : highest;
+  return highest;
+}
+
+VEC_INLINE float total_of(Float x) {
+  const Quad sum = folded(x);
+  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
+// The first n floats, and -inf after them.
+VEC_INLINE Float load_scores(const float* from, int64_t n) {
+  if (n >= kLanes) return load<Float>(from);
+  Float x = splat(-kInfinity);
+  for (int64_t i = 0; i < n; ++i) x[i] = from[i];
+  return x;
+}
+
+VEC_INLINE void store_scores(float* to, Float x, int64_t n) {
+  if (n >= kLanes) return store(to, x);
+  for (int64_t i = 0; i < n; ++i) to[i] = x[i];
+}
+
+VEC_INLINE Float softened(Float x, float scale, float softcap) {
+  x = x * scale;
+  return softcap == 0.0f ? x : vec_tanh(x / softcap) * softcap;
+}
+
+}  // namespace
+
+void pack_columns(FloatRows rows, int64_t count, int64_t width, float* packed) {
+  const int64_t whole = width - width % 4;
+  for (int64_t first = 0; first < count; first += 4) {
+    float* to = packed + first / kPackedColumns * kPackedColumns * width + first % kPackedColumns;
+    if (first + 4 <= count) {
+      const float* from[4] = {rows.row(first), rows.row(first + 1), rows.row(first + 2), rows.row(first + 3)};
+      for (int64_t k = 0; k < whole; k += 4) {
+        transpose_quads(from, to + k * kPackedColumns);
+        for (auto& row : from) row += 4;
+      }
+    }
+    for (int64_t k = first + 4 <= count ? whole : 0; k < width; ++k) {
+      for (int64_t i = 0; i < 4; ++i) to[k * kPackedColumns + i] = first + i < count ? rows.row(first + i)[k] : 0.0f;
+    }
+  }
+  for (int64_t i = (count + 3) / 4 * 4; i % kPackedColumns != 0; ++i) {
+    float* to = packed + i / kPackedColumns * kPackedColumns * width + i % kPackedColumns;
+    for (int64_t k = 0; k < width; ++k) to[k * kPackedColumns] = 0.0f;
+  }
+}
+
+void pack_rows(FloatRows rows, int64_t count, int64_t width, float* packed) {
+  for (int64_t first = 0; first < width; first += kPackedColumns) {
+    const int64_t columns = width - first < kPackedColumns ? width - first : kPackedColumns;
+    for (int64_t k = 0; k < count; ++k) {
+      const float* from = rows.row(k) + first;
+      if (columns == kPackedColumns) {
+        std::memcpy(packed, from, kPackedColumns * sizeof(float));
+      } else {
+        for (int64_t i = 0; i < kPackedColumns; ++i) packed[i] = i < columns ? from[i] : 0.0f;
+      }
+      packed += kPackedColumns;
+    }
+  }
+}
+
+void score_few(const float* const* queries, int64_t rows, FloatRows keys, int64_t count, int64_t width, float* scores,
+               int64_t stride) {
+  in_groups<kRows>(rows, [&](auto group, int64_t r) {
+    score_rows<group.value>(queries + r, keys, count, width, scores + r * stride, stride);
+  });
+}
+
+void sum_few(const float* weights, int64_t stride, int64_t rows, FloatRows values, int64_t count, int64_t width,
+             const float* factors, float* const* sums) {
+  in_groups<kRows>(rows, [&](auto group, int64_t r) {
+    sum_rows<group.value>(weights + r * stride, stride, values, count, width, factors + r, sums + r);
+  });
+}
+
+float soften(float* scores, int64_t count, const Softening& how, Softmax* softmax) {
+  Float high = splat(-kInfinity);
+  for (int64_t i = 0; i < count; i += kLanes) {
+    Float x = softened(load_scores(scores + i, count - i), how.scale, how.softcap);
+    if (how.mask != nullptr) x += load_scores(how.mask + i, count - i);
+    store_scores(scores + i, x, count - i);
+    high = pick(x > high, x, high);
+  }
+  const float before = softmax->highest;
+  const float found = highest_of(high);
+  const float highest = found > before ? found : before;
+  const float base = highest == -kInfinity ? 0.0f : highest;  // where all is hidden so far
+  Float sum = {};
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const Float weight = vec_exp(load_scores(scores + i, count - i) - base);
+    store_scores(scores + i, weight, count - i);
+    sum += weight;
+  }
+  const float factor = before == highest ? 1.0f : vec_exp(splat(before - highest))[0];
+  softmax->highest = highest;
+  softmax->sum = softmax->sum * factor + total_of(sum);
+  return factor;
+}
+
+void scale_and_add(float factor, const float* x, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = factor * y[i] + x[i];
+}
+
+void scale_into(float factor, const float* x, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = factor * x[i];
+}
+
+}  // namespace executorch_ggml::kernels::KERNEL_ISA

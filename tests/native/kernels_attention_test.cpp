@@ -1,0 +1,339 @@
+// attention against plain loops in double, on every instruction set that this CPU has, for many sizes and types.
+// With --bench [number of a shape]: its speed beside that of ggml's own kernel, for the shapes of language and vision models.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "devices.h"
+#include "ggml-backend.h"
+#include "ggml.h"
+#include "kernels/isa.h"
+#include "kernels/kernels.h"
+
+namespace executorch_ggml {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kUntouched = -12345.5f;
+constexpr int64_t kGuard = 64;
+
+int failures = 0;
+std::mt19937 random_bits(11);
+
+float random_float(float scale = 1.0f) { return std::normal_distribution<float>(0.0f, scale)(random_bits); }
+
+int64_t random_size(int64_t low, int64_t high) {
+  return std::uniform_int_distribution<int64_t>(low, high)(random_bits);
+}
+
+// A tensor of rows with gaps between them.
+struct Rows {
+  ggml_tensor t{};
+  std::vector<char> memory;
+  std::vector<float> values;  // what the rows hold, dense
+
+  Rows(ggml_type type, int64_t width, int64_t rows, int64_t heads, int64_t batch, bool permuted) {
+    t.type = type;
+    const int64_t ne[] = {width, rows, heads, batch};
+    std::copy(ne, ne + 4, t.ne);
+    t.nb[0] = ggml_type_size(type);
+    const size_t row = ggml_row_size(type, width) + (ggml_is_quantized(type) ? 0 : 2 * t.nb[0]);
+    t.nb[1] = permuted ? row * static_cast<size_t>(heads) : row;
+    t.nb[2] = permuted ? row : row * static_cast<size_t>(rows);
+    t.nb[3] = row * static_cast<size_t>(rows * heads);
+    memory.resize(t.nb[3] * static_cast<size_t>(batch) + 64);
+    t.data = memory.data();
+    values.resize(static_cast<size_t>(width * rows * heads * batch));
+    float* to = values.data();
+    for (int64_t b = 0; b < batch; ++b) {
+      for (int64_t h = 0; h < heads; ++h) {
+        for (int64_t r = 0; r < rows; ++r, to += width) put_row(at(r, h, b), to);
+      }
+    }
+  }
+
+  char* at(int64_t r, int64_t h, int64_t b) {
+    return memory.data() + static_cast<size_t>(r) * t.nb[1] + static_cast<size_t>(h) * t.nb[2] +
+           static_cast<size_t>(b) * t.nb[3];
+  }
+
+  // Random numbers as the type rounds them.
+  void put_row(char* to, float* row) {
+    const int64_t n = t.ne[0];
+    for (int64_t i = 0; i < n; ++i) row[i] = random_float();
+    if (t.type == GGML_TYPE_F32) {
+      std::memcpy(to, row, static_cast<size_t>(n) * sizeof(float));
+      return;
+    }
+    ggml_quantize_chunk(t.type, row, to, 0, 1, n, nullptr);
+    ggml_get_type_traits(t.type)->to_float(to, row, n);
+  }
+
+  const float* row(int64_t r, int64_t h, int64_t b) const {
+    return values.data() + ((b * t.ne[2] + h) * t.ne[1] + r) * t.ne[0];
+  }
+};
+
+struct Shape {
+  int64_t key_width, value_width, queries, keys, query_heads, key_heads, batch;
+  ggml_type type;
+  bool masked, permuted;
+  float scale, softcap;
+
+  std::string text() const {
+    char text[200];
+    std::snprintf(text, sizeof(text), "%lld/%lld wide, %lld queries, %lld keys, %lld/%lld heads, %lld, %s%s, cap %g",
+                  static_cast<long long>(key_width), static_cast<long long>(value_width),
+                  static_cast<long long>(queries), static_cast<long long>(keys), static_cast<long long>(query_heads),
+                  static_cast<long long>(key_heads), static_cast<long long>(batch), ggml_type_name(type),
+                  masked ? ", masked" : "", static_cast<double>(softcap));
+    return text;
+  }
+};
+
+// The tensors of one call.
+struct Case {
+  Shape shape;
+  Rows q, k, v;
+  std::vector<uint16_t> mask;
+  std::vector<float> out;
+  ggml_tensor tmask{}, dst{};
+  KernelCall<FlashAttnExtParams> call;
+
+  explicit Case(const Shape& s)
+      : shape(s),
+        q(GGML_TYPE_F32, s.key_width, s.queries, s.query_heads, s.batch, s.permuted),
+        k(s.type, s.key_width, s.keys, s.key_heads, s.batch, s.permuted),
+        v(s.type, s.value_width, s.keys, s.key_heads, s.batch, s.permuted) {
+    call.node = "node";
+    call.params = {s.scale, s.softcap};
+    dst.type = GGML_TYPE_F32;
+    const int64_t ne[] = {s.value_width, s.query_heads, s.queries, s.batch};
+    std::copy(ne, ne + 4, dst.ne);
+    dst.nb[0] = sizeof(float);
+    for (int i = 1; i < 4; ++i) dst.nb[i] = dst.nb[i - 1] * static_cast<size_t>(dst.ne[i - 1]);
+    out.resize(static_cast<size_t>(ggml_nelements(&dst) + 2 * kGuard));
+    dst.data = out.data() + kGuard;
+    dst.src[0] = &q.t;
+    dst.src[1] = &k.t;
+    dst.src[2] = &v.t;
+    if (s.masked) make_mask();
+  }
+  Case(const Case&) = delete;
+
+  // Causal for the first batch, at random for the second, with a row that is hidden whole.
+  void make_mask() {
+    tmask.type = GGML_TYPE_F16;
+    const int64_t ne[] = {shape.keys, shape.queries, 1, shape.batch};
+    std::copy(ne, ne + 4, tmask.ne);
+    tmask.nb[0] = sizeof(uint16_t);
+    for (int i = 1; i < 4; ++i) tmask.nb[i] = tmask.nb[i - 1] * static_cast<size_t>(tmask.ne[i - 1]);
+    mask.resize(static_cast<size_t>(ggml_nelements(&tmask)));
+    auto* to = mask.data();
+    for (int64_t b = 0; b < shape.batch; ++b) {
+      for (int64_t r = 0; r < shape.queries; ++r) {
+        for (int64_t c = 0; c < shape.keys; ++c) {
+          const bool sees = b == 0 ? c <= r + shape.keys - shape.queries : r != 1 && random_size(0, 2) != 0;
+          *to++ = ggml_fp32_to_fp16(!sees ? -kInf : b == 0 ? 0.0f : random_float());
+        }
+      }
+    }
+    tmask.data = mask.data();
+    dst.src[3] = &tmask;
+  }
+
+  void run(int threads) {
+    RunStatus status;
+    call.status = &status;
+    std::fill(out.begin(), out.end(), kUntouched);
+    for (int ith = 0; ith < threads; ++ith) kernels::attention(&dst, ith, threads, &call);
+    if (!status.ok()) fail(status.message());
+  }
+
+  // One row of the result.
+  std::vector<double> expected(int64_t row, int64_t head, int64_t b) const {
+    const int64_t of_keys = head / (shape.query_heads / shape.key_heads);
+    std::vector<double> scores(static_cast<size_t>(shape.keys));
+    double highest = -kInf;
+    for (int64_t c = 0; c < shape.keys; ++c) {
+      double score = 0.0;
+      for (int64_t i = 0; i < shape.key_width; ++i) {
+        score += static_cast<double>(q.row(row, head, b)[i]) * static_cast<double>(k.row(c, of_keys, b)[i]);
+      }
+      score *= static_cast<double>(shape.scale);
+      if (shape.softcap != 0.0f) {
+        score = static_cast<double>(shape.softcap) * std::tanh(score / static_cast<double>(shape.softcap));
+      }
+      if (shape.masked) {
+        const int64_t place = (b * shape.queries + row) * shape.keys + c;
+        score += static_cast<double>(ggml_fp16_to_fp32(mask[static_cast<size_t>(place)]));
+      }
+      scores[static_cast<size_t>(c)] = score;
+      highest = std::max(highest, score);
+    }
+    std::vector<double> made(static_cast<size_t>(shape.value_width));
+    double sum = 0.0;
+    for (int64_t c = 0; c < shape.keys && highest != -kInf; ++c) {
+      const double weight = std::exp(scores[static_cast<size_t>(c)] - highest);
+      sum += weight;
+      for (size_t i = 0; i < made.size(); ++i) made[i] += weight * static_cast<double>(v.row(c, of_keys, b)[i]);
+    }
+    for (double& value : made) value = sum == 0.0 ? 0.0 : value / sum;
+    return made;
+  }
+
+  void compare() {
+    for (int64_t i = 0; i < kGuard; ++i) {
+      if (out[static_cast<size_t>(i)] != kUntouched || out[out.size() - 1 - static_cast<size_t>(i)] != kUntouched) {
+        return fail("wrote outside");
+      }
+    }
+    const float* got = out.data() + kGuard;
+    for (int64_t b = 0; b < shape.batch; ++b) {
+      for (int64_t row = 0; row < shape.queries; ++row) {
+        for (int64_t head = 0; head < shape.query_heads; ++head) {
+          for (const double want : expected(row, head, b)) {
+            const double difference = std::fabs(static_cast<double>(*got++) - want);
+            if (!(difference <= 2e-5)) return fail("off by " + std::to_string(difference));
+          }
+        }
+      }
+    }
+  }
+
+  void fail(const std::string& what) const {
+    if (++failures <= 20) std::printf("FAIL %s: %s\n", shape.text().c_str(), what.c_str());
+  }
+};
+
+Shape random_shape() {
+  static constexpr int64_t kWidths[] = {1, 8, 16, 20, 32, 40, 64, 80, 96, 128, 200};
+  static constexpr ggml_type kTypes[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0};
+  const auto width = [](ggml_type type) {
+    return type == GGML_TYPE_Q8_0 ? 32 * random_size(1, 4) : kWidths[random_size(0, std::size(kWidths) - 1)];
+  };
+  Shape s{};
+  s.type = kTypes[random_size(0, 2)];
+  s.key_width = width(s.type);
+  s.value_width = width(s.type);
+  s.queries = random_size(0, 2) == 0 ? 1 : random_size(1, 40);
+  s.keys = s.queries + (random_size(0, 2) == 0 ? random_size(0, 300) : random_size(0, 20));
+  s.key_heads = random_size(1, 3);
+  s.query_heads = s.key_heads * random_size(1, 5);
+  s.batch = random_size(1, 2);
+  s.masked = random_size(0, 1) != 0;
+  s.permuted = random_size(0, 1) != 0;
+  s.scale = 1.0f / std::sqrt(static_cast<float>(s.key_width));
+  s.softcap = random_size(0, 3) == 0 ? 2.0f : 0.0f;
+  return s;
+}
+
+void check_random_shapes(int count) {
+  for (int i = 0; i < count; ++i) {
+    Case made(random_shape());
+    for (int threads : {1, 3}) {
+      made.run(threads);
+      made.compare();
+    }
+  }
+}
+
+// NaN, and scores that are infinite, come out as torch has them; what is hidden adds nothing.
+void check_special_values() {
+  for (const int64_t queries : {1, 20}) {
+    Case made({32, 32, queries, 150, 1, 1, 1, GGML_TYPE_F32, true, false, 1.0f, 0.0f});
+    std::fill(made.mask.begin(), made.mask.end(), static_cast<uint16_t>(0));
+    auto* keys = reinterpret_cast<float*>(made.k.at(140, 0, 0));
+    const auto first = [&] { return made.out[static_cast<size_t>(kGuard)]; };
+    for (const float value : {std::nanf(""), kInf}) {
+      keys[0] = value;
+      reinterpret_cast<float*>(made.q.at(0, 0, 0))[0] = 1.0f;
+      made.run(1);
+      if (!std::isnan(first())) made.fail("a score of NaN or infinity is lost");
+      for (int64_t row = 0; row < queries; ++row) made.mask[static_cast<size_t>(row * 150 + 140)] = 0xfc00;
+      made.run(1);
+      if (std::isnan(value) && !std::isnan(first())) made.fail("NaN is hidden by a mask, which adds to it");
+      std::fill(made.mask.begin(), made.mask.end(), static_cast<uint16_t>(0));
+    }
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------------- speed
+
+double seconds_of(const std::function<void()>& run) {
+  double best = 1e9;
+  for (int i = 0; i < 12; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    run();
+    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  return best;
+}
+
+// ggml's own node on its CPU backend.
+double ggml_seconds(Case& made) {
+  std::shared_ptr<Cpu> cpu;
+  if (!Cpu::get(1, &cpu).ok()) return kInf;
+  ggml_context* ctx = ggml_init({ggml_tensor_overhead() * 16 + ggml_graph_overhead(), nullptr, true});
+  ggml_tensor* node = ggml_flash_attn_ext(ctx, &made.q.t, &made.k.t, &made.v.t, made.dst.src[3], made.shape.scale, 0.0f,
+                                          made.shape.softcap);
+  node->data = made.dst.data;
+  ggml_cgraph* graph = ggml_new_graph(ctx);
+  ggml_build_forward_expand(graph, node);
+  const double seconds = seconds_of([&] { ggml_backend_graph_compute(cpu->serial(), graph); });
+  ggml_free(ctx);
+  return seconds;
+}
+
+// Of all shapes, or of one.
+void bench(int only) {
+  const Shape shapes[] = {
+      {128, 128, 1, 256, 16, 8, 1, GGML_TYPE_F16, true, true, 0.1f, 0.0f},
+      {128, 128, 1, 2048, 16, 8, 1, GGML_TYPE_F16, true, true, 0.1f, 0.0f},
+      {128, 128, 1, 2048, 16, 8, 1, GGML_TYPE_F16, true, false, 0.1f, 0.0f},
+      {128, 128, 1, 2048, 16, 8, 1, GGML_TYPE_Q8_0, true, true, 0.1f, 0.0f},
+      {64, 64, 1, 2048, 32, 8, 1, GGML_TYPE_F16, true, true, 0.1f, 0.0f},
+      {128, 128, 3, 512, 16, 8, 1, GGML_TYPE_F16, true, true, 0.1f, 0.0f},
+      {128, 128, 5, 512, 16, 8, 1, GGML_TYPE_F16, true, true, 0.1f, 0.0f},
+      {128, 128, 32, 256, 16, 8, 1, GGML_TYPE_F16, true, true, 0.1f, 0.0f},
+      {128, 128, 512, 512, 16, 8, 1, GGML_TYPE_F16, true, true, 0.1f, 0.0f},
+      {64, 64, 512, 512, 32, 8, 1, GGML_TYPE_F16, true, true, 0.1f, 0.0f},
+      {64, 64, 197, 197, 12, 12, 1, GGML_TYPE_F32, false, true, 0.1f, 0.0f},
+      {32, 32, 128, 128, 12, 12, 1, GGML_TYPE_F32, false, true, 0.1f, 0.0f},
+  };
+  for (const Shape& shape : shapes) {
+    if (only >= 0 && &shape != shapes + only) continue;
+    Case made(shape);
+    const double ours = seconds_of([&] { made.run(1); });
+    const double theirs = ggml_seconds(made);
+    std::printf("%8.3f ms, ggml %8.3f ms, %5.2fx  %s\n", ours * 1e3, theirs * 1e3, theirs / ours, shape.text().c_str());
+  }
+}
+
+}  // namespace
+}  // namespace executorch_ggml
+
+int main(int argc, char** argv) {
+  using namespace executorch_ggml;
+  if (argc > 1 && std::strcmp(argv[1], "--bench") == 0) {
+    bench(argc > 2 ? std::atoi(argv[2]) : -1);
+    return 0;
+  }
+  const kernels::Isa best = kernels::best_isa();
+  for (int isa = static_cast<int>(best); isa >= 0; --isa) {
+    kernels::limit_isa(static_cast<kernels::Isa>(isa));
+    check_random_shapes(60);
+    check_special_values();
+  }
+  std::printf(failures == 0 ? "attention: all as expected\n" : "attention: %d failures\n", failures);
+  return failures == 0 ? 0 : 1;
+}
