@@ -232,7 +232,7 @@ Shape random_shape() {
   s.batch = random_size(1, 2);
   s.masked = random_size(0, 1) != 0;
   s.permuted = random_size(0, 1) != 0;
-  s.scale = 1.0f / std::sqrt(static_cast<float>(s.key_width));
+  s.scale = (random_size(0, 3) == 0 ? -1.0f : 1.0f) / std::sqrt(static_cast<float>(s.key_width));
   s.softcap = random_size(0, 3) == 0 ? 2.0f : 0.0f;
   return s;
 }

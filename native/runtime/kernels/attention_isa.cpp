@@ -142,12 +142,17 @@ VEC_INLINE float total_of(Float x) {
   return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-// The first n floats, and -inf after them.
+// The first n floats of a vector, and -inf after them.
+VEC_INLINE Float hidden_from(Float x, int64_t n) {
+  for (int64_t i = n; i < kLanes; ++i) x[i] = -kInfinity;
+  return x;
+}
+
 VEC_INLINE Float load_scores(const float* from, int64_t n) {
   if (n >= kLanes) return load<Float>(from);
-  Float x = splat(-kInfinity);
+  Float x = {};
   for (int64_t i = 0; i < n; ++i) x[i] = from[i];
-  return x;
+  return hidden_from(x, n);
 }
 
 VEC_INLINE void store_scores(float* to, Float x, int64_t n) {
@@ -217,6 +222,7 @@ float soften(float* scores, int64_t count, const Softening& how, Softmax* softma
   for (int64_t i = 0; i < count; i += kLanes) {
     Float x = softened(load_scores(scores + i, count - i), how.scale, how.softcap);
     if (how.mask != nullptr) x += load_scores(how.mask + i, count - i);
+    x = hidden_from(x, count - i);
     store_scores(scores + i, x, count - i);
     high = pick(x > high, x, high);
   }
