@@ -25,7 +25,8 @@ inline bool divides(int64_t a, int64_t b) { return a == 0 ? b == 0 : b % a == 0;
 inline bool same_type(const ggml_tensor* a, const ggml_tensor* b) { return a->type == b->type; }
 
 inline bool stores(const ggml_tensor* state, const ggml_tensor* src, int64_t axis) {
-  return state->type == src->type || (ggml_is_quantized(state->type) && src->type == GGML_TYPE_F32 && axis > 0);
+  const bool rounds = ggml_is_quantized(state->type) || state->type == GGML_TYPE_F16;
+  return state->type == src->type || (rounds && src->type == GGML_TYPE_F32 && axis > 0);
 }
 
 inline bool keeps_rows(const ggml_tensor* a, const Ints& axes) { return !ggml_is_quantized(a->type) || axes[0] == 0; }

@@ -279,7 +279,10 @@ ggml_tensor* NodeBuilder::update_state(ggml_tensor* state, ggml_tensor* index, g
     fail("a quantized state can be kept on the CPU alone");
     return nullptr;
   }
-  if (!use_kernels_) return ggml_cpy(ctx_, custom(kernels::scatter, params, {state, index, src}), state);
+  if (!use_kernels_) {
+    if (src->type != state->type) src = ggml_cast(ctx_, src, state->type);
+    return ggml_cpy(ctx_, custom(kernels::scatter, params, {state, index, src}), state);
+  }
   ggml_tensor* sources[kMaxKernelInputs] = {};
   KernelCall<ScatterParams>* call = calls_->add(params);
   const int count = describe_call(call, {state, index, src}, sources);

@@ -5,6 +5,7 @@ import torch
 from tests.helpers import (
     DYNAMIC,
     Case,
+    assert_same,
     bools,
     check_case,
     check_program,
@@ -180,26 +181,25 @@ class FromCache(nn.Module):
 @pytest.mark.parametrize("tokens", [1, 5])
 def test_a_cache_in_f16_is_read_as_it_is(tokens: int) -> None:
     module, query, seen = FromCache().eval(), rand(1, 4, tokens, 16), torch.ones(tokens, 8, dtype=torch.bool).tril(3)
-    # Queries and weights are rounded to f16, and the sum over a lone query's values.
-    graph = check_program(module, query, seen, tolerance=2e-3)
+    graph = check_program(module, query, seen)
     assert "convert" not in [node.op for node in graph.nodes if node.output.ne[0] == 16]
 
 
 class WithCache(nn.Module):
     """Attention that remembers: rows are written at their positions, and those that are filled are read."""
 
-    def __init__(self, rows: int = 8, heads: int = 2, head: int = 64) -> None:
+    def __init__(self, rows: int = 8, heads: int = 2, head: int = 64, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
-        self.register_buffer("keys", torch.zeros(rows, heads, head))
-        self.register_buffer("values", torch.zeros(rows, heads, head))
+        self.register_buffer("keys", torch.zeros(rows, heads, head, dtype=dtype))
+        self.register_buffer("values", torch.zeros(rows, heads, head, dtype=dtype))
 
     keys: Tensor
     values: Tensor
 
     def forward(self, query: Tensor, new: Tensor, positions: Tensor, seen: Tensor) -> Tensor:
-        self.keys.index_copy_(0, positions, new)
-        self.values.index_copy_(0, positions, new * 0.5)
-        keys, values = (kept[: seen.shape[1]].transpose(0, 1)[None] for kept in (self.keys, self.values))
+        self.keys.index_copy_(0, positions, new.to(self.keys.dtype))
+        self.values.index_copy_(0, positions, (new * 0.5).to(self.values.dtype))
+        keys, values = (kept[: seen.shape[1]].float().transpose(0, 1)[None] for kept in (self.keys, self.values))
         return F.scaled_dot_product_attention(query, keys, values, attn_mask=seen, enable_gqa=True)
 
 
@@ -211,12 +211,26 @@ def _steps(head: int = 64) -> list[tuple[Tensor, ...]]:
     return made
 
 
-def test_a_cache_in_q8_0_is_near() -> None:
-    module = WithCache().eval()
+def _program(module: nn.Module, head: int = 64) -> torch.export.ExportedProgram:
     length = torch.export.Dim.DYNAMIC(min=1, max=8)
     shapes = ({2: length}, {0: length}, {0: length}, {0: length})
-    program = decomposed(torch.export.export(module, _steps()[0], dynamic_shapes=shapes))
-    graph = Lowering(program, state_types={"*": DType.Q8_0}).graph()
+    return decomposed(torch.export.export(module.eval(), _steps(head)[0], dynamic_shapes=shapes))
+
+
+@pytest.mark.parametrize("head", [64, 7])
+def test_a_cache_in_f16_is_written_as_it_is(head: int) -> None:
+    module = WithCache(head=head, dtype=torch.float16)
+    graph = Lowering(_program(module, head)).graph()
+    verify(graph)
+    assert [node.op for node in graph.nodes].count("convert") == 1  # the mask
+    ready = session(graph)
+    for inputs in _steps(head):
+        assert_same(run_session(ready, inputs)[0], module(*inputs))
+
+
+def test_a_cache_in_q8_0_is_near() -> None:
+    module = WithCache()
+    graph = Lowering(_program(module), state_types={"*": DType.Q8_0}).graph()
     verify(graph)
     assert [state.value.dtype for state in graph.states] == [DType.Q8_0] * 2
     ready = session(graph)

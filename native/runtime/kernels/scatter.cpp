@@ -6,6 +6,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "convert.h"
 #include "index.h"
 #include "layout.h"
 
@@ -227,19 +228,23 @@ class Scatter {
   Function function_;
 };
 
+void round_floats(const float* from, int64_t n, ggml_type type, char* to) {
+  if (type == GGML_TYPE_F16) return from_floats(from, n, DType::F16, to);
+  ggml_get_type_traits(type)->from_float_ref(from, to, n);
+}
+
 // One row, a few blocks at a time.
 void store_row(const char* from, int64_t step, const ggml_tensor* dst, char* to) {
   constexpr int64_t kMost = 256;  // whole blocks of every type
-  const ggml_from_float_t quantize = ggml_get_type_traits(dst->type)->from_float_ref;
   alignas(64) float part[kMost];
   for (int64_t begin = 0; begin < dst->ne[0]; begin += kMost) {
     const int64_t n = std::min(kMost, dst->ne[0] - begin);
     copy_elements(reinterpret_cast<char*>(part), sizeof(float), from + begin * step, step, n, sizeof(float));
-    quantize(part, to + ggml_row_size(dst->type, begin), n);
+    round_floats(part, n, dst->type, to + ggml_row_size(dst->type, begin));
   }
 }
 
-// Rows of f32 quantized into a state. A thread has all that is written to a place, so that the last of equal indices
+// Rows of f32 rounded to a state's type. A thread has all that is written to a place, so that the last of equal indices
 // stays.
 void store_rows(const KernelCall<ScatterParams>& call, ggml_tensor* dst, int ith, int nth) {
   const ggml_tensor* index = dst->src[1];
@@ -269,7 +274,7 @@ void store_rows(const KernelCall<ScatterParams>& call, ggml_tensor* dst, int ith
 
 void scatter(ggml_tensor* dst, int ith, int nth, void* call) {
   const auto& self = as_call<ScatterParams>(call);
-  if (ggml_is_quantized(dst->type)) return store_rows(self, dst, ith, nth);
+  if (dst->type != dst->src[2]->type) return store_rows(self, dst, ith, nth);
   Scatter(self, dst).run(ith, nth);
 }
 

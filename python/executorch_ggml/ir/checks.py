@@ -47,8 +47,9 @@ def same_type(a: Value, b: Value) -> bool:
 
 @_check
 def stores(state: Value, src: Value, axis: int) -> bool:
-    """One element type; or rows of f32 that are quantized, and not cut."""
-    return state.dtype == src.dtype or (state.dtype.is_quantized and src.dtype == DType.F32 and axis > 0)
+    """One element type; or whole rows of f32 that are quantized or rounded to f16."""
+    rounds = state.dtype.is_quantized or state.dtype == DType.F16
+    return state.dtype == src.dtype or (rounds and src.dtype == DType.F32 and axis > 0)
 
 
 @_check

@@ -63,7 +63,7 @@ def _flash_attention(
     """One node: it reads permuted heads in place, never stores the scores, and gives 0 for rows that are hidden whole.
 
     Its mask is f16, so it takes those alone that are 0 and -inf, or f16 anyway. Keys and values that were f16 before,
-    as a cache's, are read as they were: ggml then rounds queries to f16, and sums the values of a lone query in f16.
+    as a cache's, are read as they were. On the CPU all sums are in f32; other devices' own kernels may do with less.
     """
     build = cx.builder
     columns, rows = keys.ne[1], query.value.ne[1]

@@ -24,7 +24,7 @@ from ..ir.graph import Graph, IRError
 from ..ir.op import Dim
 from .context import Context, Tensor
 from .registry import ALIASES, FOLDED, LOWERINGS, REASONS, Refused
-from .states import quantize_states, update_in_place
+from .states import quantize_states, round_when_written, update_in_place
 from .weights import StoredWeight, WeightSource
 
 MAX_SIZE = 2**31 - 1
@@ -205,6 +205,7 @@ class Lowering:
         bind_symbols(builder, self.program)
         graph = builder.finish()
         update_in_place(graph)
+        round_when_written(graph)
         quantize_states(graph, self._state_types)
         return graph
 

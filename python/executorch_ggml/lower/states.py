@@ -24,8 +24,7 @@ def update_in_place(graph: Graph) -> None:
 
         a = update_state(state, index, src)
     """
-    reads: Counter[Value | None] = Counter(value for node in graph.nodes for value in node.inputs)
-    reads.update(port.value for port in graph.outputs)
+    reads = _reads(graph)
     done = set()
     for write in graph.nodes:
         if write.op != "write_state":
@@ -57,6 +56,37 @@ def _path(made: Value | None, state: Value | None) -> list[Node]:
         path.insert(0, node)
         made = node.inputs[0]
     return path if made is state else []
+
+
+def round_when_written(graph: Graph) -> None:
+    """Leave it to the write to round rows to f16, wherever nothing else reads the rounded ones.
+
+    Given::
+
+        update_state(state, index, convert(src, F16))
+
+    Result::
+
+        update_state(state, index, src)
+    """
+    reads = _reads(graph)
+    done = set()
+    for node in graph.nodes:
+        rows = node.inputs[2].producer if node.op == "update_state" and node.inputs[2] is not None else None
+        if rows is None or rows.op != "convert" or reads[rows.output] != 1 or node.attrs["axis"] == 0:
+            continue
+        source = rows.inputs[0]
+        if (node.output.dtype, source.dtype if source is not None else None) == (DType.F16, DType.F32):
+            node.inputs = (*node.inputs[:2], source)
+            done.add(rows)
+    graph.nodes = [node for node in graph.nodes if node not in done]
+
+
+def _reads(graph: Graph) -> Counter[Value | None]:
+    """How often each value is read."""
+    reads: Counter[Value | None] = Counter(value for node in graph.nodes for value in node.inputs)
+    reads.update(port.value for port in graph.outputs)
+    return reads
 
 
 def quantize_states(graph: Graph, types: Mapping[str, DType]) -> None:

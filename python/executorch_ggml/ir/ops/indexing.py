@@ -120,10 +120,10 @@ def update_state(
 ) -> torch.Tensor:
     """``scatter``'s ASSIGN into a named state, or a reshape of one, that nothing else reads before: no copy.
 
-    A quantized state takes whole rows of f32, which ggml's reference quantizer rounds; this one does not.
+    A state that is quantized or f16 takes whole rows of f32 too, which ggml's reference quantizer rounds.
     """
     assign = {"kind": ScatterKind.ASSIGN, "include_self": True}
-    return state.copy_(scatter(state, index, src, ne=ne, axis=axis, wrap=wrap, **assign))
+    return state.copy_(scatter(state, index, src.to(state.dtype), ne=ne, axis=axis, wrap=wrap, **assign))
 
 
 @op(
