@@ -173,6 +173,10 @@ def _check(model: PreTrainedModel, max_seq_len: int, chunk: int, cache_type: str
     if max_seq_len < 1 or chunk < 1:
         raise ValueError(f"max_seq_len {max_seq_len} and chunk {chunk}, expected 1 or more")
     config = model.config.get_text_config()
+    if cache_type == "q8_0" and getattr(config, "attn_logit_softcapping", None):
+        raise ValueError(
+            "cache_type 'q8_0': this model bends its attention's scores, for which keys are read as floats"
+        )
     if "dynamic" in rope_types(config):
         raise ValueError("rotary embeddings of type 'dynamic' change with the length of a text; a program's cannot")
     limit = getattr(config, "max_position_embeddings", None)
