@@ -25,6 +25,12 @@ def test_language_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     assert len(capsys.readouterr().out.split(",")) == 8
 
 
+def test_encoders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(compile(_blocks()[2], "README.md", "exec"), {})
+    assert "(2, 64)" in capsys.readouterr().out
+
+
 def test_add_a_lowering() -> None:
     import torch
 
@@ -46,7 +52,7 @@ def test_add_a_lowering() -> None:
     }
     before = dict(LOWERINGS)
     try:
-        exec(compile(_blocks()[2], "README.md", "exec"), names)
+        exec(compile(_blocks()[3], "README.md", "exec"), names)
         graph = Lowering(torch.export.export(Model(), inputs)).graph()
         torch.testing.assert_close(Interpreter(graph).run(*inputs)[0], Model()(*inputs))
     finally:
@@ -60,7 +66,7 @@ def test_add_a_builder() -> None:
     from executorch_ggml.ir import op as table
 
     registry = table.Registry()
-    block = _blocks()[3]
+    block = _blocks()[4]
     names = {"op": table.op, "same_as": table.same_as, "torch": torch}
     original, table.OPS = table.OPS, registry
     try:

@@ -8,6 +8,10 @@ from typing import Any
 import tokenizers
 import torch
 from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    BertConfig,
+    BertModel,
     Gemma2Config,
     Gemma2ForCausalLM,
     Gemma3ForCausalLM,
@@ -16,10 +20,14 @@ from transformers import (
     GemmaForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
+    MarianConfig,
+    MarianMTModel,
     MistralConfig,
     MistralForCausalLM,
     MixtralConfig,
     MixtralForCausalLM,
+    MPNetConfig,
+    MPNetModel,
     Phi3Config,
     Phi3ForCausalLM,
     PreTrainedModel,
@@ -27,8 +35,15 @@ from transformers import (
     Qwen2ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
+    Qwen3Model,
     Qwen3MoeConfig,
     Qwen3MoeForCausalLM,
+    RobertaConfig,
+    RobertaModel,
+    T5Config,
+    T5ForConditionalGeneration,
+    WhisperConfig,
+    WhisperForConditionalGeneration,
 )
 
 from executorch_ggml.llm import Tokenizer
@@ -98,11 +113,108 @@ FAMILIES: dict[str, Callable[[], PreTrainedModel]] = {
     ),
 }
 
+SPECIAL: dict[str, Any] = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+TRANSFORMER: dict[str, Any] = {
+    **SPECIAL,
+    "vocab_size": 101,
+    "d_model": 32,
+    "encoder_layers": 1,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 48,
+    "decoder_ffn_dim": 40,
+}
+
+
+def _with_generation(model: PreTrainedModel, **fields: Any) -> PreTrainedModel:
+    for name, value in fields.items():
+        setattr(model.generation_config, name, value)
+    return model
+
+
+ENCODER_DECODERS: dict[str, Callable[[], PreTrainedModel]] = {
+    "t5": lambda: T5ForConditionalGeneration(
+        T5Config(
+            **SPECIAL,
+            vocab_size=101,
+            d_model=32,
+            d_kv=16,
+            d_ff=48,
+            num_layers=2,
+            num_heads=4,
+            decoder_start_token_id=0,
+            feed_forward_proj="gated-gelu",
+        )
+    ),
+    "whisper": lambda: _with_generation(
+        WhisperForConditionalGeneration(
+            WhisperConfig(
+                **TRANSFORMER,
+                num_mel_bins=8,
+                max_source_positions=30,
+                max_target_positions=280,
+                decoder_start_token_id=3,
+                suppress_tokens=[7, 8, 9],
+                begin_suppress_tokens=[10, 2],
+            )
+        ),
+        is_multilingual=True,
+        lang_to_id={"<|en|>": 20, "<|de|>": 21, "<|fr|>": 25},
+        task_to_id={"transcribe": 22, "translate": 23},
+        no_timestamps_token_id=24,
+    ),
+    "bart": lambda: BartForConditionalGeneration(
+        BartConfig(
+            **TRANSFORMER | {"decoder_layers": 1},
+            max_position_embeddings=300,
+            decoder_start_token_id=2,
+            forced_bos_token_id=1,
+        )
+    ),
+    "marian": lambda: MarianMTModel(
+        MarianConfig(
+            **TRANSFORMER | {"decoder_layers": 1},
+            max_position_embeddings=300,
+            decoder_start_token_id=0,
+            scale_embedding=True,
+        )
+    ),
+}
+
+
+ENCODER: dict[str, Any] = {
+    "vocab_size": 101,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 64,
+    "pad_token_id": 1,
+}
+
+ENCODERS: dict[str, Callable[[], PreTrainedModel]] = {
+    "bert": lambda: BertModel(BertConfig(**ENCODER | {"pad_token_id": 0})),
+    "mpnet": lambda: MPNetModel(MPNetConfig(**ENCODER)),
+    "roberta": lambda: RobertaModel(RobertaConfig(**ENCODER)),
+    "qwen3": lambda: Qwen3Model(Qwen3Config(**SIZES)),
+}
+
 
 def make(family: str) -> PreTrainedModel:
+    """A language model of a family."""
+    return _random((FAMILIES | ENCODER_DECODERS)[family], family)
+
+
+def make_encoder(family: str) -> PreTrainedModel:
+    """A sentence encoder of a family."""
+    return _random(ENCODERS[family], family)
+
+
+def _random(made: Callable[[], PreTrainedModel], family: str) -> PreTrainedModel:
     """A model whose weights are large enough for its logits to differ."""
     torch.manual_seed(sum(map(ord, family)))
-    model = FAMILIES[family]().eval()
+    model = made().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.masking_utils import bidirectional_mask_function
 
 NAME = "executorch_ggml"
 
@@ -24,10 +25,15 @@ def attention(
     scaling: float | None = None,
     dropout: float = 0.0,
     softcap: float | None = None,
+    position_bias: Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
     """Attention of ``[batch, heads, tokens, head]``, key heads shared by groups of query heads."""
-    del module, dropout, kwargs
+    del dropout
+    if kwargs.get("s_aux") is not None:
+        raise ValueError(f"{type(module).__name__}: attention with sinks is not known")
+    if position_bias is not None and not _is_cross(module):
+        attention_mask = position_bias if attention_mask is None else position_bias.where(attention_mask, -torch.inf)
     if softcap is None:
         grouped = query.shape[1] != key.shape[1]
         made = functional.scaled_dot_product_attention(
@@ -37,6 +43,11 @@ def attention(
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
         made = _capped(query, key, value, attention_mask, scale, softcap)
     return made.transpose(1, 2), None
+
+
+def _is_cross(module: Any) -> bool:
+    """Whether a module that gives a bias for positions is the cross-attention, where T5's is a tensor of zeros."""
+    return getattr(module, "is_decoder", False) and not getattr(module, "is_causal", True)
 
 
 def _capped(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, cap: float) -> Tensor:
@@ -62,15 +73,17 @@ def mask(
     mask_function: Callable[..., Tensor] | None = None,
     attention_mask: Tensor | None = None,
     **kwargs: Any,
-) -> Tensor:
-    """Which of the rows that are read each token attends to, as booleans ``[1, 1, tokens, rows]``."""
-    del batch_size, q_length, kwargs
-    assert attention_mask is None, "an exported model takes no padding"
+) -> Tensor | None:
+    """Which of the rows that are read each token attends to, as booleans ``[batch, 1, tokens, rows]``; None for all."""
+    del batch_size, kwargs
+    if mask_function is bidirectional_mask_function:
+        return None if attention_mask is None else attention_mask[:, None, None, :]
     assert mask_function is not None
-    queries: Tensor = q_offset  # all of their positions: the cache gives them
+    queries = q_offset if isinstance(q_offset, Tensor) else torch.arange(q_length)  # the cache gives all positions
     rows = torch.arange(kv_offset, kv_offset + kv_length)
     zero = torch.zeros((), dtype=torch.int64)
-    return mask_function(zero, zero, queries[None, None, :, None], rows[None, None, None, :])
+    seen = mask_function(zero, zero, queries[None, None, :, None], rows[None, None, None, :])
+    return seen if attention_mask is None else seen & attention_mask[:, None, None, :]
 
 
 AttentionInterface.register(NAME, attention)
@@ -79,12 +92,17 @@ AttentionMaskInterface.register(NAME, mask)
 
 @contextmanager
 def exported_functions(model: PreTrainedModel) -> Iterator[None]:
-    """Have a model use this attention, and these experts, and its own again afterwards."""
-    configs = {id(module.config): module.config for module in model.modules() if isinstance(module, PreTrainedModel)}
+    """Have a model use this attention, and these experts, and its own again afterwards.
+
+    One that has no choice of attention has its own, and masks that fit it.
+    """
+    modules = [module for module in model.modules() if isinstance(module, PreTrainedModel)]
+    configs: dict[int, Any] = {id(module.config): module.config for module in modules}
     before = {key: (config._attn_implementation, config._experts_implementation) for key, config in configs.items()}
+    chosen = NAME if model._supports_sdpa or model._supports_attention_backend else "eager"
     try:
         for config in configs.values():
-            config._attn_implementation = config._experts_implementation = NAME
+            config._attn_implementation, config._experts_implementation = chosen, NAME
         yield
     finally:
         for key, config in configs.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,12 @@ class Place:
     positions: Tensor  # int64 [tokens]
     first: Any  # the same as input_pos, as a size
 
+    @classmethod
+    def of(cls, tokens: Tensor, input_pos: Tensor, max_seq_len: int) -> Place:
+        """That of tokens of which the first one is at a position."""
+        first = as_size(input_pos, 0, max_seq_len - 1)
+        return cls(input_pos, input_pos + torch.arange(tokens.shape[1]), first)
+
     def window(self, rows: int, sliding: int | None) -> Window:
         """The rows that these tokens may attend to, out to whole steps."""
         count = self.positions.shape[0]
@@ -48,12 +54,20 @@ class Place:
         return Window(start, length)
 
 
+def as_size(number: Tensor, least: int, most: int) -> Any:
+    """The number in a tensor as a size, which may not be outside of some limits."""
+    size = number.item()
+    check_size(size >= least)
+    check_size(size <= most)
+    return size
+
+
 def _whole_steps(size: Any) -> Any:
     return (size + STEP - 1) // STEP * STEP
 
 
 class Rows(nn.Module):
-    """One layer's keys and values, a row for each position."""
+    """One layer's keys and values, a row for each position; they are given and taken as ``[1, heads, rows, head]``."""
 
     keys: Tensor
     values: Tensor
@@ -63,17 +77,30 @@ class Rows(nn.Module):
         for name in ("keys", "values"):
             self.register_buffer(name, torch.zeros(rows, heads, head_dim, dtype=dtype), persistent=False)
 
+    def write(self, positions: Tensor, keys: Tensor, values: Tensor) -> None:
+        """Keep keys and values of some positions."""
+        for buffer, states in ((self.keys, keys), (self.values, values)):
+            buffer.index_copy_(0, positions, states[0].transpose(0, 1).to(buffer.dtype))
+
+    def read(self, window: Window, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """The keys and values of a window, in the model's type."""
+        keys, values = (
+            buffer.narrow(0, window.start, window.length).to(dtype).transpose(0, 1)[None]
+            for buffer in (self.keys, self.values)
+        )
+        return keys, values
+
 
 class _Layer(CacheLayerMixin):
     """What transformers sees of one layer's rows."""
 
-    def __init__(self, rows: Rows, sliding: int | None) -> None:
+    def __init__(self, rows: Rows, sliding: int | None, place: Place) -> None:
         super().__init__()
         self.rows = rows
         self.sliding = sliding
         self.is_sliding = sliding is not None
         self.is_initialized = True
-        self.place: Place | None = None
+        self.place = place
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Nothing: the buffers are there from the start."""
@@ -81,17 +108,8 @@ class _Layer(CacheLayerMixin):
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """Write the new rows, and give those that attention needs, in the model's layout and type."""
         del args, kwargs
-        made = [
-            self._written(buffer, states)
-            for buffer, states in ((self.rows.keys, key_states), (self.rows.values, value_states))
-        ]
-        return made[0], made[1]
-
-    def _written(self, buffer: Tensor, states: Tensor) -> Tensor:
-        place, window = self._place(), self._window()
-        new = states[0].transpose(0, 1)
-        buffer.index_copy_(0, place.positions, new.to(buffer.dtype))
-        return buffer.narrow(0, window.start, window.length).to(states.dtype).transpose(0, 1)[None]
+        self.rows.write(self.place.positions, key_states, value_states)
+        return self.rows.read(self._window(), key_states.dtype)
 
     def get_mask_sizes(self, query_length: int) -> tuple[Any, Any]:
         """How many rows are read, and the first one."""
@@ -101,46 +119,41 @@ class _Layer(CacheLayerMixin):
 
     def get_seq_length(self) -> Any:
         """The position of the first new token, as a tensor."""
-        return self._place().input_pos
+        return self.place.input_pos
 
     def get_max_length(self) -> int:
         """How many positions there are."""
         return self.rows.keys.shape[0]
 
-    def _place(self) -> Place:
-        assert self.place is not None, "the cache was not told where the tokens are"
-        return self.place
-
     def _window(self) -> Window:
-        return self._place().window(self.rows.keys.shape[0], self.sliding)
+        return self.place.window(self.rows.keys.shape[0], self.sliding)
 
 
 class KeyValueCache(Cache):
-    """The cache of all layers. :meth:`at` says where the tokens of the next run are."""
+    """The cache of all layers, for tokens at a place."""
 
-    def __init__(self, rows: Sequence[Rows], sliding: Sequence[int | None]) -> None:
-        super().__init__(layers=[_Layer(*layer) for layer in zip(rows, sliding, strict=True)])
-
-    def at(self, place: Place) -> None:
-        """Set the place of the tokens that are given next."""
-        for layer in self.layers:
-            layer.place = place
+    def __init__(self, rows: Iterable[Any], sliding: Sequence[int | None], place: Place) -> None:
+        super().__init__(layers=[_Layer(*layer, place) for layer in zip(rows, sliding, strict=True)])
+        self._place = place
 
     def get_query_offset(self, layer_idx: int = 0) -> Any:
         """The positions of all new tokens: this project's mask function expects them here."""
-        place = self.layers[layer_idx].place
-        assert place is not None, "the cache was not told where the tokens are"
-        return place.positions
+        del layer_idx
+        return self._place.positions
 
 
-def make_rows(config: Any, length: int, cache_type: str) -> nn.ModuleList:
-    """Empty rows for each layer of a model."""
+def make_rows(shapes: Sequence[tuple[int, int]], length: int, cache_type: str) -> nn.ModuleList:
+    """Empty rows for layers with these numbers of heads and sizes of one."""
+    return nn.ModuleList([Rows(length, *shape, DTYPES[cache_type]) for shape in shapes])
+
+
+def head_shapes(config: Any) -> list[tuple[int, int]]:
+    """How many key heads each layer of a model has, and their size."""
     from transformers.configuration_utils import get_head_shapes
 
     count = config.num_hidden_layers
     heads, sizes = (shape if isinstance(shape, list) else [shape] * count for shape in get_head_shapes(config))
-    dtype = DTYPES[cache_type]
-    return nn.ModuleList([Rows(length, *shape, dtype) for shape in zip(heads, sizes, strict=True)])
+    return list(zip(heads, sizes, strict=True))
 
 
 def sliding_windows(config: Any) -> list[int | None]:

@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
-from ..runtime import Module, load
-from ..runtime.named_data import named_data
-from .metadata import TOKENIZER_KEY
+from ..runtime import load
+from .metadata import DETECTED, metadata_of, tokenizer_of
 from .sampling import Logits, Sampling, choose
 from .tokenizer import StopStrings, TextStream, Tokenizer
 
-Prompt: TypeAlias = str | Sequence[int]
+Prompt: TypeAlias = str | Sequence[int] | npt.NDArray[np.floating[Any]]
+Tokens: TypeAlias = npt.NDArray[np.int64]
 Finish: TypeAlias = Literal["eos", "stop", "length", "context"]
 
 
@@ -25,6 +26,7 @@ Finish: TypeAlias = Literal["eos", "stop", "length", "context"]
 class Timing:
     """How long a generation took, in seconds, and of how many tokens."""
 
+    encode_seconds: float = 0.0
     prompt_tokens: int = 0
     reused_tokens: int = 0
     prefill_seconds: float = 0.0
@@ -71,6 +73,10 @@ class Generator:
     :meth:`stream` and :meth:`generate` take a whole prompt: what of its beginning was read before is not read again,
     so that each turn of a conversation costs only what is new. :meth:`feed` is the layer below: it reads tokens after
     those that are there, :meth:`rewind` forgets the last of them, and :meth:`reset` all.
+
+    The prompt of an encoder-decoder model is what its encoder reads: a text, tokens, or Whisper's features (an array
+    ``[mels, frames]``). The text that is made starts with the tokens that the model's generation config says, or those
+    given as ``start``. The layer below is :meth:`encode`, after which :meth:`feed` reads the decoder's tokens.
     """
 
     def __init__(
@@ -87,15 +93,19 @@ class Generator:
         """
         started = time.perf_counter()
         self._module = load(path, data_path=data_path, gguf=gguf)
-        self.metadata = _metadata(self._module)
+        required = ("get_max_context_len", "get_max_seq_len", "get_vocab_size")
+        self.metadata = metadata_of(self._module, required, "language model")
         self.max_seq_len: int = self.metadata["get_max_context_len"]
         self.chunk: int = self.metadata["get_max_seq_len"]
         self.vocab_size: int = self.metadata["get_vocab_size"]
         self.eos_ids = frozenset(self.metadata.get("get_eos_ids", ()))
-        stored = named_data(path, TOKENIZER_KEY) if tokenizer is None else None
-        self._tokenizer = Tokenizer.from_bytes(stored) if stored is not None else None
-        if tokenizer is not None:
-            self._tokenizer = Tokenizer.load(tokenizer)
+        self._start_ids: tuple[int, ...] = self.metadata.get("get_start_ids", ())
+        self._language_ids: tuple[int, ...] = self.metadata.get("get_language_ids", ())
+        self._suppressed = frozenset(self.metadata.get("get_suppressed_ids", ()))
+        self._begin_suppressed = frozenset(self.metadata.get("get_begin_suppressed_ids", ()))
+        self._tokenizer = tokenizer_of(path, tokenizer)
+        self.has_encoder = "encode" in self._module.method_names
+        self._encoded: torch.Tensor | None = None  # how many rows the encoder made
         self._tokens: list[int] = []
         self._logits: Logits | None = None  # after all of them
         self.load_seconds = time.perf_counter() - started
@@ -115,6 +125,7 @@ class Generator:
     def reset(self) -> None:
         """Forget all that was read."""
         self._module.reset_state()
+        self._encoded = None
         self.rewind(0)
 
     def rewind(self, length: int) -> None:
@@ -125,6 +136,15 @@ class Generator:
             del self._tokens[length:]
             self._logits = None
 
+    def encode(self, source: Prompt) -> None:
+        """Have the encoder read a text, tokens or features; the tokens that were read before are forgotten."""
+        if not self.has_encoder:
+            raise ValueError("the program's model has no encoder")
+        ready = self._source(source)
+        self._encoded = None  # until this has succeeded
+        self.rewind(0)
+        self._encoded = self._module.run("encode", (ready,))
+
     def feed(self, tokens: Sequence[int]) -> Logits:
         """Read tokens after those that were read, and give the logits of what may come next."""
         ids = self._checked(tokens)
@@ -134,10 +154,13 @@ class Generator:
             raise ValueError(
                 f"{len(self._tokens)} tokens and {len(ids)} more: the program was exported for {self.max_seq_len}"
             )
+        if self.has_encoder and self._encoded is None:
+            raise ValueError("the encoder has read nothing yet: call encode first")
+        encoded = () if self._encoded is None else (self._encoded,)
         for first in range(0, len(ids), self.chunk):
             part = ids[first : first + self.chunk]
             self._logits = None  # until this has succeeded
-            made = self._module.run("forward", (_row(part), torch.tensor([len(self._tokens)])))
+            made = self._module.run("forward", (_row(part), torch.tensor([len(self._tokens)]), *encoded))
             self._tokens += part.tolist()
             self._logits = made.reshape(-1, self.vocab_size)[-1].numpy()
         assert self._logits is not None
@@ -154,30 +177,70 @@ class Generator:
         max_new_tokens: int | None = None,
         stop: str | Sequence[str] = (),
         seed: int | None = None,
+        start: Sequence[int] | None = None,
         **sampling: Any,
     ) -> Generation:
-        """Generate what follows a prompt (a text, or tokens), piece by piece.
+        """Generate what follows a prompt (a text, or tokens), or what a source becomes, piece by piece.
 
         ``sampling`` are the fields of :class:`Sampling`: without any, the most likely token is taken each time. With a
         ``seed`` a text is the same each time. The text ends before the first of the ``stop`` strings.
         """
         stops = StopStrings([stop] if isinstance(stop, str) else stop)
-        made, ids = Generation(), self._prompt(prompt)
+        made = Generation()
+        ids = self._begun(made, prompt, start)
         tokens = self._new_tokens(made, ids, max_new_tokens, Sampling(**sampling), np.random.default_rng(seed))
         made._pieces = _pieces(made, TextStream(self.tokenizer, ids), stops, tokens)
         return made
 
     def stream_tokens(
-        self, prompt: Prompt, *, max_new_tokens: int | None = None, seed: int | None = None, **sampling: Any
+        self,
+        prompt: Prompt,
+        *,
+        max_new_tokens: int | None = None,
+        seed: int | None = None,
+        start: Sequence[int] | None = None,
+        **sampling: Any,
     ) -> Iterator[int]:
         """Generate the tokens that follow a prompt, up to one that ends the text; options as for :meth:`stream`."""
-        random = np.random.default_rng(seed)
-        return self._new_tokens(Generation(), self._prompt(prompt), max_new_tokens, Sampling(**sampling), random)
+        made, random = Generation(), np.random.default_rng(seed)
+        ids = self._begun(made, prompt, start)
+        return self._new_tokens(made, ids, max_new_tokens, Sampling(**sampling), random)
 
     def chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> Generation:
         """Generate the next message of a conversation; options as for :meth:`stream`."""
         prompt = self.tokenizer.encode(self.tokenizer.chat(messages), special=False)
         return self.stream(prompt, **options)
+
+    def _begun(self, made: Generation, prompt: Prompt, start: Sequence[int] | None) -> list[int]:
+        """The tokens that a text begins with; of an encoder-decoder model, after its encoder has read the prompt."""
+        if not self.has_encoder:
+            if start is not None:
+                raise ValueError("start is for models with an encoder: here the prompt itself begins the text")
+            return self._prompt(prompt)
+        began = time.perf_counter()
+        self.encode(prompt)
+        ids = self._prompt(self._with_language(self._start_ids) if start is None else start)
+        made.timing.encode_seconds = time.perf_counter() - began
+        return ids
+
+    def _with_language(self, ids: Sequence[int]) -> list[int]:
+        """The first tokens, with that of the language which the model takes the source to be in."""
+        if DETECTED not in ids:
+            return list(ids)
+        place = ids.index(DETECTED)
+        logits = self.feed(ids[:place])
+        return [*ids[:place], max(self._language_ids, key=lambda token: float(logits[token])), *ids[place + 1 :]]
+
+    def _source(self, source: Prompt) -> torch.Tensor:
+        """What the encoder takes."""
+        given = np.asarray(self.tokenizer.encode(source) if isinstance(source, str) else source)
+        if given.ndim > 1 and given.dtype.kind == "f":
+            features = np.ascontiguousarray(given, dtype=np.float32)
+            return torch.from_numpy(features[None] if given.ndim == 2 else features)
+        ids, most = self._checked(given), self.metadata["get_max_source_len"]
+        if not 0 < len(ids) <= most:
+            raise ValueError(f"the source has {len(ids)} tokens, but the program was exported for 1 to {most}")
+        return _row(ids)
 
     def _prompt(self, prompt: Prompt) -> list[int]:
         ids = self._checked(self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt).tolist()
@@ -190,7 +253,7 @@ class Generator:
             )
         return list(ids)
 
-    def _checked(self, tokens: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def _checked(self, tokens: npt.ArrayLike) -> Tokens:
         ids = np.asarray(tokens, dtype=np.int64).reshape(-1)
         if len(ids) and not (ids.min() >= 0 and ids.max() < self.vocab_size):
             wrong = ids[(ids < 0) | (ids >= self.vocab_size)][0]
@@ -208,16 +271,25 @@ class Generator:
         assert self._logits is not None
         return self._logits
 
+    def _allowed(self, logits: Logits, made: int) -> Logits:
+        """The logits, after some tokens were made, without the tokens that the model's generation config rules out."""
+        hidden = self._suppressed if made else self._suppressed | self._begin_suppressed
+        if not hidden:
+            return logits
+        logits = logits.copy()
+        logits[list(hidden)] = -np.inf
+        return logits
+
     def _new_tokens(
         self, made: Generation, ids: list[int], most: int | None, how: Sampling, random: np.random.Generator
     ) -> Iterator[int]:
         """The tokens that follow, each of them read when the next one is asked for."""
         timing, clock = made.timing, time.perf_counter
-        started = clock()
+        started = clock() - timing.encode_seconds
         logits = self._read(ids, timing)
-        timing.prefill_seconds = clock() - started
+        timing.prefill_seconds = clock() - started - timing.encode_seconds
         while most is None or timing.new_tokens < most:
-            token = choose(logits, self._tokens, how, random)
+            token = choose(self._allowed(logits, timing.new_tokens), self._tokens, how, random)
             timing.new_tokens += 1
             timing.first_token_seconds = timing.first_token_seconds or clock() - started
             timing.decode_seconds = clock() - started - timing.first_token_seconds
@@ -247,22 +319,10 @@ def _pieces(made: Generation, text: TextStream, stops: StopStrings, tokens: Iter
         made.finish = "stop"
 
 
-def _row(ids: np.ndarray[tuple[int], np.dtype[np.int64]]) -> torch.Tensor:
+def _row(ids: Tokens) -> torch.Tensor:
     return torch.from_numpy(np.ascontiguousarray(ids)[None])
 
 
 def _common(a: Sequence[int], b: Sequence[int]) -> int:
     """How many tokens two sequences begin with alike."""
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-
-
-def _metadata(module: Module) -> dict[str, Any]:
-    """What the program's metadata methods give."""
-    names = [name for name in module.method_names if name.startswith(("get_", "use_", "enable_"))]
-    found = {name: module.run(name, ()) for name in names}
-    missing = {"get_max_context_len", "get_max_seq_len", "get_vocab_size"} - set(found)
-    if missing:
-        raise ValueError(f"not a program of a language model: it has no {', '.join(sorted(missing))}")
-    if "get_eos_ids" in found and not isinstance(found["get_eos_ids"], tuple):
-        found["get_eos_ids"] = (found["get_eos_ids"],)
-    return found

@@ -2,5 +2,33 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Collection
+from typing import Any
+
+from ..runtime import Module
+from ..runtime.named_data import named_data
+from .tokenizer import Tokenizer
+
 TOKENIZER_KEY = "executorch_ggml.tokenizer"  # in the program's named data
 METHODS = ("forward", "prefill", "decode")  # one method under three names: ExecuTorch's runner calls the first
+DETECTED = -1  # among the tokens that a decoder starts with: that of the language, which the model finds out
+
+
+def metadata_of(module: Module, required: Collection[str], kind: str) -> dict[str, Any]:
+    """What the program's metadata methods give; a ValueError where those of its kind are not there."""
+    names = [name for name in module.method_names if name.startswith(("get_", "use_", "enable_"))]
+    found = {name: module.run(name, ()) for name in names}
+    missing = set(required) - set(found)
+    if missing:
+        raise ValueError(f"not a program of a {kind}: it has no {', '.join(sorted(missing))}")
+    lists = {name: value for name, value in found.items() if name.endswith("_ids")}
+    return found | {name: value if isinstance(value, tuple) else (value,) for name, value in lists.items()}
+
+
+def tokenizer_of(path: str | os.PathLike[str], given: Any) -> Tokenizer | None:
+    """The tokenizer that is given (see :meth:`Tokenizer.load`), or else the one in a program's file."""
+    if given is not None:
+        return Tokenizer.load(given)
+    stored = named_data(path, TOKENIZER_KEY)
+    return None if stored is None else Tokenizer.from_bytes(stored)

@@ -361,18 +361,18 @@ def bind_symbols(builder: Builder, program: ExportedProgram) -> None:
         scale, offset = sympy.Wild("scale", exclude=[symbol]), sympy.Wild("offset", exclude=[symbol])
         match = size.match(scale * symbol + offset)
         if match and match[scale].is_Integer and match[scale] > 0 and match[offset].is_Integer:
-            low, high = _bounds(program, symbol)
+            low, high = _bounds(program, symbol, is_size=dim >= 0)
             how = {"scale": int(match[scale]), "offset": int(match[offset]), "min": low, "max": high}
             builder.symbol(symbol, index, dim, **how)
             bound.add(symbol)
 
 
-def _bounds(program: ExportedProgram, symbol: sympy.Symbol) -> tuple[int, int]:
+def _bounds(program: ExportedProgram, symbol: sympy.Symbol, *, is_size: bool) -> tuple[int, int]:
     constraint: Any = program.range_constraints.get(symbol)
     low = 0 if constraint is None or constraint.lower in (-int_oo, -sympy.oo) else int(constraint.lower)
     high = upper_bound(program, symbol)
-    # Export assumes sizes of 2 and more unless told otherwise; 0 and 1 run just as well here.
-    return (0 if low <= 2 else low), MAX_SIZE if high is None else min(high, MAX_SIZE)
+    # Export assumes sizes of inputs to be 2 and more unless told otherwise; 0 and 1 run just as well here.
+    return (0 if is_size and low <= 2 else low), MAX_SIZE if high is None else min(high, MAX_SIZE)
 
 
 def upper_bound(program: ExportedProgram, symbol: sympy.Symbol) -> int | None:

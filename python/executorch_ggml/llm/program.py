@@ -1,0 +1,112 @@
+"""From traced methods of a model to one ExecuTorch program."""
+
+from __future__ import annotations
+
+import copy
+import json
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from executorch.exir import EdgeCompileConfig, ExecutorchProgramManager, to_edge_transform_and_lower
+from torch import Tensor
+from torch.export import ExportedProgram
+from transformers import PreTrainedModel
+
+from ..export import executorch_config
+from ..ir.dtypes import DType
+from ..lower.weights import StoredWeight, WeightSource
+from ..partition import GgmlPartitioner
+from .attention import exported_functions
+from .metadata import METHODS, TOKENIZER_KEY
+
+if TYPE_CHECKING:
+    from .tokenizer import Tokenizer
+
+HALVES = (torch.float16, torch.bfloat16)
+
+
+class _Halves:
+    """The matrices of a model in half precision as they are; what is computed with them is in float32."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self._parameters = dict(model.named_parameters(remove_duplicate=False))
+
+    def find(self, name: str, parameter: Tensor) -> StoredWeight | None:
+        """A parameter of two dims and more as the model has it."""
+        del parameter
+        given = self._parameters.get(name)
+        dtype = None if given is None or given.dim() < 2 else DType.from_torch(given.dtype)
+        if given is None or dtype is None:
+            return None
+        return StoredWeight(dtype, lambda: given.detach().contiguous().reshape(-1).view(torch.uint8))
+
+
+class _OfTheModel:
+    """A weight source that is asked by the names that parameters have in the model, not in the module around it."""
+
+    def __init__(self, weights: WeightSource) -> None:
+        self._weights = weights
+
+    def find(self, name: str, parameter: Tensor) -> StoredWeight | None:
+        return self._weights.find(name.removeprefix("model."), parameter)
+
+
+def in_float32(model: PreTrainedModel, weights: WeightSource | None) -> tuple[PreTrainedModel, WeightSource | None]:
+    """A model in half precision as one that computes in float32, and its matrices as what is stored."""
+    if model.dtype not in HALVES:
+        return model, weights
+    return copy.deepcopy(model).float(), _Halves(model) if weights is None else weights
+
+
+@contextmanager
+def traceable(model: PreTrainedModel) -> Iterator[None]:
+    """Have a model use this project's functions, and neither dropout nor gradients, while it is traced."""
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad(), exported_functions(model):
+            yield
+    finally:
+        model.train(training)
+
+
+def lowered(
+    programs: Mapping[str, ExportedProgram],
+    *,
+    weights: WeightSource | None,
+    cache_type: str = "f32",
+    metadata: Mapping[str, Any],
+    tokenizer: Tokenizer | None,
+) -> ExecutorchProgramManager:
+    """The program of some methods, whose modules hold the model as ``model`` and its states as ``cache``."""
+    states = {"cache.*": cache_type} if cache_type == "q8_0" else None
+    partitioner = GgmlPartitioner(weights=None if weights is None else _OfTheModel(weights), state_types=states)
+    edge = to_edge_transform_and_lower(
+        dict(programs),
+        partitioner=[partitioner],
+        compile_config=EdgeCompileConfig(_check_ir_validity=False),
+        constant_methods=dict(metadata),
+    )
+    if tokenizer is not None:
+        edge._named_data_store.add_named_data(TOKENIZER_KEY, tokenizer.to_bytes())
+    _warn_of_what_is_left(partitioner)
+    return edge.to_executorch(executorch_config())
+
+
+def under_all_names(program: ExecutorchProgramManager) -> ExecutorchProgramManager:
+    """The program with ``forward`` under each of its names; there is one delegate of it in the file."""
+    methods = {name: program.exported_program(name) for name in program.methods}
+    methods |= dict.fromkeys(METHODS, methods["forward"])
+    return ExecutorchProgramManager(methods, program._config_methods, executorch_config(), program._named_data)
+
+
+def _warn_of_what_is_left(partitioner: GgmlPartitioner) -> None:
+    left = {name: why for name, why in partitioner.refused.items() if "read from a tensor" not in why}
+    if left or partitioner.kept_buffers:
+        warnings.warn(
+            f"parts of the model stay with ExecuTorch, which is slow: {json.dumps(left | partitioner.kept_buffers)}",
+            stacklevel=4,
+        )
