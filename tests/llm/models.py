@@ -166,10 +166,11 @@ ENCODER_DECODERS: dict[str, Callable[[], PreTrainedModel]] = {
     ),
     "bart": lambda: BartForConditionalGeneration(
         BartConfig(
-            **TRANSFORMER | {"decoder_layers": 1},
+            **TRANSFORMER | {"decoder_layers": 1, "decoder_attention_heads": 1},
             max_position_embeddings=300,
             decoder_start_token_id=2,
             forced_bos_token_id=1,
+            forced_eos_token_id=None,
         )
     ),
     "marian": lambda: MarianMTModel(
@@ -177,11 +178,11 @@ ENCODER_DECODERS: dict[str, Callable[[], PreTrainedModel]] = {
             **TRANSFORMER | {"decoder_layers": 1},
             max_position_embeddings=300,
             decoder_start_token_id=0,
+            forced_eos_token_id=None,
             scale_embedding=True,
         )
     ),
 }
-
 
 ENCODER: dict[str, Any] = {
     "vocab_size": 101,

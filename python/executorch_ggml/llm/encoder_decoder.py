@@ -18,13 +18,34 @@ from .causal_lm import traced_decoder
 from .program import traceable
 
 
+class Memory(nn.Module):
+    """The rows that the decoder's layers attend to: of the tokens before (``own``), and of the source."""
+
+    own: Any  # a list of Rows, as the other is
+    source: Any
+
+    def __init__(self, model: PreTrainedModel, max_seq_len: int, max_source_len: int, cache_type: str) -> None:
+        super().__init__()
+        made = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        token, encoded = torch.zeros(1, 1, dtype=torch.int64), torch.zeros(1, 1, model.config.hidden_size)
+        with traceable(model):
+            model.get_decoder()(token, encoder_hidden_states=encoded, past_key_values=made, use_cache=True)
+        self.own = make_rows(_head_shapes(made.self_attention_cache), max_seq_len, cache_type)
+        self.source = make_rows(_head_shapes(made.cross_attention_cache), max_source_len, cache_type)
+
+
+def _head_shapes(cache: Any) -> list[tuple[int, int]]:
+    """How many key heads each layer has, and their size, by what is in a cache."""
+    return [(layer.keys.shape[1], layer.keys.shape[3]) for layer in cache.layers]
+
+
 class Encode(nn.Module):
     """``source -> length int64 [1]``: keeps what the decoder's layers attend to, and gives how many rows that is.
 
     The source is tokens (int64 ``[1, n]``), or Whisper's features (float32 ``[1, mels, frames]``).
     """
 
-    def __init__(self, model: PreTrainedModel, cache: nn.ModuleDict) -> None:
+    def __init__(self, model: PreTrainedModel, cache: Memory) -> None:
         super().__init__()
         self.model = model
         self.cache = cache
@@ -38,7 +59,7 @@ class Encode(nn.Module):
         )
         layers: Any = made.cross_attention_cache.layers
         length = layers[0].keys.shape[2]
-        for rows, layer in zip(list(self.cache["source"]), layers, strict=True):  # type: ignore[arg-type]
+        for rows, layer in zip(self.cache.source, layers, strict=True):
             rows.write(torch.arange(length), layer.keys, layer.values)
         return torch.full((1,), length, dtype=torch.int64)
 
@@ -46,7 +67,7 @@ class Encode(nn.Module):
 class Decode(nn.Module):
     """``(tokens int64 [1, n], input_pos int64 [1], length int64 [1]) -> logits``, with the source as it was encoded."""
 
-    def __init__(self, model: PreTrainedModel, cache: nn.ModuleDict, fixed: bool, all_logits: bool) -> None:
+    def __init__(self, model: PreTrainedModel, cache: Memory, fixed: bool, all_logits: bool) -> None:
         super().__init__()
         self.model = model
         self.cache = cache
@@ -55,7 +76,7 @@ class Decode(nn.Module):
 
     def forward(self, tokens: Tensor, input_pos: Tensor, length: Tensor) -> Tensor:
         """Read tokens that come at a position, with the source and all that was read before in mind."""
-        own, source = list(self.cache["own"]), list(self.cache["source"])  # type: ignore[arg-type] # of no item type
+        own, source = self.cache.own, self.cache.source
         rows = source[0].keys.shape[0]
         window = Window(0, rows if self.fixed else as_size(length, 1, rows))
         place = Place.of(tokens, input_pos, own[0].keys.shape[0])
@@ -115,27 +136,8 @@ def source_of(model: PreTrainedModel, max_source_len: int) -> Source:
     return Source(torch.zeros(1, max_source_len, dtype=torch.int64), max_source_len)
 
 
-def make_cache(model: PreTrainedModel, max_seq_len: int, max_source_len: int, cache_type: str) -> nn.ModuleDict:
-    """Empty rows for what the decoder's layers attend to: tokens before (``own``) and the source."""
-    made = EncoderDecoderCache(DynamicCache(), DynamicCache())
-    token, encoded = torch.zeros(1, 1, dtype=torch.int64), torch.zeros(1, 1, model.config.hidden_size)
-    with traceable(model):
-        model.get_decoder()(token, encoder_hidden_states=encoded, past_key_values=made, use_cache=True)
-    lengths = {"own": (made.self_attention_cache, max_seq_len), "source": (made.cross_attention_cache, max_source_len)}
-    return nn.ModuleDict(
-        {
-            name: make_rows([_heads(layer) for layer in cache.layers], length, cache_type)
-            for name, (cache, length) in lengths.items()
-        }
-    )
-
-
-def _heads(layer: Any) -> tuple[int, int]:
-    return layer.keys.shape[1], layer.keys.shape[3]
-
-
 def trace(
-    model: PreTrainedModel, cache: nn.ModuleDict, source: Source, chunk: int, all_logits: bool
+    model: PreTrainedModel, cache: Memory, source: Source, chunk: int, all_logits: bool
 ) -> dict[str, ExportedProgram]:
     """The exported programs, for any number of tokens up to ``chunk``."""
     sizes = None if source.fixed else {1: torch.export.Dim("source_length", min=1, max=source.rows)}

@@ -53,7 +53,7 @@ def export(
     if model.config.is_encoder_decoder:
         source = encoder_decoder.source_of(model, max_seq_len if max_source_len is None else max_source_len)
         constants |= {"get_max_source_len": source.example.shape[-1], **start_metadata(model)}
-        cache = encoder_decoder.make_cache(model, max_seq_len, source.rows, cache_type)
+        cache = encoder_decoder.Memory(model, max_seq_len, source.rows, cache_type)
         programs = encoder_decoder.trace(model, cache, source, chunk, all_logits)
     elif max_source_len is not None:
         raise ValueError(f"max_source_len {max_source_len}, but {type(model).__name__} has no encoder")

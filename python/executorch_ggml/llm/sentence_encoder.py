@@ -101,7 +101,7 @@ def _metadata(model: PreTrainedModel, max_seq_len: int, max_batch: int) -> dict[
 
 def _limit(model: PreTrainedModel) -> int:
     """How many tokens a model was made for; where positions are counted from the padding token's on, fewer."""
-    positions = getattr(model.config, "max_position_embeddings", None)
+    positions: int | None = getattr(model.config, "max_position_embeddings", None)
     if positions is None:
         return 512
     first = getattr(getattr(model, "embeddings", None), "padding_idx", None)

@@ -11,11 +11,12 @@ from .metadata import DETECTED
 
 def start_metadata(model: PreTrainedModel) -> dict[str, Any]:
     """Metadata methods for generation: the first tokens, and those that are never given, or not as the first."""
-    config = model.generation_config
+    config: Any = model.generation_config
+    never = [ids[0] for ids in config.bad_words_ids or () if len(ids) == 1]
     found = {
         "get_start_ids": _start_ids(model),
         "get_language_ids": list((getattr(config, "lang_to_id", None) or {}).values()),
-        "get_suppressed_ids": getattr(config, "suppress_tokens", None),
+        "get_suppressed_ids": [*(getattr(config, "suppress_tokens", None) or ()), *never],
         "get_begin_suppressed_ids": getattr(config, "begin_suppress_tokens", None),
     }
     return {name: list(ids) for name, ids in found.items() if ids}
