@@ -65,10 +65,10 @@ def test_greedy_is_eager(family: str, exported: Callable[..., Exported]) -> None
         source = source_of(model, length)
         expected = model.generate(source, max_new_tokens=20, do_sample=False, num_beams=1)[0].tolist()
         made = list(generator.stream_tokens(source.numpy()[0], max_new_tokens=20))
-        if family != "whisper":  # whose generate leaves out what it starts with
-            made = [*generator.metadata["get_start_ids"], *made][: len(expected)]
-        assert made == expected[: len(made)]
-        assert len(made) == 20 or expected[len(made)] == 2
+        start = [] if family == "whisper" else generator.metadata["get_start_ids"]  # Whisper's generate leaves it out
+        whole = [*start, *made]
+        assert whole[: len(expected)] == expected[: len(whole)]
+        assert len(made) == 20 or expected[len(whole)] == 2
 
 
 def test_suppressed_tokens(exported: Callable[..., Exported]) -> None:
