@@ -152,10 +152,6 @@ def test_half_precision_and_a_quantized_cache(tmp_path: Path) -> None:
     generator, source, ids = llm.Generator(path), torch.tensor([tokens(30)]), tokens(20)
     generator.encode(source[0].tolist())
     assert error(generator.feed(ids), eager_logits(model.float(), source, ids)[-1]) < 0.05
-    stored = (
-        sum(parameter.numel() for parameter in model.parameters()) * 2
-    )  # the embeddings once, though three use them
-    assert path.stat().st_size < stored + 200_000
 
 
 def test_bad_exports() -> None:

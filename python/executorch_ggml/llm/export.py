@@ -101,7 +101,9 @@ def _check(model: PreTrainedModel, max_seq_len: int, chunk: int, cache_type: str
             "cache_type 'q8_0': this model bends its attention's scores, for which keys are read as floats"
         )
     if cache_type == "q8_0" and hasattr(config, "relative_attention_num_buckets"):
-        raise ValueError("cache_type 'q8_0': this model adds to its attention's scores, for which keys are read as floats")
+        raise ValueError(
+            "cache_type 'q8_0': this model adds to its attention's scores, for which keys are read as floats"
+        )
     if "dynamic" in rope_types(config):
         raise ValueError("rotary embeddings of type 'dynamic' change with the length of a text; a program's cannot")
     limits = (getattr(config, name, None) for name in ("max_target_positions", "max_position_embeddings"))
