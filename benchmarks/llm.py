@@ -26,7 +26,6 @@ import numpy as np
 
 from benchmarks import results
 from benchmarks.llm_engines import ENGINES, LENGTH, Exporter, make_engine
-from benchmarks.random_gguf import SHAPES, TINY, random_gguf
 from benchmarks.worker import EngineError, Worker
 
 TYPES = ("q4_0", "q4_k_m", "q8_0", "f16")
@@ -127,6 +126,8 @@ class Kept:
 
 def prepare(shape: str, kind: str, engines: Sequence[str]) -> Path:
     """A model's file, and its programs, each written once."""
+    from benchmarks.random_gguf import random_gguf
+
     path = random_gguf(shape, kind, FOLDER)
     for name in engines:
         if ENGINES[name].ending is not None and not ENGINES[name].program(path).exists():
@@ -268,6 +269,9 @@ def installed(names: Sequence[str]) -> list[str]:
 
 
 def main() -> None:
+    # Not above: workers import this module too, and llama.cpp's process must not load our ggml, which has its names.
+    from benchmarks.random_gguf import SHAPES, TINY
+
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.llm", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
