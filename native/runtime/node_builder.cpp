@@ -362,7 +362,14 @@ Status NodeBuilder::gather_inputs(const fb::Node& node, const OpInputs& spec, gg
     inputs[i] = values_[index];
     EXECUTORCH_GGML_TRY(check_input(node, spec.inputs[i], index, inputs[i]));
   }
+  use_packed(node, inputs);
   return {};
+}
+
+void NodeBuilder::use_packed(const fb::Node& node, ggml_tensor** inputs) const {
+  if (node.op_type() != fb::Op::MulMat || inputs[1]->ne[2] != 1 || inputs[1]->ne[3] != 1) return;
+  const auto found = packed_.find(inputs[0]);
+  if (found != packed_.end()) inputs[0] = found->second;
 }
 
 Status NodeBuilder::check_output(const fb::Node& node, const ggml_tensor* tensor) const {

@@ -107,6 +107,9 @@ class NodeBuilder {
   // Only these may be written to.
   void remember_state(const ggml_tensor* tensor) { states_.insert(tensor); }
 
+  // Products of two matrices read the packed form of the first.
+  void remember_packed(const ggml_tensor* matrix, ggml_tensor* packed) { packed_[matrix] = packed; }
+
   // Multiply-adds, or elements touched, of the nodes so far.
   int64_t work() const { return work_; }
 
@@ -150,6 +153,7 @@ class NodeBuilder {
   bool fail(std::string message);
   bool indexes(const ggml_tensor* index, int64_t size) const;
   Status error(const fb::Node& node, const std::string& message) const;
+  void use_packed(const fb::Node& node, ggml_tensor** inputs) const;
   Status gather_inputs(const fb::Node& node, const OpInputs& spec, ggml_tensor** inputs);
   Status check_input(const fb::Node& node, const InputSpec& spec, int index, ggml_tensor* tensor) const;
   Status check_output(const fb::Node& node, const ggml_tensor* tensor) const;
@@ -172,6 +176,7 @@ class NodeBuilder {
   std::vector<ggml_tensor*>& values_;
   std::unordered_map<const ggml_tensor*, int64_t> index_sizes_;  // of what to_index gave, and reshapes of it
   std::unordered_set<const ggml_tensor*> states_;
+  std::unordered_map<const ggml_tensor*, ggml_tensor*> packed_;
   int64_t work_ = 0;
   const fb::Node* node_ = nullptr;  // the one being built
   Dims ne_{};                       // its output's dims

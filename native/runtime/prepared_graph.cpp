@@ -186,7 +186,7 @@ PreparedGraph::~PreparedGraph() {
 Status PreparedGraph::open_arena(const Leaves& leaves) {
   // ggml aborts where its arena or its graph overflows: a node makes three tensors at most, an output one.
   const size_t tensors = 3 * count(graph_.nodes()) + size_of(graph_.inputs()) + size_of(graph_.outputs()) + 1;
-  const size_t in_graph = tensors + leaves.constants.size() + leaves.states.size();
+  const size_t in_graph = tensors + 2 * leaves.constants.size() + leaves.states.size();
   if (in_graph > kMostTensors) {
     return Status::error(
         format("a graph of %zu tensors, expected at most %zu; split the model", in_graph, kMostTensors));
@@ -201,8 +201,10 @@ Status PreparedGraph::build(const Leaves& leaves) {
   std::vector<ggml_tensor*> values(size_of(graph_.values()), nullptr);
   NodeBuilder builder(arena_.context(), graph_, shapes_, device_ == nullptr, limits_.memory_limit(), &status_, &calls_,
                       &values);
-  for (size_t i = 0; i < leaves.constants.size(); ++i)
+  for (size_t i = 0; i < leaves.constants.size(); ++i) {
     values[graph_.constants()->Get(i)->value()] = leaves.constants[i];
+    if (leaves.packed[i] != nullptr) builder.remember_packed(leaves.constants[i], leaves.packed[i]);
+  }
   for (size_t i = 0; i < leaves.states.size(); ++i) {
     values[graph_.states()->Get(i)->value()] = leaves.states[i];
     builder.remember_state(leaves.states[i]);

@@ -22,6 +22,7 @@ struct TensorView {
 // What a program keeps from run to run, as tensors: by index in Graph.constants and Graph.states.
 struct Leaves {
   std::vector<ggml_tensor*> constants;
+  std::vector<ggml_tensor*> packed;  // what products read instead of the constant, or null
   std::vector<ggml_tensor*> states;
 };
 

@@ -65,26 +65,32 @@ Status port_infos(const fb::Graph& graph, const T* ports, const char* what, std:
 
 bool is_matrix(const fb::Value& value) { return value.ne().n2() == 1 && value.ne().n3() == 1; }
 
-// The values that are read as the first operand of products of two matrices and in no other way.
-std::vector<bool> only_multiplied(const fb::Graph& graph) {
+// How nodes read a value.
+struct Reads {
+  bool as_matrix = false;  // as the first operand of a product of two matrices
+  bool otherwise = false;
+};
+
+std::vector<Reads> reads_of_values(const fb::Graph& graph) {
   const size_t count = size_of(graph.values());
-  std::vector<bool> multiplied(count, false);
-  std::vector<bool> read(count, false);
-  const auto mark = [&](std::vector<bool>* marks, int value) {
-    if (value >= 0 && static_cast<size_t>(value) < count) (*marks)[value] = true;
-  };
+  std::vector<Reads> reads(count);
+  const auto known = [&](int value) { return value >= 0 && static_cast<size_t>(value) < count; };
   for (size_t i = 0; i < size_of(graph.nodes()); ++i) {
     const fb::Node& node = *graph.nodes()->Get(i);
     const size_t inputs = size_of(node.inputs());
     for (size_t k = 0; k < inputs; ++k) {
+      const int value = node.inputs()->Get(k);
+      if (!known(value)) continue;
       const int other = k == 0 && inputs == 2 ? node.inputs()->Get(1) : -1;
-      const bool matrix = other >= 0 && static_cast<size_t>(other) < count && is_matrix(*graph.values()->Get(other));
-      mark(node.op_type() == fb::Op::MulMat && matrix ? &multiplied : &read, node.inputs()->Get(k));
+      const bool matrices = known(other) && is_matrix(*graph.values()->Get(other));
+      (node.op_type() == fb::Op::MulMat && matrices ? reads[value].as_matrix : reads[value].otherwise) = true;
     }
   }
-  for (size_t i = 0; i < size_of(graph.outputs()); ++i) mark(&read, graph.outputs()->Get(i)->value());
-  for (size_t i = 0; i < count; ++i) multiplied[i] = multiplied[i] && !read[i];
-  return multiplied;
+  for (size_t i = 0; i < size_of(graph.outputs()); ++i) {
+    const int value = graph.outputs()->Get(i)->value();
+    if (known(value)) reads[value].otherwise = true;
+  }
+  return reads;
 }
 
 }  // namespace
@@ -183,32 +189,40 @@ Status Session::use_in_place(ggml_tensor* tensor, const void* data) {
   return {};
 }
 
-// A quantized matrix that is only multiplied with is packed, which frees the program's own; all else stays as it is.
-Status Session::use(ConstantSource* source, const std::string& key, bool multiplied, const void* data,
-                    ggml_tensor* tensor) {
-  bool packed = false;
+Status Session::pack(const std::string& key, const void* data, ggml_tensor* tensor, bool* packed) {
   const bool matrix = tensor->ne[2] == 1 && tensor->ne[3] == 1 && ggml_nelements(tensor) > 0;
-  if (multiplied && matrix && device_ == nullptr && ggml_is_quantized(tensor->type)) {
-    EXECUTORCH_GGML_TRY(weights_->pack(key, data, tensor, &packed));
-  }
-  if (!packed) return use_in_place(tensor, data);
-  source->release_last();
-  return {};
+  *packed = false;
+  if (!matrix || device_ != nullptr || !ggml_is_quantized(tensor->type)) return {};
+  return weights_->pack(key, data, tensor, packed);
 }
 
+// A quantized matrix that is multiplied with is packed. If it is only multiplied with, the program's own is freed; if
+// it is read otherwise too, as an embedding's that is the head's as well, it stays beside the packed one.
 Status Session::make_constants(ConstantSource* source) {
-  const std::vector<bool> multiplied = only_multiplied(*graph_);
-  const size_t leaves = size_of(graph_->constants()) + size_of(graph_->states());
+  const std::vector<Reads> reads = reads_of_values(*graph_);
+  const size_t leaves = 2 * size_of(graph_->constants()) + size_of(graph_->states());
   EXECUTORCH_GGML_TRY(arena_.open(ggml_tensor_overhead() * (leaves + 1)));
   for (size_t i = 0; i < size_of(graph_->constants()); ++i) {
     const fb::Constant& constant = *graph_->constants()->Get(i);
     const std::string key = text(constant.key());
+    const Reads& of_value = reads[constant.value()];
     ggml_tensor* tensor = nullptr;
+    ggml_tensor* twin = nullptr;
     const void* data = nullptr;
+    bool packed = false;
     EXECUTORCH_GGML_TRY(make_leaf(constant.value(), "constant " + key, &tensor));
     EXECUTORCH_GGML_TRY(constant_data(source, key, tensor, &data));
-    EXECUTORCH_GGML_TRY(use(source, key, multiplied[constant.value()], data, tensor));
+    if (of_value.as_matrix && of_value.otherwise) {
+      twin = ggml_dup_tensor(arena_.context(), tensor);
+      ggml_set_name(twin, ggml_get_name(tensor));
+      EXECUTORCH_GGML_TRY(pack(key, data, twin, &packed));
+    } else if (of_value.as_matrix) {
+      EXECUTORCH_GGML_TRY(pack(key, data, tensor, &packed));
+      if (packed) source->release_last();
+    }
+    if (!packed || twin != nullptr) EXECUTORCH_GGML_TRY(use_in_place(tensor, data));
     leaves_.constants.push_back(tensor);
+    leaves_.packed.push_back(packed ? twin : nullptr);
   }
   return {};
 }

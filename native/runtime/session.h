@@ -76,7 +76,7 @@ class Session {
   Status make_states(ConstantSource* source);
   Status make_leaf(int value, const std::string& key, ggml_tensor** tensor);
   Status constant_data(ConstantSource* source, const std::string& key, const ggml_tensor* tensor, const void** data);
-  Status use(ConstantSource* source, const std::string& key, bool multiplied, const void* data, ggml_tensor* tensor);
+  Status pack(const std::string& key, const void* data, ggml_tensor* tensor, bool* packed);
   Status use_in_place(ggml_tensor* tensor, const void* data);
   Status own(ggml_tensor* tensor);
   using PreparedGraphs = std::list<std::unique_ptr<PreparedGraph>>;  // the last used first
