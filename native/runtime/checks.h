@@ -126,6 +126,35 @@ inline bool multiplies(const ggml_tensor* a, const ggml_tensor* b) {
   return a->ne[0] == b->ne[0] && divides(a->ne[2], b->ne[2]) && divides(a->ne[3], b->ne[3]);
 }
 
+// Rows from which on it costs less to dequantize a matrix and multiply floats than to multiply as ggml does, row by row
+// for most types (tests/native/kernels_product_test --bench).
+inline int64_t rows_of_wide_product(ggml_type type) {
+  switch (type) {
+    case GGML_TYPE_Q4_0:  // ggml has tiles for these
+    case GGML_TYPE_Q5_0:
+    case GGML_TYPE_Q8_0:
+    case GGML_TYPE_IQ4_NL:
+    case GGML_TYPE_TQ2_0:
+      return INT64_MAX;
+    case GGML_TYPE_Q2_K:
+      return 256;
+    case GGML_TYPE_Q5_1:
+    case GGML_TYPE_Q3_K:
+    case GGML_TYPE_IQ2_XXS:
+    case GGML_TYPE_IQ2_XS:
+    case GGML_TYPE_IQ2_S:
+      return 64;
+    default:
+      return ggml_is_quantized(type) ? 32 : INT64_MAX;
+  }
+}
+
+// Not where ggml has packed the matrix: then it has tiles.
+inline bool is_wide_product(const ggml_tensor* a, const ggml_tensor* b) {
+  const bool matrices = a->ne[2] == 1 && a->ne[3] == 1 && b->ne[2] == 1 && b->ne[3] == 1;
+  return matrices && a->extra == nullptr && b->type == GGML_TYPE_F32 && b->ne[1] >= rows_of_wide_product(a->type);
+}
+
 inline bool multiplies_chosen(const ggml_tensor* a, const ggml_tensor* b, const ggml_tensor* ids) {
   const bool outer = a->ne[3] == 1 && b->ne[3] == 1 && ids->ne[2] == 1 && ids->ne[3] == 1;
   return outer && a->ne[0] == b->ne[0] && b->ne[2] == ids->ne[1] && (b->ne[1] == 1 || b->ne[1] == ids->ne[0]);

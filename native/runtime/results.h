@@ -59,6 +59,10 @@ inline Operand taken_rows(const Operand& a, const Operand& rows) {
   return {a.dtype, {a.ne[0], rows.ne[0], rows.ne[1], rows.ne[2]}};
 }
 
+inline Operand multiplied(const Operand& a, const Operand& b) {
+  return {DType::F32, {a.ne[1], b.ne[1], b.ne[2], b.ne[3]}};
+}
+
 inline Operand attended(const Operand& q, const Operand& v) {
   return {DType::F32, {v.ne[0], q.ne[2], q.ne[1], q.ne[3]}};
 }

@@ -5,17 +5,14 @@
 #include <algorithm>
 #include <limits>
 #include <new>
-#include <vector>
 
-#include "conv_2d.h"
 #include "convert.h"
 #include "image.h"
 #include "kernels.h"
+#include "packed_product.h"
 
 namespace executorch_ggml::kernels {
 namespace {
-
-static_assert(kPackedColumns == kOcBlock, "conv_2d's tiles read what is packed here");
 
 constexpr float kHidden = -std::numeric_limits<float>::infinity();
 constexpr uint16_t kHiddenHalf = 0xfc00;  // the same in f16
@@ -24,7 +21,6 @@ constexpr int64_t kMostRows = 240;        // of a share, so that their sums stay
 constexpr int64_t kFewKeys = 32;          // of a block, so that they stay in the first cache
 constexpr int64_t kManyKeys = 128;
 constexpr int64_t kRowsAhead = 16;  // to ask the memory for
-constexpr size_t kCacheLine = 64;
 
 // Rows of keys or values of one head, in the type that the tensor has.
 struct Source {
@@ -67,21 +63,7 @@ struct Source {
   }
 };
 
-// Memory that grows once per thread and stays, in whole cache lines: vectors that cross them are slow to store.
-template <class T>
-class Buffer {
- public:
-  T* sized(int64_t n) {
-    const size_t bytes = static_cast<size_t>(n) * sizeof(T) + kCacheLine;
-    if (memory_.size() < bytes) memory_.resize(bytes);
-    const auto address = reinterpret_cast<uintptr_t>(memory_.data());
-    return reinterpret_cast<T*>((address + kCacheLine - 1) / kCacheLine * kCacheLine);
-  }
-
- private:
-  std::vector<char> memory_;
-};
-
+// What grows once per thread and stays.
 struct Scratch {
   Buffer<float> keys, values, packed_keys, packed_values, scores, mask, sums, block_sums;
   Buffer<Softmax> softmax;
@@ -215,8 +197,8 @@ class Attention {
   // A block of keys for many rows, as two matrix products with conv_2d's tiles.
   void add_packed(Interval keys, int64_t block) {
     bool packed = false;
-    for (int64_t row = 0; row < count_; row += tiles_.rows) {
-      const Interval rows = {row, std::min(row + tiles_.rows, count_)};
+    for (int64_t row = 0; row < count_; row += tile_rows_) {
+      const Interval rows = {row, std::min(row + tile_rows_, count_)};
       if (hides_all(rows, keys)) continue;
       if (!packed) pack(keys, block);
       packed = true;
@@ -236,42 +218,18 @@ class Attention {
 
   void add_tile(Interval rows, Interval keys, int64_t block) {
     const int64_t count = rows.size();
-    float* scores = scratch_.scores.sized(tiles_.rows * block);
-    float* made = scratch_.block_sums.sized(tiles_.rows * width_);
+    float* scores = scratch_.scores.sized(tile_rows_ * block);
+    float* made = scratch_.block_sums.sized(tile_rows_ * width_);
     const float* weights[kMaxTileRows];
     float factors[kMaxTileRows];
-    multiply(queries_ + rows.begin, count, k_->ne[0], packed_keys_, keys.size(), scores, block);
+    multiply_packed(queries_ + rows.begin, count, k_->ne[0], packed_keys_, keys.size(), scores, block);
     for (int64_t i = 0; i < count; ++i) {
       factors[i] = soften_row(rows.begin + i, keys, scores + i * block);
       weights[i] = scores + i * block;
     }
-    multiply(weights, count, keys.size(), packed_values_, v_->ne[0], made, width_);
+    multiply_packed(weights, count, keys.size(), packed_values_, v_->ne[0], made, width_);
     for (int64_t i = 0; i < count; ++i) {
       KERNEL_PICK(scale_and_add)(factors[i], made + i * width_, v_->ne[0], sums_ + (rows.begin + i) * width_);
-    }
-  }
-
-  // made[i][j] = rows[i] . column j of a packed matrix
-  void multiply(const float* const* rows, int64_t count, int64_t length, const float* packed, int64_t columns,
-                float* made, int64_t stride) const {
-    const int64_t first_tap = 0;
-    float* outputs[kMaxTileRows];
-    for (int64_t i = 0; i < count; ++i) outputs[i] = made + i * stride;
-    ConvTile tile = {};
-    tile.inputs = rows;
-    tile.tap_weights = &first_tap;
-    tile.taps = 1;
-    tile.run = length;
-    tile.block_stride = length * kPackedColumns;
-    tile.outputs = outputs;
-    tile.activation = Activation::None;
-    for (int64_t column = 0; column < columns;) {
-      const ConvTileShape& shape = tiles_.shape_for(columns - column);
-      tile.channels = std::min(shape.channels, columns - column);
-      tile.weights = packed + column / kPackedColumns * tile.block_stride;
-      tile.output_offset = column;
-      shape.by_rows[count - 1](tile);
-      column += tile.channels;
     }
   }
 
@@ -297,7 +255,7 @@ class Attention {
   const ggml_tensor* mask_;
   int64_t head_rows_;
   int64_t rows_;  // of one head of keys
-  const ConvTiles& tiles_ = KERNEL_PICK(conv_tiles)();
+  const int64_t tile_rows_ = most_packed_rows();
   Scratch& scratch_ = thread_scratch();
 
   // Of the share at hand.

@@ -4,19 +4,9 @@
 
 #include <cstdint>
 
-#include "isa.h"
+#include "packing.h"
 
 namespace executorch_ggml::kernels {
-
-constexpr int64_t kPackedColumns = 16;  // that are adjacent in packed keys and values, as conv_2d's tiles want them
-
-// Floats in rows.
-struct FloatRows {
-  const float* data;
-  int64_t stride;  // floats from a row to the next
-
-  const float* row(int64_t i) const { return data + i * stride; }
-};
 
 // How scores become weights.
 struct Softening {
@@ -30,12 +20,6 @@ struct Softmax {
   float highest;
   float sum;
 };
-
-// packed[block][k][i] = rows.row(16 * block + i)[k], zeros beyond `count` rows.
-KERNEL_VARIANTS(void pack_columns(FloatRows rows, int64_t count, int64_t width, float* packed))
-
-// packed[block][k][i] = rows.row(k)[16 * block + i], zeros beyond the width.
-KERNEL_VARIANTS(void pack_rows(FloatRows rows, int64_t count, int64_t width, float* packed))
 
 // scores[r * stride + key] = queries[r] . keys.row(key)
 KERNEL_VARIANTS(void score_few(const float* const* queries, int64_t rows, FloatRows keys, int64_t count, int64_t width,

@@ -258,7 +258,8 @@ def _dispatch(spec: OpSpec) -> str:
     if spec.call == "custom":
         lines.append(f"      return {_custom(spec)};")
     elif spec.kernel:
-        lines.append(f"      if (self.uses_kernels()) return {_custom(spec)};")
+        condition = "self.uses_kernels()" + (f" && {spec.when}" if spec.when else "")
+        lines.append(f"      if ({condition}) return {_custom(spec)};")
         if any(DType.I64 in i.dtypes and DType.I8 not in i.dtypes for i in spec.inputs):
             lines.append("      if (!self.all_f32(in)) return nullptr;")
         lines.append(f"      return {_call(spec)};")

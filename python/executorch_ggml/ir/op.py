@@ -85,6 +85,7 @@ class OpSpec:
     checks: tuple[str, ...]
     call: str | None
     kernel: str | None
+    when: str | None
     reference: Callable[..., Any]
     doc: str
 
@@ -144,13 +145,15 @@ def op(
     checks: tuple[str, ...] = (),
     call: str | None = None,
     kernel: str | None = None,
+    when: str | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare the op that the decorated torch function is the reference of.
 
     ``inputs`` maps each input to ``"<types>[?] <layout>"``, types being names or sets joined by ``|`` and ``?`` marking
     it optional. ``checks`` are predicates of ``native/runtime/checks.h`` and ``ir/checks.py``, by the same names.
     ``call`` is the C++ expression where it is not ``ggml_<name>(ctx, <inputs>, <attributes>)``; ``kernel`` names the
-    custom CPU kernel that runs the node (alone where ``call`` is ``"custom"``, else instead of ggml's on the CPU).
+    custom CPU kernel that runs the node (alone where ``call`` is ``"custom"``, else instead of ggml's on the CPU, or
+    only where the predicate ``when`` of ``native/runtime/checks.h`` says so).
     """
 
     def declare(reference: Callable[..., Any]) -> Callable[..., Any]:
@@ -169,6 +172,7 @@ def op(
                 checks=checks,
                 call=call,
                 kernel=kernel,
+                when=when,
                 reference=reference,
                 doc=inspect.cleandoc(reference.__doc__ or ""),
             )

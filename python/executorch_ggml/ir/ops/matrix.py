@@ -14,14 +14,18 @@ def _product(a: Operand, b: Operand) -> tuple[DType, tuple[Dim, Dim, Dim, Dim]]:
 @op(
     70,
     inputs={"a": "float|quantized rows", "b": "float rows"},
-    result=_product,
+    result=Rule(_product, "multiplied({0}, {1})"),
     checks=("multiplies(a, b)", "f32_or_same_type(b, a)"),
+    call="ggml_mul_mat(ctx, a, b)",
+    kernel="wide_product",
+    when="is_wide_product(a, b)",
 )
 def mul_mat(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """``b @ a.T`` per matrix, ``a`` repeated over ``b``'s batch dims in blocks (``ggml_mul_mat``).
 
     Where ``b`` is f32 and ``a`` of a half type, ``b`` is rounded to that type first: ggml multiplies in it. Where ``a``
-    is quantized, ggml rounds ``b`` to blocks of 8-bit integers, which this reference does not.
+    is quantized, ggml rounds ``b`` to blocks of 8-bit integers, which neither this reference does nor the own kernel,
+    which is for many rows and types that ggml is slow with.
     """
     a, b = a.float(), b.to(a.dtype).float()
     for dim in (0, 1):

@@ -1,0 +1,13 @@
+// Rows of quantized types as floats, where ggml's own way is slow.
+#pragma once
+
+#include <cstdint>
+
+#include "isa.h"
+
+namespace executorch_ggml::kernels {
+
+// n must be a multiple of 256.
+KERNEL_VARIANTS(void floats_from_q6_k(const void* from, int64_t n, float* to))
+
+}  // namespace executorch_ggml::kernels

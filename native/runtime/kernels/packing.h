@@ -1,0 +1,26 @@
+// Rows of floats, and matrices packed as conv_2d's tiles read them: in blocks of so many columns, row by row.
+#pragma once
+
+#include <cstdint>
+
+#include "isa.h"
+
+namespace executorch_ggml::kernels {
+
+constexpr int64_t kPackedColumns = 16;  // of a block
+
+// Floats in rows.
+struct FloatRows {
+  const float* data;
+  int64_t stride;  // floats from a row to the next
+
+  const float* row(int64_t i) const { return data + i * stride; }
+};
+
+// packed[block][k][i] = rows.row(16 * block + i)[k], zeros beyond `count` rows.
+KERNEL_VARIANTS(void pack_columns(FloatRows rows, int64_t count, int64_t width, float* packed))
+
+// packed[block][k][i] = rows.row(k)[16 * block + i], zeros beyond the width.
+KERNEL_VARIANTS(void pack_rows(FloatRows rows, int64_t count, int64_t width, float* packed))
+
+}  // namespace executorch_ggml::kernels
