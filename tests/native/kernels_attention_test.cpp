@@ -1,5 +1,6 @@
 // attention against plain loops in double, on every instruction set that this CPU has, for many sizes and types.
-// With --bench [number of a shape]: its speed beside that of ggml's own kernel, for the shapes of language and vision models.
+// With --bench [number of a shape]: its speed beside that of ggml's own kernel, for the shapes of language and vision
+// models.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
