@@ -110,6 +110,10 @@ runner: setup  ## build the C++ example against the installed package
 test: native-test runner-test  ## run the tests, C++ and Python
 	$(PY) -m pytest $(PYTEST_ARGS)
 
+.PHONY: test-all
+test-all: native-test runner-test  ## run the tests, the slow ones too
+	$(PY) -m pytest $(PYTEST_ARGS) -m "slow or not slow"
+
 .PHONY: native-test
 native-test: setup corpus
 	$(BIN)/ctest --test-dir $(BUILD) --output-on-failure

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import pytest
 import tokenizers
 import torch
 from transformers import (
@@ -241,3 +242,8 @@ def tokenizer() -> Tokenizer:
     model.decoder = tokenizers.decoders.Fuse()
     special = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
     return Tokenizer(model, CHAT, special)
+
+
+def slow_but(families: Iterable[str], *fast: str) -> list[Any]:
+    """Parameters of a test: the families, of which only some are run by default."""
+    return [pytest.param(family, marks=() if family in fast else pytest.mark.slow) for family in families]

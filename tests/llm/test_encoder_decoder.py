@@ -36,7 +36,7 @@ def eager_logits(model: PreTrainedModel, source: Tensor, ids: list[int]) -> np.n
     return made.logits[0].numpy()
 
 
-@pytest.mark.parametrize("family", models.ENCODER_DECODERS)
+@pytest.mark.parametrize("family", models.slow_but(models.ENCODER_DECODERS, "t5", "whisper"))
 def test_logits(family: str, exported: Callable[..., Exported]) -> None:
     model, path = exported(family, **SIZES)
     plans = {plan.name: plan for plan in read_program(path)[0].execution_plan}
@@ -57,7 +57,7 @@ def test_logits(family: str, exported: Callable[..., Exported]) -> None:
         assert at == 280
 
 
-@pytest.mark.parametrize("family", models.ENCODER_DECODERS)
+@pytest.mark.parametrize("family", models.slow_but(models.ENCODER_DECODERS, "t5", "whisper"))
 def test_greedy_is_eager(family: str, exported: Callable[..., Exported]) -> None:
     model, path = exported(family, **SIZES)
     generator = llm.Generator(path)

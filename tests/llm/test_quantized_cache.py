@@ -70,7 +70,7 @@ def _cache_types(path: Path) -> set[DType]:
     return {state.value.dtype for state in deserialize(payloads(plan.delegates[0])).states}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", models.slow_but(FAMILIES, "llama"))
 def test_near_to_f32(family: str, exported: Callable[..., tuple[PreTrainedModel, Path, Path]]) -> None:
     model, plain, quantized = exported(family)
     assert (_cache_types(plain), _cache_types(quantized)) == ({DType.F32}, {DType.Q8_0})
@@ -90,7 +90,7 @@ def test_near_to_f32(family: str, exported: Callable[..., tuple[PreTrainedModel,
     assert 0 < max(errors) < 2 * max(expected) <= MOST
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", models.slow_but(FAMILIES, "llama"))
 def test_greedy_text(family: str, exported: Callable[..., tuple[PreTrainedModel, Path, Path]]) -> None:
     _, plain, quantized = exported(family)
     exact, made = llm.Generator(plain), llm.Generator(quantized)
