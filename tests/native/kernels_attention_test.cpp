@@ -2,26 +2,25 @@
 // With --bench [number of a shape]: its speed beside that of ggml's own kernel, for the shapes of language and vision
 // models.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <limits>
-#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "devices.h"
-#include "ggml-backend.h"
 #include "ggml.h"
 #include "kernels/isa.h"
 #include "kernels/kernels.h"
+#include "peer.h"
 
 namespace executorch_ggml {
 namespace {
+
+using testing::ggml_seconds;
+using testing::seconds_of;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kUntouched = -12345.5f;
@@ -270,31 +269,6 @@ void check_special_values() {
 
 // ------------------------------------------------------------------------------------------------------------- speed
 
-double seconds_of(const std::function<void()>& run) {
-  double best = 1e9;
-  for (int i = 0; i < 12; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    run();
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  }
-  return best;
-}
-
-// ggml's own node on its CPU backend.
-double ggml_seconds(Case& made) {
-  std::shared_ptr<Cpu> cpu;
-  if (!Cpu::get(1, &cpu).ok()) return kInf;
-  ggml_context* ctx = ggml_init({ggml_tensor_overhead() * 16 + ggml_graph_overhead(), nullptr, true});
-  ggml_tensor* node = ggml_flash_attn_ext(ctx, &made.q.t, &made.k.t, &made.v.t, made.dst.src[3], made.shape.scale, 0.0f,
-                                          made.shape.softcap);
-  node->data = made.dst.data;
-  ggml_cgraph* graph = ggml_new_graph(ctx);
-  ggml_build_forward_expand(graph, node);
-  const double seconds = seconds_of([&] { ggml_backend_graph_compute(cpu->serial(), graph); });
-  ggml_free(ctx);
-  return seconds;
-}
-
 // Of all shapes, or of one.
 void bench(int only) {
   const Shape shapes[] = {
@@ -315,7 +289,12 @@ void bench(int only) {
     if (only >= 0 && &shape != shapes + only) continue;
     Case made(shape);
     const double ours = seconds_of([&] { made.run(1); });
-    const double theirs = ggml_seconds(made);
+    const double theirs = ggml_seconds(
+        [&](ggml_context* ctx) {
+          return ggml_flash_attn_ext(ctx, &made.q.t, &made.k.t, &made.v.t, made.dst.src[3], shape.scale, 0.0f,
+                                     shape.softcap);
+        },
+        made.dst.data);
     std::printf("%8.3f ms, ggml %8.3f ms, %5.2fx  %s\n", ours * 1e3, theirs * 1e3, theirs / ours, shape.text().c_str());
   }
 }

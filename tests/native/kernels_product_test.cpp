@@ -1,25 +1,24 @@
 // wide_product against plain sums in double, for every quantized type and on every instruction set that this CPU has.
 // With --bench: its speed beside that of ggml's own product, by type and number of rows.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <functional>
 #include <limits>
-#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "devices.h"
-#include "ggml-backend.h"
 #include "ggml.h"
 #include "kernels/isa.h"
 #include "kernels/kernels.h"
+#include "peer.h"
 
 namespace executorch_ggml {
 namespace {
+
+using testing::ggml_seconds;
+using testing::seconds_of;
 
 constexpr float kUntouched = -12345.5f;
 constexpr int64_t kGuard = 64;
@@ -132,37 +131,14 @@ void check_all_types() {
 
 // ------------------------------------------------------------------------------------------------------------- speed
 
-double seconds_of(const std::function<void()>& run) {
-  double best = 1e9;
-  for (int i = 0; i < 5; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    run();
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  }
-  return best;
-}
-
-// ggml's own node on its CPU backend.
-double ggml_seconds(Case& made) {
-  std::shared_ptr<Cpu> cpu;
-  if (!Cpu::get(1, &cpu).ok()) return 0.0;
-  ggml_context* ctx = ggml_init({ggml_tensor_overhead() * 16 + ggml_graph_overhead(), nullptr, true});
-  ggml_tensor* node = ggml_mul_mat(ctx, &made.a, &made.b);
-  node->data = made.dst.data;
-  ggml_cgraph* graph = ggml_new_graph(ctx);
-  ggml_build_forward_expand(graph, node);
-  const double seconds = seconds_of([&] { ggml_backend_graph_compute(cpu->serial(), graph); });
-  ggml_free(ctx);
-  return seconds;
-}
-
 void bench() {
   for (const ggml_type type : quantized_types()) {
     std::printf("%8s:", ggml_type_name(type));
     for (const int64_t rows : {8, 16, 32, 64, 128, 512}) {
       Case made(type, 2048, 1024, rows);
       const double ours = seconds_of([&] { made.run(1); });
-      const double theirs = ggml_seconds(made);
+      const double theirs =
+          ggml_seconds([&](ggml_context* ctx) { return ggml_mul_mat(ctx, &made.a, &made.b); }, made.dst.data);
       std::printf("  %d rows %.2f ms (%.2fx)", static_cast<int>(rows), ours * 1e3, theirs / ours);
       std::fflush(stdout);
     }
