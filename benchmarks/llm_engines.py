@@ -70,8 +70,8 @@ class LlmEngine(ABC):
 
     @classmethod
     def export(cls, gguf: Path, path: Path) -> None:
-        """Write a file's program."""
-        raise NotImplementedError
+        """Write a file's program: of engines that have an ``ending``; the others read the GGUF file itself."""
+        raise NotImplementedError(f"{cls.title} runs no programs")
 
     @abstractmethod
     def open(self, gguf: Path) -> None:

@@ -105,7 +105,7 @@ class _Cached(nn.Module):
         count: Any = tokens.shape[1]
         _check(first >= 0)
         _check(first + count <= self.length)
-        cache = Cache(layers=[_Layer(rows, first) for rows in self.rows])  # type: ignore[arg-type]
+        cache = Cache(layers=[_Layer(rows, first) for rows in self.rows])  # type: ignore[arg-type] # a ModuleList
         positions = position + torch.arange(tokens.shape[1])
         made = self.model(input_ids=tokens, position_ids=positions[None], past_key_values=cache, logits_to_keep=1)
         logits: Tensor = made.logits[:, -1]
