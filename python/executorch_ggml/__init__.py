@@ -6,7 +6,7 @@ from pathlib import Path
 
 from .export import export
 from .partition import Explanation, GgmlBackend, GgmlPartitioner, explain
-from .runtime import Module, Session, devices, get_num_threads, load, load_delegate, set_num_threads
+from .runtime import Module, Session, get_num_threads, list_devices, load, load_delegate, set_num_threads
 
 __version__ = "0.1.0"
 
@@ -20,10 +20,10 @@ __all__ = [
     "Module",
     "Session",
     "cmake_prefix_path",
-    "devices",
     "explain",
     "export",
     "get_num_threads",
+    "list_devices",
     "load",
     "set_num_threads",
 ]

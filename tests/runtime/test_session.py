@@ -18,7 +18,7 @@ from executorch_ggml.ir.graph import Graph
 from executorch_ggml.ir.ops.movement import shape_of
 from executorch_ggml.ir.serialize import serialize
 from executorch_ggml.lower import Lowering
-from executorch_ggml.runtime import Session, States, devices
+from executorch_ggml.runtime import Session, States, list_devices
 
 ROWS = torch.export.Dim("rows", max=512)
 
@@ -144,7 +144,7 @@ def test_shared_states_from_several_threads() -> None:
 
 
 def test_devices() -> None:
-    kinds = [device.kind for device in devices()]
+    kinds = [device.kind for device in list_devices()]
     assert kinds.count("cpu") == 1
     with pytest.raises(RuntimeError, match="no device nothing here; there is cpu"):
         Session(serialize(_identity()), device="nothing")

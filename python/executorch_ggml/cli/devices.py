@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..runtime import devices
+from ..runtime import list_devices
 
 
 def register(commands: Any) -> None:
@@ -17,5 +17,5 @@ def register(commands: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     """Print one device a line."""
     del args
-    for device in devices():
+    for device in list_devices():
         print(f"{device.name}\t{device.kind}\t{device.description}")

@@ -2,15 +2,15 @@
 
 from ._library import get_num_threads, load_delegate, set_num_threads
 from .module import Module, load
-from .session import Device, Session, States, devices
+from .session import Device, Session, States, list_devices
 
 __all__ = [
     "Device",
     "Module",
     "Session",
     "States",
-    "devices",
     "get_num_threads",
+    "list_devices",
     "load",
     "load_delegate",
     "set_num_threads",

@@ -17,7 +17,7 @@ class Device(NamedTuple):
     kind: str
 
 
-def devices() -> list[Device]:
+def list_devices() -> list[Device]:
     """The devices that ggml has here; each name is good for ``Session(device=...)``."""
     return [Device(*entry) for entry in _session.devices()]
 

@@ -1,0 +1,49 @@
+"""numpy arrays of the IR's types. bfloat16 is ``ml_dtypes.bfloat16`` where that package is there, else uint16."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..ir.dtypes import DType
+
+try:
+    _BF16: np.dtype[Any] = np.dtype(importlib.import_module("ml_dtypes").bfloat16)
+except ImportError:
+    _BF16 = np.dtype(np.uint16)
+
+_BYTES: np.dtype[Any] = np.dtype(np.uint8)
+_NUMPY: dict[DType, np.dtype[Any]] = {
+    DType.F32: np.dtype(np.float32),
+    DType.F16: np.dtype(np.float16),
+    DType.BF16: _BF16,
+    DType.I8: np.dtype(np.int8),
+    DType.I16: np.dtype(np.int16),
+    DType.I32: np.dtype(np.int32),
+    DType.I64: np.dtype(np.int64),
+    DType.BOOL: np.dtype(np.bool_),
+    DType.U8: np.dtype(np.uint8),
+    DType.F64: np.dtype(np.float64),
+}
+
+
+def numpy_dtype(dtype: DType) -> np.dtype[Any]:
+    """The numpy type of an IR type; of a quantized one that of its bytes."""
+    return _NUMPY.get(dtype, _BYTES)
+
+
+def as_torch(array: np.ndarray[Any, Any], dtype: DType) -> torch.Tensor:
+    """An array as a torch tensor of the same memory."""
+    if dtype == DType.BF16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def as_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """A torch tensor as an array of the same memory."""
+    if tensor.dtype == torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(_BF16)
+    return tensor.numpy()
