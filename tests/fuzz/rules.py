@@ -503,7 +503,17 @@ def _key(g: Grower, given: Given) -> Ref:
     return g.shaped([*x.shape[:-2], g.one_of((*x.shape[-2:-1], 3, 1, 5)), x.shape[-1]], (x.dtype,), odd=False)
 
 
-@rule("scaled_dot_product_attention.value")
+@rule("softcapped_attention.query")
+def _capped_query(g: Grower, given: Given) -> Ref:
+    return g.tensor(FLOATS, (4,))
+
+
+@rule("softcap")
+def _softcap(g: Grower, given: Given) -> float:
+    return g.one_of((2.0, 0.5, 50.0, 0.0))
+
+
+@rule("scaled_dot_product_attention.value", "softcapped_attention.value")
 def _attention_value(g: Grower, given: Given) -> Ref:
     x = g.value(given["key"])
     return g.shaped([*x.shape[:-1], g.one_of((*x.shape[-1:], 4))], (x.dtype,), odd=False)

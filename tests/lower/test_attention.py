@@ -24,6 +24,7 @@ from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.ir.graph import IRError
 from executorch_ggml.ir.verify import verify
 from executorch_ggml.lower import Lowering
+from executorch_ggml.lower.attention import softcapped_attention
 
 aten = torch.ops.aten
 SDPA = aten.scaled_dot_product_attention.default
@@ -128,7 +129,20 @@ def _symbolic() -> list[Case]:
     ]
 
 
-CASES = _plain() + _masked() + _grouped() + _symbolic()
+def _softcapped() -> list[Case]:
+    q, k, v = rand(2, 6, 5, 8) * 3, rand(2, 2, 7, 8), rand(2, 2, 7, 8) + 1
+    return [
+        op(softcapped_attention, q, k, v, None, 0.5, 1.5),
+        having(op(softcapped_attention, q, k, v, bools(1, 1, 5, 7), 0.5, 1.5), name="bool"),
+        having(op(softcapped_attention, q, k, v, _hidden_rows(5, 7), 0.5, 50.0), name="hidden-row"),
+        having(op(softcapped_attention, q[:, :2].clone(), k, v, _hidden_rows(5, 7), -0.5, 2.0), name="negative-scale"),
+        having(op(softcapped_attention, q, k, v, None, 0.5, 0.0), refused="capped at 0.0"),
+        having(op(softcapped_attention, q, k, v, _additive(2, 1, 5, 7), 0.5, 1.0), name="float"),
+        having(op(softcapped_attention, *(rand(2, 6, 8) for _ in range(3)), None, 0.5, 1.0), refused="over 3 dims"),
+    ]
+
+
+CASES = _plain() + _masked() + _grouped() + _symbolic() + _softcapped()
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
@@ -136,7 +150,7 @@ def test_case(case: Case) -> None:
     check_case(case)
 
 
-@pytest.mark.parametrize("case", _masked() + _plain()[:5] + _grouped(), ids=lambda case: case.id)
+@pytest.mark.parametrize("case", _masked() + _plain()[:5] + _grouped() + _softcapped()[:4], ids=lambda case: case.id)
 def test_without_fusions(case: Case) -> None:
     """The same attention as separate nodes."""
     tensors = case.inputs

@@ -12,6 +12,8 @@ from torch.nn import functional
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import bidirectional_mask_function
 
+from ..lower.attention import softcapped_attention
+
 NAME = "executorch_ggml"
 
 
@@ -41,27 +43,13 @@ def attention(
         )
     else:
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-        made = _capped(query, key, value, attention_mask, scale, softcap)
+        made = softcapped_attention(query, key, value, attention_mask, scale, softcap)
     return made.transpose(1, 2), None
 
 
 def _is_cross(module: Any) -> bool:
     """Whether a module that gives a bias for positions is the cross-attention, where T5's is a tensor of zeros."""
     return getattr(module, "is_decoder", False) and not getattr(module, "is_causal", True)
-
-
-def _capped(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, cap: float) -> Tensor:
-    """Attention whose scores are bent to stay within ``cap``."""
-    groups = query.shape[1] // key.shape[1]
-    key, value = (_repeated(states, groups) for states in (key, value))
-    scores = torch.tanh(torch.matmul(query, key.transpose(2, 3)) * (scale / cap)) * cap
-    if mask is not None:
-        scores = torch.where(mask, scores, -torch.inf)
-    return torch.matmul(torch.softmax(scores, dim=-1), value)
-
-
-def _repeated(states: Tensor, groups: int) -> Tensor:
-    return states if groups == 1 else states.repeat_interleave(groups, dim=1)
 
 
 def mask(

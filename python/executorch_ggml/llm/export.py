@@ -96,10 +96,6 @@ def _check(model: PreTrainedModel, max_seq_len: int, chunk: int, cache_type: str
     if max_seq_len < 1 or chunk < 1:
         raise ValueError(f"max_seq_len {max_seq_len} and chunk {chunk}, expected 1 or more")
     config = model.config.get_text_config()
-    if cache_type == "q8_0" and getattr(config, "attn_logit_softcapping", None):
-        raise ValueError(
-            "cache_type 'q8_0': this model bends its attention's scores, for which keys are read as floats"
-        )
     if cache_type == "q8_0" and hasattr(config, "relative_attention_num_buckets"):
         raise ValueError(
             "cache_type 'q8_0': this model adds to its attention's scores, for which keys are read as floats"

@@ -1,8 +1,12 @@
-"""Scaled dot-product attention."""
+"""Scaled dot-product attention.
+
+PyTorch has no operator for attention with soft-capped scores, so this module defines one for models to call.
+"""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 
@@ -16,6 +20,33 @@ from .layout import dense_base, unbroadcast
 from .registry import Refused, lowers
 
 aten = torch.ops.aten
+_LIBRARY: Any = torch.library.Library("executorch_ggml", "FRAGMENT")  # type: ignore[no-untyped-call]
+_LIBRARY.define(
+    "softcapped_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, float scale, float softcap)"
+    " -> Tensor"
+)
+
+
+def _softcapped_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None,
+    scale: float,
+    softcap: float,
+) -> torch.Tensor:
+    groups = query.shape[1] // key.shape[1]
+    key, value = (states.repeat_interleave(groups, dim=1) for states in (key, value))
+    scores = torch.tanh((query * scale) @ key.mT / softcap) * softcap
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
+    hidden = (scores == -math.inf).all(dim=-1, keepdim=True)
+    return torch.softmax(scores, dim=-1).masked_fill(hidden, 0.0) @ value  # as torch's own attention
+
+
+_LIBRARY.impl("softcapped_attention", _softcapped_attention, "CompositeExplicitAutograd")
+
+softcapped_attention = torch.ops.executorch_ggml.softcapped_attention.default
 
 
 @lowers(aten.scaled_dot_product_attention.default, preserve=True)
@@ -32,13 +63,41 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
 ) -> Tensor | Refused:
     """``softmax(query @ key.T * scale + mask) @ value``; key and value heads are shared by groups of query heads."""
+    if dropout_p != 0.0:
+        return Refused(f"attention with dropout {dropout_p}")
+    return _attended(cx, query, key, value, attn_mask, is_causal=is_causal, scale=scale, grouped=enable_gqa)
+
+
+@lowers(softcapped_attention)
+def _softcapped_attention_lowering(
+    cx: Context, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, scale: float, softcap: float
+) -> Tensor | Refused:
+    """``softmax(tanh(query @ key.T * scale / softcap) * softcap + mask) @ value``; key and value heads are shared."""
+    if not (softcap > 0.0 and math.isfinite(softcap)):
+        return Refused(f"attention capped at {softcap}")
+    if query.rank != 4:
+        return Refused(f"capped attention over {query.rank} dims")
+    return _attended(cx, query, key, value, attn_mask, scale=scale, grouped=True, softcap=softcap)
+
+
+def _attended(
+    cx: Context,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
+    *,
+    scale: float | None,
+    grouped: bool,
+    is_causal: bool = False,
+    softcap: float = 0.0,
+) -> Tensor | Refused:
     head = as_dim(query.shape[-1]) if query.rank else 0
     refusals = {
         "attention over other than floats of one type": query.dtype not in FLOATS
         or any(t.dtype != query.dtype for t in (key, value)),
-        f"attention with dropout {dropout_p}": dropout_p != 0.0,
         "attention over fewer than two or more than four dims": not all(2 <= t.rank <= 4 for t in (query, key, value)),
-        "attention whose batch dims broadcast": not _batches_fit(query, key, enable_gqa),
+        "attention whose batch dims broadcast": not _batches_fit(query, key, grouped),
         "attention with a symbolic head size": scale is None and not isinstance(head, int),
         "attention with heads of size 0": isinstance(head, int) and head == 0,
     }
@@ -53,12 +112,19 @@ def scaled_dot_product_attention(
     exact_mask = attn_mask is None or attn_mask.dtype in (DType.BOOL, DType.F16)
     if "flash_attention" in cx.fusions and exact_mask:
         keys, values = _as_kept(cx, key.value, value.value) if widened else (key.value, value.value)
-        return _flash_attention(cx, query, keys, values, attn_mask, is_causal, factor)
-    return _attention(cx, query, key, value, attn_mask, is_causal, factor)
+        return _flash_attention(cx, query, keys, values, attn_mask, is_causal, factor, softcap)
+    return _attention(cx, query, key, value, attn_mask, is_causal, factor, softcap)
 
 
 def _flash_attention(
-    cx: Context, query: Tensor, keys: Value, values: Value, mask: Tensor | None, is_causal: bool, scale: float
+    cx: Context,
+    query: Tensor,
+    keys: Value,
+    values: Value,
+    mask: Tensor | None,
+    is_causal: bool,
+    scale: float,
+    softcap: float,
 ) -> Tensor:
     """One node: it reads permuted heads in place, never stores the scores, and gives 0 for rows that are hidden whole.
 
@@ -74,7 +140,7 @@ def _flash_attention(
         added = _additive(cx, mask)
         hidden = build.broadcast(added, (columns, rows, added.ne[2], added.ne[3]))
     half = None if hidden is None else build.convert(hidden, DType.F16)
-    made = build.emit("flash_attn_ext", query.value, keys, values, half, scale=scale, logit_softcap=0.0)
+    made = build.emit("flash_attn_ext", query.value, keys, values, half, scale=scale, logit_softcap=softcap)
     return cx.rounded(build.permute(made, (0, 2, 1, 3)))
 
 
@@ -102,11 +168,21 @@ def _causal_mask(cx: Context, columns: Dim, rows: Dim) -> Value:
 
 
 def _attention(
-    cx: Context, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, is_causal: bool, scale: float
+    cx: Context,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
+    is_causal: bool,
+    scale: float,
+    softcap: float,
 ) -> Tensor:
     """Scores, softmax and weighted sum as nodes of their own."""
     build = cx.builder
     scores = build.emit("mul_mat", key.value, build.cont(query.value))
+    if softcap:
+        scores = build.emit("tanh", build.emit("scale_bias", scores, s=scale / softcap, b=0.0))
+        scale = softcap
     if is_causal:
         scores = build.emit("diag_mask_inf", scores, n_past=0)
     mask, alive = (None, None) if attn_mask is None else _softmax_mask(cx, attn_mask)
