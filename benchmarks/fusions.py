@@ -29,7 +29,8 @@ SETTLE_SECONDS = 0.03
 """Between two turns: thread pools go on polling for a moment after their last call."""
 CONDITIONS = """\
 {threads} threads, the models and sizes of the section above. How many times as fast a model is with all fusions as with
-all but this one; nothing where the fusion is not found in the model."""
+all but this one; nothing where the fusion is not found in the model. Two programs of the same model differ by up to 5 %
+here, by where their memory lies."""
 MERGED_CONDITIONS = """\
 Queries, keys and values as one linear layer whose result is split into heads, over three layers (speed as a multiple
 of three layers'): what a merge would gain, if anything. It is not made."""

@@ -3,6 +3,7 @@
 #include "conv_2d.h"
 
 #include <algorithm>
+#include <limits>
 #include <new>
 #include <numeric>
 #include <vector>
@@ -288,9 +289,9 @@ class Convolution {
     tile.inputs = scratch_.inputs.data();
     tile.zeros = zeros_;
     tile.block_stride = block_stride_;
-    tile.activation = params_.activation;
-    tile.act_min = params_.act_min;
-    tile.act_max = params_.act_max;
+    const bool clamps = params_.activation == Activation::Clamp;
+    tile.low = clamps ? params_.act_min : -std::numeric_limits<float>::infinity();
+    tile.high = clamps ? params_.act_max : std::numeric_limits<float>::infinity();
     int64_t group = blocks.begin / group_blocks_;
     int64_t first = blocks.begin % group_blocks_;
     for (int64_t block = blocks.begin; block < blocks.end;) {
@@ -311,6 +312,14 @@ class Convolution {
         ++group;
       }
     }
+    // All channels of a pixel at once: a tile's few are too short a loop.
+    const int64_t begin = first_channel(blocks.begin);
+    const int64_t end = first_channel(blocks.end);
+    for (int64_t m = 0; m < rows; ++m) tiles_.activate(outputs[m] + begin, end - begin, params_.activation);
+  }
+
+  int64_t first_channel(int64_t block) const {
+    return block / group_blocks_ * group_out_ + block % group_blocks_ * kOcBlock;
   }
 
   // Fills in where the pixels' results go and where their inputs are.

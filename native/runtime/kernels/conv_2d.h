@@ -27,9 +27,8 @@ struct ConvTile {
   float* const* outputs;  // [pixel]
   int64_t output_offset;  // of the first channel, to add to each of `outputs`
   int64_t channels;       // to write, beginning with the first block's first
-  Activation activation;
-  float act_min;
-  float act_max;
+  float low;              // what results are clamped to
+  float high;
 };
 
 using ConvTileRun = void (*)(const ConvTile& tile);
@@ -45,6 +44,7 @@ struct ConvTiles {
   int rows;  // pixels of a full tile
   int shapes;
   const ConvTileShape* shape;
+  void (*activate)(float* y, int64_t n, Activation activation);  // in place; not for clamping, which tiles do
 
   // The shape to use where so many channels are left.
   const ConvTileShape& shape_for(int64_t channels) const {

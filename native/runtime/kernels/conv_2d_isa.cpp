@@ -52,9 +52,8 @@ struct Tile {
 
   // Writes the sums, with bias; clamps them on the way, which costs nothing.
   static KERNEL_INLINE void finish(const ConvTile& tile, V (&sum)[Rows][Vectors]) {
-    const bool clamps = tile.activation == Activation::Clamp;
-    const V low = splat<Lanes>(clamps ? tile.act_min : -__builtin_inff());
-    const V high = splat<Lanes>(clamps ? tile.act_max : __builtin_inff());
+    const V low = splat<Lanes>(tile.low);
+    const V high = splat<Lanes>(tile.high);
     KERNEL_UNROLL
     for (int v = 0; v < Vectors; ++v) {
       const int64_t left = tile.channels - v * Lanes;
@@ -114,10 +113,6 @@ struct Tile {
       }
     }
     finish(tile, sum[0]);
-    for (int m = 0; m < Rows; ++m) {
-      const int64_t channels = tile.channels < Lanes * Vectors ? tile.channels : Lanes * Vectors;
-      activate_in_place(tile.outputs[m] + tile.output_offset, channels, tile.activation);
-    }
   }
 };
 
@@ -147,7 +142,8 @@ const ConvTiles& conv_tiles() {
 #else
   static const ConvTileShape shapes[] = {shape_of<4, 1>(), shape_of<4, 2>(), shape_of<4, 4>()};
 #endif
-  static const ConvTiles tiles = {kRows, static_cast<int>(sizeof(shapes) / sizeof(shapes[0])), shapes};
+  static const ConvTiles tiles = {kRows, static_cast<int>(sizeof(shapes) / sizeof(shapes[0])), shapes,
+                                  activate_in_place};
   return tiles;
 }
 

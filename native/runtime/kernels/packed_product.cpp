@@ -1,6 +1,7 @@
 #include "packed_product.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace executorch_ggml::kernels {
 
@@ -17,7 +18,8 @@ void multiply_packed(const float* const* rows, int64_t count, int64_t length, co
   tile.run = length;
   tile.block_stride = length * kPackedColumns;
   tile.outputs = outputs;
-  tile.activation = Activation::None;
+  tile.low = -std::numeric_limits<float>::infinity();
+  tile.high = std::numeric_limits<float>::infinity();
   for (int64_t column = 0; column < columns;) {
     const ConvTileShape& shape = tiles.shape_for(columns - column);
     tile.channels = std::min(shape.channels, columns - column);

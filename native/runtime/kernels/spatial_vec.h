@@ -186,38 +186,49 @@ KERNEL_INLINE VecF<Lanes> gelu_erf_of(VecF<Lanes> x) {
   return x * (x > 0.0f ? 1.0f - tail : tail);
 }
 
-// The activations that need more than clamping.
-template <int Lanes>
-KERNEL_INLINE VecF<Lanes> activated(VecF<Lanes> x, Activation activation) {
-  switch (activation) {
-    case Activation::None:
-    case Activation::Clamp:
-      return x;
-    case Activation::Silu:
-      return x / (1.0f + exponential<Lanes>(-x));
-    case Activation::Hardswish:
-      return x * clamped<Lanes>(x + 3.0f, VecF<Lanes>{}, splat<Lanes>(6.0f)) / 6.0f;
-    case Activation::GeluErf:
-      return gelu_erf_of<Lanes>(x);
-  }
-  return x;
-}
+template <Activation>
+struct Activated;  // the activations that need more than clamping
 
-// Out of line, to keep the kernels' own loops small.
-__attribute__((noinline, unused)) void activate_floats(float* y, int64_t n, Activation activation) {
+template <>
+struct Activated<Activation::Silu> {
+  static KERNEL_INLINE VecF<kLanes> at(VecF<kLanes> x) { return x / (1.0f + exponential<kLanes>(-x)); }
+};
+
+template <>
+struct Activated<Activation::Hardswish> {
+  static KERNEL_INLINE VecF<kLanes> at(VecF<kLanes> x) {
+    return x * clamped<kLanes>(x + 3.0f, VecF<kLanes>{}, splat<kLanes>(6.0f)) / 6.0f;
+  }
+};
+
+template <>
+struct Activated<Activation::GeluErf> {
+  static KERNEL_INLINE VecF<kLanes> at(VecF<kLanes> x) { return gelu_erf_of<kLanes>(x); }
+};
+
+template <Activation kActivation>
+void activate_floats(float* y, int64_t n) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
-    store<kLanes>(y + i, activated<kLanes>(load<kLanes>(y + i), activation));
+    store<kLanes>(y + i, Activated<kActivation>::at(load<kLanes>(y + i)));
   }
   if (i < n) {
-    store_first<kLanes>(y + i, activated<kLanes>(load_first<kLanes>(y + i, n - i), activation), n - i);
+    store_first<kLanes>(y + i, Activated<kActivation>::at(load_first<kLanes>(y + i, n - i)), n - i);
   }
 }
 
 // Activates results that a kernel just wrote: it clamps in registers, where that is free, and leaves the rest to this.
-KERNEL_INLINE void activate_in_place(float* y, int64_t n, Activation activation) {
-  if (activation != Activation::None && activation != Activation::Clamp) {
-    activate_floats(y, n, activation);
+__attribute__((unused)) void activate_in_place(float* y, int64_t n, Activation activation) {
+  switch (activation) {
+    case Activation::None:
+    case Activation::Clamp:
+      return;
+    case Activation::Silu:
+      return activate_floats<Activation::Silu>(y, n);
+    case Activation::Hardswish:
+      return activate_floats<Activation::Hardswish>(y, n);
+    case Activation::GeluErf:
+      return activate_floats<Activation::GeluErf>(y, n);
   }
 }
 
