@@ -126,8 +126,8 @@ inline bool multiplies(const ggml_tensor* a, const ggml_tensor* b) {
   return a->ne[0] == b->ne[0] && divides(a->ne[2], b->ne[2]) && divides(a->ne[3], b->ne[3]);
 }
 
-// Rows from which on it costs less to dequantize a matrix and multiply floats than to multiply as ggml does, row by row
-// for most types (tests/native/kernels_product_test --bench).
+// Rows from which on it costs less to pack a matrix and multiply floats than to multiply as ggml does, row by row for
+// most types (tests/native/kernels_product_test --bench).
 inline int64_t rows_of_wide_product(ggml_type type) {
   switch (type) {
     case GGML_TYPE_Q4_0:  // ggml has tiles for these
@@ -136,6 +136,8 @@ inline int64_t rows_of_wide_product(ggml_type type) {
     case GGML_TYPE_IQ4_NL:
     case GGML_TYPE_TQ2_0:
       return INT64_MAX;
+    case GGML_TYPE_F32:
+      return 64;
     case GGML_TYPE_Q2_K:
       return 256;
     case GGML_TYPE_Q5_1:
@@ -149,10 +151,11 @@ inline int64_t rows_of_wide_product(ggml_type type) {
   }
 }
 
-// Not where ggml has packed the matrix: then it has tiles.
+// Not where ggml has packed the matrix: then it has tiles. For floats it has some too, but for rows that are adjacent.
 inline bool is_wide_product(const ggml_tensor* a, const ggml_tensor* b) {
-  const bool matrices = a->ne[2] == 1 && a->ne[3] == 1 && b->ne[2] == 1 && b->ne[3] == 1;
-  return matrices && a->extra == nullptr && b->type == GGML_TYPE_F32 && b->ne[1] >= rows_of_wide_product(a->type);
+  if (a->extra != nullptr || b->type != GGML_TYPE_F32) return false;
+  const int64_t least = a->type == GGML_TYPE_F32 && !ggml_is_contiguous(b) ? 4 : rows_of_wide_product(a->type);
+  return b->ne[1] >= least;
 }
 
 inline bool multiplies_chosen(const ggml_tensor* a, const ggml_tensor* b, const ggml_tensor* ids) {

@@ -1,4 +1,4 @@
-// wide_product against plain sums in double, for every quantized type and on every instruction set that this CPU has.
+// wide_product against plain sums in double, for every type that it takes and on every instruction set of this CPU.
 // With --bench: its speed beside that of ggml's own product, by type and number of rows.
 #include <algorithm>
 #include <cmath>
@@ -33,42 +33,55 @@ std::vector<float> random_floats(int64_t n) {
   return made;
 }
 
-void set_shape(ggml_tensor* t, ggml_type type, int64_t width, int64_t rows, void* data) {
+// Matrices with their rows side by side, as heads are that are cut from one projection, or one after the other.
+void set_shape(ggml_tensor* t, ggml_type type, int64_t width, int64_t rows, int64_t count, bool beside, void* data) {
   t->type = type;
   t->data = data;
-  const int64_t ne[] = {width, rows, 1, 1};
+  const int64_t ne[] = {width, rows, count, 1};
   std::copy(ne, ne + 4, t->ne);
+  const size_t row = ggml_row_size(type, width);
   t->nb[0] = ggml_type_size(type);
-  t->nb[1] = ggml_row_size(type, width);
-  t->nb[2] = t->nb[3] = t->nb[1] * static_cast<size_t>(rows);
+  t->nb[1] = beside ? row * static_cast<size_t>(count) : row;
+  t->nb[2] = beside ? row : row * static_cast<size_t>(rows);
+  t->nb[3] = row * static_cast<size_t>(rows * count);
 }
 
-// A matrix in a type, rows of floats, and where their products go.
+// Matrices in a type, rows of floats (of some matrices for each), and where their products go.
 struct Case {
   ggml_type type;
-  int64_t length, columns, rows;
+  int64_t length, columns, rows, matrices, repeats;
   std::vector<char> matrix;
   std::vector<float> weights, x, out;
   ggml_tensor a{}, b{}, dst{};
   KernelCall<MulMatParams> call;
 
-  Case(ggml_type of, int64_t length_of, int64_t columns_of, int64_t rows_of)
-      : type(of), length(length_of), columns(columns_of), rows(rows_of) {
-    weights = random_floats(length * columns);
-    x = random_floats(length * rows);
-    matrix.resize(ggml_row_size(type, length) * static_cast<size_t>(columns) + 1);
-    const std::vector<float> importance(static_cast<size_t>(length), 1.0f);
-    ggml_quantize_chunk(type, weights.data(), matrix.data(), 0, columns, length, importance.data());
-    ggml_get_type_traits(type)->to_float(matrix.data(), weights.data(), length * columns);
-    out.resize(static_cast<size_t>(columns * rows + 2 * kGuard));
-    set_shape(&a, type, length, columns, matrix.data());
-    set_shape(&b, GGML_TYPE_F32, length, rows, x.data());
-    set_shape(&dst, GGML_TYPE_F32, columns, rows, out.data() + kGuard);
+  Case(ggml_type of, int64_t length_of, int64_t columns_of, int64_t rows_of, int64_t matrices_of = 1,
+       int64_t repeats_of = 1, bool beside = true)
+      : type(of), length(length_of), columns(columns_of), rows(rows_of), matrices(matrices_of), repeats(repeats_of) {
+    weights = random_floats(length * columns * matrices);
+    x = random_floats(length * rows * matrices * repeats);
+    matrix.resize(ggml_row_size(type, length) * static_cast<size_t>(columns * matrices) + 1);
+    fill_matrix();
+    out.resize(static_cast<size_t>(columns * rows * matrices * repeats + 2 * kGuard));
+    beside = beside && type == GGML_TYPE_F32;
+    set_shape(&a, type, length, columns, matrices, beside, matrix.data());
+    set_shape(&b, GGML_TYPE_F32, length, rows, matrices * repeats, beside, x.data());
+    set_shape(&dst, GGML_TYPE_F32, columns, rows, matrices * repeats, false, out.data() + kGuard);
     dst.src[0] = &a;
     dst.src[1] = &b;
     call.node = "node";
   }
   Case(const Case&) = delete;
+
+  void fill_matrix() {
+    if (type == GGML_TYPE_F32) {
+      std::memcpy(matrix.data(), weights.data(), matrix.size() - 1);
+      return;
+    }
+    const std::vector<float> importance(static_cast<size_t>(length), 1.0f);
+    ggml_quantize_chunk(type, weights.data(), matrix.data(), 0, columns * matrices, length, importance.data());
+    ggml_get_type_traits(type)->to_float(matrix.data(), weights.data(), length * columns * matrices);
+  }
 
   void run(int threads) {
     RunStatus status;
@@ -85,17 +98,28 @@ struct Case {
       }
     }
     const float* got = out.data() + kGuard;
-    for (int64_t row = 0; row < rows; ++row) {
-      for (int64_t column = 0; column < columns; ++column) {
-        double want = 0.0;
-        for (int64_t k = 0; k < length; ++k) {
-          want += static_cast<double>(x[static_cast<size_t>(row * length + k)]) *
-                  static_cast<double>(weights[static_cast<size_t>(column * length + k)]);
+    for (int64_t i = 0; i < matrices * repeats; ++i) {
+      for (int64_t row = 0; row < rows; ++row) {
+        for (int64_t column = 0; column < columns; ++column) {
+          const double difference = std::fabs(static_cast<double>(*got++) - sum(i, row, column));
+          if (!(difference <= 1e-6 * static_cast<double>(length))) return fail("off by " + std::to_string(difference));
         }
-        const double difference = std::fabs(static_cast<double>(*got++) - want);
-        if (!(difference <= 1e-6 * static_cast<double>(length))) return fail("off by " + std::to_string(difference));
       }
     }
+  }
+
+  double sum(int64_t i, int64_t row, int64_t column) const {
+    const float* left = row_of(b, x, i, row);
+    const float* right = row_of(a, weights, i / repeats, column);
+    double made = 0.0;  // as it stays where there is nothing to sum
+    for (int64_t k = 0; k < length; ++k) made += static_cast<double>(left[k]) * static_cast<double>(right[k]);
+    return made;
+  }
+
+  const float* row_of(const ggml_tensor& t, const std::vector<float>& floats, int64_t i, int64_t row) const {
+    if (length == 0) return nullptr;
+    const auto bytes = static_cast<size_t>(row) * t.nb[1] + static_cast<size_t>(i) * t.nb[2];
+    return floats.data() + static_cast<int64_t>(bytes / ggml_row_size(t.type, length)) * length;
   }
 
   void fail(const std::string& what) const {
@@ -115,21 +139,58 @@ std::vector<ggml_type> quantized_types() {
   return found;
 }
 
+void check(Case&& made) {
+  for (const int threads : {1, 3}) {
+    made.run(threads);
+    made.compare();
+  }
+}
+
+void check_floats() {
+  for (const int64_t length : {0, 1, 32, 37, 300}) {
+    for (const int64_t columns : {1, 7, 16, 129}) {
+      for (const int64_t rows : {1, 8, 13}) {
+        check(Case(GGML_TYPE_F32, length, columns, rows));
+        check(Case(GGML_TYPE_F32, length, columns, rows, 3));
+        check(Case(GGML_TYPE_F32, length, columns, rows, 2, 3));
+      }
+    }
+  }
+}
+
 void check_all_types() {
   for (const ggml_type type : quantized_types()) {
     for (const int64_t columns : {1, 16, 37, 70}) {
       for (const int64_t rows : {1, 12, 31}) {
-        Case made(type, 256 * (1 + columns % 3), columns, rows);
-        for (const int threads : {1, 3}) {
-          made.run(threads);
-          made.compare();
-        }
+        check(Case(type, 256 * (1 + columns % 3), columns, rows));
       }
     }
   }
 }
 
 // ------------------------------------------------------------------------------------------------------------- speed
+
+void bench_floats() {
+  struct Shape {
+    int64_t length, columns, matrices;
+    bool beside;
+  };
+  for (const auto& [length, columns, matrices, beside] :
+       {Shape{32, 128, 12, true}, Shape{32, 128, 12, false}, Shape{128, 32, 12, true}, Shape{128, 32, 12, false},
+        Shape{64, 512, 8, false}, Shape{512, 64, 8, false}, Shape{256, 256, 1, false}, Shape{1024, 1024, 1, false}}) {
+    std::printf("f32 %d x %d x %d%s:", static_cast<int>(length), static_cast<int>(columns), static_cast<int>(matrices),
+                beside ? " side by side" : "");
+    for (const int64_t rows : {1, 2, 4, 8, 16, 128, 512}) {
+      Case made(GGML_TYPE_F32, length, columns, rows, matrices, 1, beside);
+      const double ours = seconds_of([&] { made.run(1); });
+      const double theirs =
+          ggml_seconds([&](ggml_context* ctx) { return ggml_mul_mat(ctx, &made.a, &made.b); }, made.dst.data);
+      std::printf("  %d rows %.3f ms (%.2fx)", static_cast<int>(rows), ours * 1e3, theirs / ours);
+      std::fflush(stdout);
+    }
+    std::printf("\n");
+  }
+}
 
 void bench() {
   for (const ggml_type type : quantized_types()) {
@@ -152,12 +213,14 @@ void bench() {
 int main(int argc, char** argv) {
   using namespace executorch_ggml;
   if (argc > 1 && std::strcmp(argv[1], "--bench") == 0) {
+    bench_floats();
     bench();
     return 0;
   }
   const kernels::Isa best = kernels::best_isa();
   for (int isa = static_cast<int>(best); isa >= 0; --isa) {
     kernels::limit_isa(static_cast<kernels::Isa>(isa));
+    check_floats();
     check_all_types();
   }
   std::printf(failures == 0 ? "products: all as expected\n" : "products: %d failures\n", failures);

@@ -1,5 +1,5 @@
-// Products of a quantized matrix with many rows of floats: the matrix is dequantized a few columns at a time, and each
-// of these multiplied with all rows. For types that ggml multiplies row by row, from some rows on.
+// Products of matrices with many rows of floats: a matrix is packed, and dequantized before where it is quantized, a
+// few columns at a time, and each of these multiplied with all rows. For types that ggml multiplies row by row.
 
 #include <algorithm>
 #include <new>
@@ -23,10 +23,16 @@ Scratch& thread_scratch() {
   return scratch;
 }
 
-void widen(const ggml_tensor* a, int64_t row, float* to) {
-  const char* from = static_cast<const char*>(a->data) + static_cast<size_t>(row) * a->nb[1];
+void widen(const ggml_tensor* a, const char* from, float* to) {
   if (a->type == GGML_TYPE_Q6_K) return KERNEL_PICK(floats_from_q6_k)(from, a->ne[0], to);
   ggml_get_type_traits(a->type)->to_float(from, to, a->ne[0]);
+}
+
+// Where matrix (i2, i3) of a tensor begins that is repeated, in blocks, to a result's two outer dims.
+const char* matrix_of(const ggml_tensor* t, const ggml_tensor* dst, int64_t i2, int64_t i3) {
+  const int64_t j2 = i2 / (dst->ne[2] / t->ne[2]);
+  const int64_t j3 = i3 / (dst->ne[3] / t->ne[3]);
+  return static_cast<const char*>(t->data) + static_cast<size_t>(j2) * t->nb[2] + static_cast<size_t>(j3) * t->nb[3];
 }
 
 class WideProduct {
@@ -36,32 +42,62 @@ class WideProduct {
     panel_ = std::max<int64_t>(1, kPanelBytes / block_bytes) * kPackedColumns;
   }
 
+  // Work is divided by blocks of columns of all matrices, and by rows as well where those are too few.
   void run(int ith, int nth) {
-    const Interval blocks = Interval::part(ceil_div(dst_->ne[0], kPackedColumns), ith, nth);
-    const int64_t end = std::min(blocks.end * kPackedColumns, dst_->ne[0]);
-    for (int64_t begin = blocks.begin * kPackedColumns; begin < end; begin += panel_) {
-      multiply_panel({begin, std::min(begin + panel_, end)});
+    const int64_t blocks = ceil_div(dst_->ne[0], kPackedColumns);
+    const int64_t matrices = dst_->ne[2] * dst_->ne[3];
+    if (blocks == 0 || matrices == 0) return;
+    const int64_t parts = ceil_div(nth, blocks * matrices);
+    const Interval units = Interval::part(matrices * parts * blocks, ith, nth);
+    for (int64_t at = units.begin; at < units.end;) {
+      const int64_t block = at % blocks;
+      const int64_t count = std::min(blocks - block, units.end - at);
+      const int64_t part = at / blocks % parts;
+      const Interval rows = Interval::part(dst_->ne[1], static_cast<int>(part), static_cast<int>(parts));
+      multiply_columns(at / blocks / parts, {block, block + count}, rows);
+      at += count;
     }
   }
 
  private:
-  void multiply_panel(Interval columns) const {
-    Scratch& scratch = thread_scratch();
-    float* floats = scratch.floats.sized(kPackedColumns * length_);
-    float* panel = scratch.panel.sized(panel_ * length_);
+  void multiply_columns(int64_t matrix, Interval blocks, Interval rows) const {
+    const int64_t i2 = matrix % dst_->ne[2];
+    const int64_t i3 = matrix / dst_->ne[2];
+    const char* a = matrix_of(a_, dst_, i2, i3);
+    const char* b = matrix_of(b_, dst_, i2, i3);
+    char* made = static_cast<char*>(dst_->data) + i2 * dst_->nb[2] + i3 * dst_->nb[3];
+    float* panel = thread_scratch().panel.sized(panel_ * length_);
+    const int64_t end = std::min(blocks.end * kPackedColumns, dst_->ne[0]);
+    for (int64_t begin = blocks.begin * kPackedColumns; begin < end; begin += panel_) {
+      const Interval columns = {begin, std::min(begin + panel_, end)};
+      pack(a, columns, panel);
+      multiply_rows(b, rows, panel, columns, reinterpret_cast<float*>(made) + begin);
+    }
+  }
+
+  void pack(const char* a, Interval columns, float* panel) const {
     for (int64_t first = columns.begin; first < columns.end; first += kPackedColumns) {
       const int64_t count = std::min(kPackedColumns, columns.end - first);
-      for (int64_t i = 0; i < count; ++i) widen(a_, first + i, floats + i * length_);
-      KERNEL_PICK(pack_columns)({floats, length_}, count, length_, panel + (first - columns.begin) * length_);
+      KERNEL_PICK(pack_columns)
+      (floats_of(a + first * a_->nb[1], count), count, length_, panel + (first - columns.begin) * length_);
     }
-    auto* made = static_cast<float*>(dst_->data) + columns.begin;
+  }
+
+  FloatRows floats_of(const char* rows, int64_t count) const {
+    if (a_->type == GGML_TYPE_F32) {
+      return {reinterpret_cast<const float*>(rows), static_cast<int64_t>(a_->nb[1] / sizeof(float))};
+    }
+    float* floats = thread_scratch().floats.sized(kPackedColumns * length_);
+    for (int64_t i = 0; i < count; ++i) widen(a_, rows + i * a_->nb[1], floats + i * length_);
+    return {floats, length_};
+  }
+
+  void multiply_rows(const char* b, Interval part, const float* panel, Interval columns, float* made) const {
     const float* rows[kMaxTileRows];
     const int64_t most = most_packed_rows();
-    for (int64_t row = 0; row < b_->ne[1]; row += most) {
-      const int64_t count = std::min(most, b_->ne[1] - row);
-      for (int64_t i = 0; i < count; ++i) {
-        rows[i] = reinterpret_cast<const float*>(static_cast<const char*>(b_->data) + (row + i) * b_->nb[1]);
-      }
+    for (int64_t row = part.begin; row < part.end; row += most) {
+      const int64_t count = std::min(most, part.end - row);
+      for (int64_t i = 0; i < count; ++i) rows[i] = reinterpret_cast<const float*>(b + (row + i) * b_->nb[1]);
       multiply_packed(rows, count, length_, panel, columns.size(), made + row * dst_->ne[0], dst_->ne[0]);
     }
   }

@@ -179,7 +179,7 @@ def _attention(
 ) -> Tensor:
     """Scores, softmax and weighted sum as nodes of their own."""
     build = cx.builder
-    scores = build.emit("mul_mat", key.value, build.cont(query.value))
+    scores = build.emit("mul_mat", key.value, query.value)
     if softcap:
         scores = build.emit("tanh", build.emit("scale_bias", scores, s=scale / softcap, b=0.0))
         scale = softcap
