@@ -4,6 +4,7 @@
 #   lib/cmake/executorch_ggml/              for find_package(executorch_ggml)
 #   include/executorch_ggml.h               the delegate's few C functions
 #   _session*.so, ir/_generated/            Python only
+#   lib/libggml-pydevice.so                 devices written in Python, for any ggml program
 
 include(CMakePackageConfigHelpers)
 
@@ -77,6 +78,7 @@ endif()
 if(EXECUTORCH_GGML_BUILD_PYTHON)
   executorch_ggml_set_rpath(_session "/${CMAKE_INSTALL_LIBDIR}" "..")
   install(TARGETS _session LIBRARY DESTINATION .)
+  install(TARGETS ggml_pydevice LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
   install(
     FILES "${EXECUTORCH_GGML_GENERATED_PYTHON}/ggml_ir_generated.py"
           "${EXECUTORCH_GGML_GENERATED_PYTHON}/__init__.py"

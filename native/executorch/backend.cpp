@@ -226,6 +226,7 @@ class GgmlBackend final : public et::BackendInterface {
     SessionOptions options;
     options.states = handle->states.states();
     options.weights = handle->states.weights();
+    options.device = default_device();
     if (auto threads = context.get_runtime_spec<int>("num_threads"); threads.ok()) options.threads = threads.get();
     if (auto device = context.get_runtime_spec<const char*>("device"); device.ok()) options.device = device.get();
     EXECUTORCH_GGML_TRY(
@@ -287,6 +288,8 @@ const char* executorch_ggml_last_error(void) { return executorch_ggml::last_erro
 void executorch_ggml_clear_error(void) { executorch_ggml::last_error.clear(); }
 
 void executorch_ggml_set_num_threads(int threads) { executorch_ggml::set_default_threads(threads); }
+
+void executorch_ggml_set_device(const char* name) { executorch_ggml::set_default_device(name); }
 
 int executorch_ggml_get_num_threads(void) { return executorch_ggml::default_threads(); }
 

@@ -24,6 +24,10 @@ EXECUTORCH_GGML_API void executorch_ggml_clear_error(void);
 EXECUTORCH_GGML_API void executorch_ggml_set_num_threads(int threads);
 EXECUTORCH_GGML_API int executorch_ggml_get_num_threads(void);
 
+/* The device of programs that are loaded from now on and whose runtime spec "device" does not name one, by ggml's name;
+   "": EXECUTORCH_GGML_DEVICE, or the CPU. */
+EXECUTORCH_GGML_API void executorch_ggml_set_device(const char* name);
+
 /* The states (mutated buffers) of the program whose method was loaded last on this thread, as a number to reset them
    by. Asking takes it: 0 from then on, until a method that has states is loaded. The methods of one loaded program
    share their states. */

@@ -222,7 +222,7 @@ class PySession {
   std::unique_ptr<Session> session_;
 };
 
-nb::list devices() {
+nb::list device_list() {
   nb::list list;
   for (const DeviceInfo& info : list_devices()) list.append(nb::make_tuple(info.name, info.description, info.kind));
   return list;
@@ -248,7 +248,14 @@ NB_MODULE(_session, m) {
       .def_prop_ro("output_names", &PySession::output_names);
   add_gguf_file(m);
   add_quantizer(m);
-  m.def("devices", &devices);
+  m.def("devices", &device_list);
+  m.def(
+      "load_backend",
+      [](const std::string& path, const std::string& name) {
+        const Status status = load_backend(path, name);
+        if (!status.ok()) raise(status);
+      },
+      nb::arg("path"), nb::arg("name"));
   m.def("set_default_threads", &set_default_threads, nb::arg("threads"));
   m.def("default_threads", &default_threads);
 }

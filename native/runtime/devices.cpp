@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <future>
 #include <map>
+#include <mutex>
 #include <thread>
 
 #include "resource_limits.h"
@@ -21,6 +22,8 @@ namespace {
 constexpr uint32_t kPoll = 1;
 
 std::atomic<int> chosen_threads{0};
+std::mutex device_mutex;
+std::string chosen_device;
 
 // ggml's backend libraries lie beside libggml.so; ggml itself looks beside the executable only.
 std::string ggml_folder() {
@@ -97,6 +100,23 @@ std::vector<DeviceInfo> list_devices() {
   return devices;
 }
 
+Status load_backend(const std::string& path, const std::string& name) {
+  load_backends_once();
+  if (ggml_backend_reg_by_name(name.c_str()) != nullptr) return {};
+  return ggml_backend_load(path.c_str()) ? Status() : Status::error("ggml cannot load " + path);
+}
+
+void set_default_device(const std::string& name) {
+  std::lock_guard<std::mutex> lock(device_mutex);
+  chosen_device = name;
+}
+
+std::string default_device() {
+  std::lock_guard<std::mutex> lock(device_mutex);
+  const char* text = std::getenv("EXECUTORCH_GGML_DEVICE");
+  return chosen_device.empty() && text != nullptr ? text : chosen_device;
+}
+
 void set_default_threads(int threads) { chosen_threads = threads; }
 
 int default_threads() {
@@ -112,16 +132,22 @@ Status Cpu::get(int threads, std::shared_ptr<Cpu>* cpu) {
   static std::mutex mutex;
   static std::map<int, std::weak_ptr<Cpu>> open_cpus;
   if (threads <= 0) threads = default_threads();
+  std::lock_guard<std::mutex> lock(mutex);
+  if ((*cpu = open_cpus[threads].lock())) return {};
+  EXECUTORCH_GGML_TRY(make(threads, cpu));
+  open_cpus[threads] = *cpu;
+  return {};
+}
+
+Status Cpu::make(int threads, std::shared_ptr<Cpu>* cpu) {
+  if (threads <= 0) threads = default_threads();
   if (threads > GGML_MAX_N_THREADS) {
     return Status::error(format("%d threads: ggml takes at most %d", threads, static_cast<int>(GGML_MAX_N_THREADS)));
   }
-  std::lock_guard<std::mutex> lock(mutex);
-  if ((*cpu = open_cpus[threads].lock())) return {};
   std::shared_ptr<Cpu> made(new Cpu());
   made->threads_ = threads;
   EXECUTORCH_GGML_TRY(made->open(1, &made->serial_));
   EXECUTORCH_GGML_TRY(made->open(threads, &made->parallel_));
-  open_cpus[threads] = made;
   *cpu = std::move(made);
   return {};
 }
@@ -197,6 +223,15 @@ Status open_device(const std::string& name, ggml_backend_t* backend) {
   if (ggml_backend_dev_type(device) == GGML_BACKEND_DEVICE_TYPE_CPU) return {};
   *backend = ggml_backend_dev_init(device, nullptr);
   return *backend ? Status() : Status::error("device " + name + " does not open");
+}
+
+bool shares_memory(ggml_backend_t backend) {
+  return ggml_backend_buft_is_host(ggml_backend_get_default_buffer_type(backend));
+}
+
+devices::CustomNodesFunction custom_nodes_of(ggml_backend_t backend) {
+  ggml_backend_reg_t reg = ggml_backend_dev_backend_reg(ggml_backend_get_device(backend));
+  return reinterpret_cast<devices::CustomNodesFunction>(ggml_backend_reg_get_proc_address(reg, devices::kCustomNodes));
 }
 
 }  // namespace executorch_ggml

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "../devices/custom_nodes.h"
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
 #include "result.h"
@@ -21,6 +22,13 @@ struct DeviceInfo {
 // Every device that ggml has here, the CPU included. Loads ggml's backend libraries at first use.
 std::vector<DeviceInfo> list_devices();
 
+// Load a library with devices into ggml, unless ggml has a registration of that name.
+Status load_backend(const std::string& path, const std::string& name);
+
+// The device of programs that do not say: by default EXECUTORCH_GGML_DEVICE, or the CPU.
+void set_default_device(const std::string& name);
+std::string default_device();
+
 // Threads for sessions that do not say; 0 restores the default: EXECUTORCH_GGML_NUM_THREADS, or one a core.
 void set_default_threads(int threads);
 int default_threads();
@@ -30,6 +38,9 @@ int default_threads();
 class Cpu {
  public:
   static Status get(int threads, std::shared_ptr<Cpu>* cpu);
+
+  // One that is shared with nobody: what runs on another device too may wait for that, and others not with it.
+  static Status make(int threads, std::shared_ptr<Cpu>* cpu);
   ~Cpu();
   Cpu(const Cpu&) = delete;
   Cpu& operator=(const Cpu&) = delete;
@@ -81,5 +92,11 @@ void* host_placeholder();
 
 // A device other than the CPU by ggml's name for it, opened; null for "" and "cpu".
 Status open_device(const std::string& name, ggml_backend_t* backend);
+
+// Whether the CPU's kernels can read and write the device's memory.
+bool shares_memory(ggml_backend_t backend);
+
+// How to tell a device what custom nodes mean; null where it does not care.
+devices::CustomNodesFunction custom_nodes_of(ggml_backend_t backend);
 
 }  // namespace executorch_ggml

@@ -430,9 +430,11 @@ Status NodeBuilder::make(const fb::Node& node, const OpInputs& spec, ggml_tensor
   const bool empty = element_count(ne_) == 0;
   if (empty && node.op_type() != fb::Op::WriteState) return empty_output(node, made);
   error_.clear();
+  as_said_ = true;
   if (sums_nothing(node, spec, inputs)) {
     if (!plain_type(dtype_of(node.output())))
       return error(node, "a quantized value is made of inputs without elements");
+    as_said_ = false;
     *made = filled(node.op_type() == fb::Op::Mean ? NAN : 0.0f);
     return {};
   }

@@ -113,8 +113,11 @@ class NodeBuilder {
   // Multiply-adds, or elements touched, of the nodes so far.
   int64_t work() const { return work_; }
 
-  // What generated code uses. False and null mean that error_ has the message.
   ggml_context* context() const { return ctx_; }
+  // Whether what build() made last does what the node says (or is only known to give the same here).
+  bool made_as_said() const { return as_said_; }
+
+  // What generated code uses. False and null mean that error_ has the message.
   bool uses_kernels() const { return use_kernels_; }
   bool check(bool holds, const char* text, std::initializer_list<Attr> attrs = {});
   bool all_f32(ggml_tensor* const* inputs);
@@ -178,6 +181,7 @@ class NodeBuilder {
   std::unordered_set<const ggml_tensor*> states_;
   std::unordered_map<const ggml_tensor*, ggml_tensor*> packed_;
   int64_t work_ = 0;
+  bool as_said_ = true;
   const fb::Node* node_ = nullptr;  // the one being built
   Dims ne_{};                       // its output's dims
   std::string error_;

@@ -9,7 +9,6 @@ namespace executorch_ggml {
 namespace {
 
 constexpr char kMagic[4] = {'E', 'G', 'G', 'M'};
-constexpr size_t kHeaderSize = 16;
 
 constexpr std::array<uint32_t, 256> make_crc_table() {
   std::array<uint32_t, 256> table{};

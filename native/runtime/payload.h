@@ -10,6 +10,7 @@
 namespace executorch_ggml {
 
 constexpr uint32_t kIrVersion = 1;
+constexpr size_t kHeaderSize = 16;  // before the FlatBuffer
 
 // Whether a vector's numbers lie where numbers of 8 bytes may: FlatBuffers verifies this of its length alone.
 template <class T>

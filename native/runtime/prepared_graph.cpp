@@ -163,10 +163,10 @@ bool PreparedGraph::takes(const std::vector<int64_t>& key, const Shapes& shapes)
   return true;
 }
 
-Status PreparedGraph::make(const fb::Graph& graph, std::vector<int64_t> key, Shapes shapes, const Leaves& leaves,
-                           ggml_backend_t device, std::shared_ptr<Cpu> cpu, const Limits& limits,
+Status PreparedGraph::make(const fb::Graph& graph, const ProgramId& program, std::vector<int64_t> key, Shapes shapes,
+                           const Leaves& leaves, ggml_backend_t device, std::shared_ptr<Cpu> cpu, const Limits& limits,
                            std::unique_ptr<PreparedGraph>* made) {
-  std::unique_ptr<PreparedGraph> prepared(new PreparedGraph(graph, limits));
+  std::unique_ptr<PreparedGraph> prepared(new PreparedGraph(graph, program, limits));
   prepared->key_ = std::move(key);
   prepared->device_ = device;
   prepared->cpu_ = std::move(cpu);
@@ -179,7 +179,10 @@ Status PreparedGraph::make(const fb::Graph& graph, std::vector<int64_t> key, Sha
 
 PreparedGraph::~PreparedGraph() {
   if (plan_) ggml_backend_graph_plan_free(cpu_backend_, plan_);
-  if (sched_) ggml_backend_sched_free(sched_);
+  if (sched_) {
+    ggml_backend_sched_free(sched_);
+    explain_custom_nodes(false);
+  }
   if (buffer_) ggml_backend_buffer_free(buffer_);
 }
 
@@ -199,8 +202,8 @@ Status PreparedGraph::open_arena(const Leaves& leaves) {
 Status PreparedGraph::build(const Leaves& leaves) {
   EXECUTORCH_GGML_TRY(open_arena(leaves));
   std::vector<ggml_tensor*> values(size_of(graph_.values()), nullptr);
-  NodeBuilder builder(arena_.context(), graph_, shapes_, device_ == nullptr, limits_.memory_limit(), &status_, &calls_,
-                      &values);
+  NodeBuilder builder(arena_.context(), graph_, shapes_, device_ == nullptr || shares_memory(device_),
+                      limits_.memory_limit(), &status_, &calls_, &values);
   for (size_t i = 0; i < leaves.constants.size(); ++i) {
     values[graph_.constants()->Get(i)->value()] = leaves.constants[i];
     if (leaves.packed[i] != nullptr) builder.remember_packed(leaves.constants[i], leaves.packed[i]);
@@ -246,6 +249,10 @@ Status PreparedGraph::make_nodes(NodeBuilder* builder, const std::vector<ggml_te
     const fb::Node& node = *graph_.nodes()->Get(i);
     EXECUTORCH_GGML_TRY(builder->build(node));
     ggml_tensor* made = values[node.output()];
+    if (device_ != nullptr && made->op == GGML_OP_CUSTOM && builder->made_as_said()) {
+      custom_.push_back({made, program_.number, program_.bytes, program_.size, static_cast<int64_t>(i),
+                         shapes_.exprs().data(), shapes_.exprs().size()});
+    }
     int& deep = depth[node.output()];
     for (size_t k = 0; k < size_of(node.inputs()); ++k) {
       const int input = node.inputs()->Get(k);
@@ -368,8 +375,14 @@ Status PreparedGraph::schedule() {
   EXECUTORCH_GGML_TRY(check_memory(working_memory_));
   sched_ = ggml_backend_sched_new(backends, nullptr, 2, graph_size, /*parallel=*/false, /*op_offload=*/false);
   if (sched_ == nullptr) return Status::error("ggml cannot make a scheduler");
+  explain_custom_nodes(true);
   if (ggml_backend_sched_alloc_graph(sched_, cgraph_)) return {};
   return Status::error(format("no memory on the device for intermediate values of %zu bytes", working_memory_));
+}
+
+void PreparedGraph::explain_custom_nodes(bool add) {
+  const devices::CustomNodesFunction explain = custom_nodes_of(device_);
+  if (explain != nullptr) explain(custom_.data(), custom_.size(), add);
 }
 
 Status PreparedGraph::run(void* const* inputs, void* const* outputs) {

@@ -26,6 +26,13 @@ struct Leaves {
   std::vector<ggml_tensor*> states;
 };
 
+// The program that a graph is of: its FlatBuffer, and a number that no other program of the process has.
+struct ProgramId {
+  const uint8_t* bytes = nullptr;
+  size_t size = 0;
+  uint64_t number = 0;
+};
+
 // A ggml context for descriptors, in memory of ours: ggml aborts where it gets none.
 class Arena {
  public:
@@ -45,8 +52,8 @@ class Arena {
 class PreparedGraph {
  public:
   // `key` is what input_key gave for the inputs, `shapes` what bind_sizes made of it.
-  static Status make(const fb::Graph& graph, std::vector<int64_t> key, Shapes shapes, const Leaves& leaves,
-                     ggml_backend_t device, std::shared_ptr<Cpu> cpu, const Limits& limits,
+  static Status make(const fb::Graph& graph, const ProgramId& program, std::vector<int64_t> key, Shapes shapes,
+                     const Leaves& leaves, ggml_backend_t device, std::shared_ptr<Cpu> cpu, const Limits& limits,
                      std::unique_ptr<PreparedGraph>* made);
   ~PreparedGraph();
   PreparedGraph(const PreparedGraph&) = delete;
@@ -75,7 +82,8 @@ class PreparedGraph {
     void place(void* data) const;
   };
 
-  PreparedGraph(const fb::Graph& graph, const Limits& limits) : graph_(graph), limits_(limits) {}
+  PreparedGraph(const fb::Graph& graph, const ProgramId& program, const Limits& limits)
+      : graph_(graph), program_(program), limits_(limits) {}
   Status build(const Leaves& leaves);
   Status open_arena(const Leaves& leaves);
   Status make_inputs(NodeBuilder* builder, std::vector<ggml_tensor*>* values);
@@ -90,8 +98,10 @@ class PreparedGraph {
   Status plan_on_cpu();
   Status make_plan();
   Status schedule();
+  void explain_custom_nodes(bool add);
 
   const fb::Graph& graph_;
+  const ProgramId program_;
   const Limits limits_;
   std::vector<int64_t> key_;
   Shapes shapes_;
@@ -108,6 +118,7 @@ class PreparedGraph {
   ggml_backend_t cpu_backend_ = nullptr;
   ggml_backend_graph_plan_t plan_ = nullptr;
   ggml_backend_sched_t sched_ = nullptr;
+  std::vector<devices::CustomNode> custom_;  // for a device that asks what they mean
   std::vector<Boundary> inputs_;
   std::vector<Boundary> outputs_;
   std::vector<std::vector<int64_t>> output_sizes_;

@@ -1,5 +1,6 @@
 #include "session.h"
 
+#include <atomic>
 #include <cstring>
 #include <unordered_set>
 
@@ -109,10 +110,12 @@ Status Session::open(const void* payload, size_t size, ConstantSource* constants
   limits_ = options.limits;
   weights_ = options.weights ? options.weights : std::make_shared<PackedWeights>();
   states_ = options.states ? options.states : std::make_shared<States>();
+  static std::atomic<uint64_t> programs{0};
   EXECUTORCH_GGML_TRY(open_payload(payload, size, &graph_));
+  program_ = {static_cast<const uint8_t*>(payload) + kHeaderSize, size - kHeaderSize, ++programs};
   EXECUTORCH_GGML_TRY(check(*graph_));
-  EXECUTORCH_GGML_TRY(Cpu::get(options.threads, &cpu_));
   EXECUTORCH_GGML_TRY(open_device(options.device, &device_));
+  EXECUTORCH_GGML_TRY(device_ ? Cpu::make(options.threads, &cpu_) : Cpu::get(options.threads, &cpu_));
   EXECUTORCH_GGML_TRY(make_constants(constants));
   EXECUTORCH_GGML_TRY(make_states(constants));
   input_data_.resize(inputs_.size());
@@ -263,7 +266,8 @@ Status Session::prepare(const TensorView* inputs, size_t count, PreparedGraph** 
     if ((*it)->takes(key_, shapes)) return use_again(it, prepared);
   }
   std::unique_ptr<PreparedGraph> made;
-  EXECUTORCH_GGML_TRY(PreparedGraph::make(*graph_, key_, std::move(shapes), leaves_, device_, cpu_, limits_, &made));
+  EXECUTORCH_GGML_TRY(
+      PreparedGraph::make(*graph_, program_, key_, std::move(shapes), leaves_, device_, cpu_, limits_, &made));
   prepared_.push_front(std::move(made));
   make_room();
   *prepared = prepared_.front().get();

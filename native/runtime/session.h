@@ -86,6 +86,7 @@ class Session {
   Status run_prepared(const TensorView* inputs, size_t count, OutputSink* sink);
 
   const fb::Graph* graph_ = nullptr;
+  ProgramId program_;
   std::shared_ptr<Cpu> cpu_;
   ggml_backend_t device_ = nullptr;
   Limits limits_;

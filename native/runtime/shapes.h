@@ -22,6 +22,9 @@ class Shapes {
   // `sizes(input, dim)` of each symbol's source, in the order of graph.symbols().
   Status bind(const fb::Graph& graph, const std::vector<int64_t>& sources);
 
+  // The values of the graph's expressions.
+  const std::vector<int64_t>& exprs() const { return exprs_; }
+
   // The value of an sdim; an error where it refers to no expression. What was asked for is remembered.
   Status eval(int64_t sdim, int64_t* value) const;
 

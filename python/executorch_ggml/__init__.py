@@ -6,7 +6,7 @@ from pathlib import Path
 
 from .export import export
 from .partition import Explanation, GgmlBackend, GgmlPartitioner, explain
-from .runtime import Module, Session, get_num_threads, list_devices, load, load_delegate, set_num_threads
+from .runtime import Module, Session, get_num_threads, list_devices, load, load_delegate, set_device, set_num_threads
 
 __version__ = "0.1.0"
 
@@ -25,6 +25,7 @@ __all__ = [
     "get_num_threads",
     "list_devices",
     "load",
+    "set_device",
     "set_num_threads",
 ]
 

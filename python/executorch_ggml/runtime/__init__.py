@@ -1,6 +1,6 @@
 """Running programs from Python: the session of the native runtime, and its devices and threads."""
 
-from ._library import get_num_threads, load_delegate, set_num_threads
+from ._library import get_num_threads, load_delegate, set_device, set_num_threads
 from .module import Module, load
 from .session import Device, Session, States, list_devices
 
@@ -13,5 +13,6 @@ __all__ = [
     "list_devices",
     "load",
     "load_delegate",
+    "set_device",
     "set_num_threads",
 ]

@@ -32,6 +32,7 @@ def load_delegate() -> ctypes.CDLL:
 
     library = ctypes.CDLL(str(library_path()))
     library.executorch_ggml_last_error.restype = ctypes.c_char_p
+    library.executorch_ggml_set_device.argtypes = [ctypes.c_char_p]
     library.executorch_ggml_take_states.restype = ctypes.c_uint64
     library.executorch_ggml_reset_states.argtypes = [ctypes.c_uint64]
     library.executorch_ggml_open_gguf.restype = ctypes.c_uint64
@@ -85,6 +86,11 @@ def set_num_threads(threads: int) -> None:
         raise ValueError(f"set_num_threads: {threads}, expected 0 or more")
     load_delegate().executorch_ggml_set_num_threads(threads)
     _session.set_default_threads(threads)
+
+
+def set_device(name: str) -> None:
+    """The device of programs loaded from now on, by ggml's name; "" restores EXECUTORCH_GGML_DEVICE, or the CPU."""
+    load_delegate().executorch_ggml_set_device(name.encode())
 
 
 def get_num_threads() -> int:

@@ -1,0 +1,15 @@
+// The Python that computes: the one that runs in this process, or one that is started in it.
+#pragma once
+
+#include <string>
+
+namespace executorch_ggml::devices {
+
+// Run Python code in this process, on this thread. The first call finds the interpreter, and where there is none finds
+// and starts one, which is then never ended. On failure `error` says why; the code must catch its own exceptions.
+bool run_python(const std::string& code, std::string* error);
+
+// Whether Python can be called: false once it ends.
+bool python_is_alive();
+
+}  // namespace executorch_ggml::devices

@@ -1,0 +1,141 @@
+"""Images: convolutions, pooling, resizing. ggml has channels outside the pixels, the IR's nodes inside."""
+
+from __future__ import annotations
+
+from ...ir.graph import Value
+from ...ir.ops.spatial import Activation, PoolKind, ScaleMode
+from ..translate import Node, translates
+from ..words import UnsupportedError
+
+_INSIDE, _OUTSIDE = (1, 2, 0, 3), (2, 0, 1, 3)  # permutations of the dims: channels innermost, and back
+
+
+@translates("IM2COL")
+def im2col(n: Node) -> Value:
+    """Each window's pixels as a row: one view of the padded image a tap, put side by side."""
+    stride_w, stride_h, pad_w, pad_h, step_w, step_h, flat = (n.i32(i) for i in range(7))
+    kernel, image = n.source(0), n.f32(1)
+    if not flat:
+        image = n.b.reshape(n.b.cont(image), (image.ne[0], 1, image.ne[1], image.ne[2]))
+    width, height = kernel.ne[0], kernel.ne[1] if flat else 1
+    out_w, out_h = n.ne[1], n.ne[2] if flat else 1
+    if not flat:
+        stride_h, pad_h, step_h = 1, 0, 1
+    return _columns(n, image, (width, height), (out_w, out_h), (stride_w, stride_h), (pad_w, pad_h), (step_w, step_h))
+
+
+_Pair = tuple[int, int]
+
+
+def _columns(n: Node, image: Value, kernel: _Pair, out: _Pair, stride: _Pair, pad: _Pair, step: _Pair) -> Value:
+    """``[taps * channels, out_w, out_h, images]``, taps innermost."""
+    channels, images = image.ne[2:]
+    if any(pad):
+        edges = (pad[0], pad[1], 0, 0)
+        image = n.emit("pad_ext", image, lead=edges, trail=edges)
+    taps = []
+    for y in range(kernel[1]):
+        for x in range(kernel[0]):
+            tap = n.b.view(image, (x * step[0], y * step[1], 0, 0), (*out, channels, images), (*stride, 1, 1))
+            taps.append(n.b.reshape(n.b.cont(tap), (1, out[0] * out[1], channels, images)))
+    while len(taps) > 1:
+        pairs = [n.emit("concat", a, b, dim=0) for a, b in zip(taps[::2], taps[1::2], strict=False)]
+        taps = pairs + taps[len(taps) - len(taps) % 2 :]
+    columns = n.b.permute(taps[0], (0, 2, 1, 3))
+    return n.b.reshape(n.b.cont(columns), (kernel[0] * kernel[1] * channels, *out, images))
+
+
+@translates("CONV_2D")
+def conv_2d(n: Node) -> Value:
+    """As a product of columns."""
+    stride_w, stride_h, pad_w, pad_h, step_w, step_h = (n.i32(i) for i in range(6))
+    kernel, image = n.f32(0), n.f32(1)
+    width, height, _, filters = kernel.ne
+    columns = _columns(
+        n, image, (width, height), (n.ne[0], n.ne[1]), (stride_w, stride_h), (pad_w, pad_h), (step_w, step_h)
+    )
+    rows = n.b.reshape(columns, (columns.ne[0], n.ne[0] * n.ne[1] * image.ne[3]))
+    matrix = n.b.reshape(n.b.cont(kernel), (columns.ne[0], filters))
+    product = n.b.reshape(n.emit("mul_mat", matrix, rows), (filters, n.ne[0], n.ne[1], image.ne[3]))
+    return n.b.permute(product, _OUTSIDE)
+
+
+@translates("CONV_2D_DW")
+def conv_2d_dw(n: Node) -> Value:
+    """Each channel by itself."""
+    stride_w, stride_h, pad_w, pad_h, step_w, step_h = (n.i32(i) for i in range(6))
+    kernel, image = n.f32(0), n.f32(1)
+    width, height, _, channels = kernel.ne
+    made = n.emit(
+        "conv_2d_dw",
+        n.b.permute(image, _INSIDE),
+        n.b.reshape(n.b.cont(n.b.permute(kernel, (1, 2, 3, 0))), (channels, width, height)),
+        None,
+        ne=(channels, n.ne[0], n.ne[1], n.ne[3]),
+        kernel_w=width,
+        kernel_h=height,
+        stride_w=stride_w,
+        stride_h=stride_h,
+        pad_w=pad_w,
+        pad_h=pad_h,
+        dilation_w=step_w,
+        dilation_h=step_h,
+        activation=Activation.NONE,
+        act_min=0.0,
+        act_max=0.0,
+    )
+    return n.b.permute(made, _OUTSIDE)
+
+
+@translates("POOL_2D")
+def pool_2d(n: Node) -> Value:
+    """Maxima or means; padding counts in these."""
+    kind, *window = (n.i32(i) for i in range(7))
+    return _pool(n, n.f32(0), kind, window)
+
+
+@translates("POOL_1D")
+def pool_1d(n: Node) -> Value:
+    """The same along rows."""
+    a, (kind, kernel, stride, pad) = n.f32(0), (n.i32(i) for i in range(4))
+    rows = n.b.reshape(n.b.cont(a), (a.ne[0], 1, a.ne[1] * a.ne[2] * a.ne[3], 1))
+    return n.b.reshape(n.b.cont(_pool(n, rows, kind, [kernel, 1, stride, 1, pad, 0])), n.ne)
+
+
+def _pool(n: Node, image: Value, kind: int, window: list[int]) -> Value:
+    kernel_w, kernel_h, stride_w, stride_h, pad_w, pad_h = window
+    if kind not in (0, 1):
+        raise UnsupportedError(f"pooling #{kind}")
+    out = [
+        (size + 2 * pad - kernel) // stride + 1
+        for size, pad, kernel, stride in (
+            (image.ne[0], pad_w, kernel_w, stride_w),
+            (image.ne[1], pad_h, kernel_h, stride_h),
+        )
+    ]
+    made = n.emit(
+        "pool_2d",
+        n.b.permute(image, _INSIDE),
+        ne=(image.ne[2], *out, image.ne[3]),
+        kind=PoolKind.AVG if kind == 1 else PoolKind.MAX,
+        kernel_w=kernel_w,
+        kernel_h=kernel_h,
+        stride_w=stride_w,
+        stride_h=stride_h,
+        pad_w=pad_w,
+        pad_h=pad_h,
+        dilation_w=1,
+        dilation_h=1,
+        divisor=kernel_w * kernel_h if kind == 1 else 0,
+    )
+    return n.b.permute(made, _OUTSIDE)
+
+
+@translates("UPSCALE")
+def upscale(n: Node) -> Value:
+    """To another size, by the nearest pixel or between two."""
+    mode, a = n.i32(0), n.f32(0)
+    modes = {0: ScaleMode.NEAREST, 1: ScaleMode.BILINEAR, 1 | 256: ScaleMode.BILINEAR_ALIGN_CORNERS}
+    if mode not in modes or a.ne[2:] != n.ne[2:]:
+        raise UnsupportedError(f"resizing of mode {mode}")
+    return n.emit("interpolate", a, ne=n.ne, mode=modes[mode])
