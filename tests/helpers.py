@@ -27,8 +27,8 @@ from executorch_ggml.ir.interpreter import Interpreter
 from executorch_ggml.ir.serialize import deserialize, serialize
 from executorch_ggml.ir.verify import verify
 from executorch_ggml.lower import LOWERINGS, Lowering
-from executorch_ggml.lower.graph import ALL_FUSIONS, is_size_node, overload_of
-from executorch_ggml.lower.registry import PRESERVED
+from executorch_ggml.lower.graph import ALL_FUSIONS, is_size_node
+from executorch_ggml.lower.registry import PRESERVED, overload_of
 from executorch_ggml.lower.weights import WeightSource
 from executorch_ggml.partition import GgmlPartitioner
 from executorch_ggml.partition.backend import named_constants

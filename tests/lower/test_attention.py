@@ -263,3 +263,42 @@ def test_a_state_that_something_else_reads_is_not_quantized() -> None:
         Lowering(program, state_types={"keys": DType.Q8_0}).graph()
     with pytest.raises(IRError, match="multiples of 256"):
         Lowering(program, state_types={"keys": DType.Q4_K}).graph()
+
+
+class Written(nn.Module):
+    """Attention written out, its heads in one batch or in two dims."""
+
+    def __init__(self, batched: bool) -> None:
+        super().__init__()
+        self.batched = batched
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        if self.batched:
+            q, k, v = (t.flatten(0, 1) for t in (q, k, v))
+        return torch.softmax(q @ k.transpose(-1, -2) / 2.5, dim=-1) @ v
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_attention_written_out_is_one_node(batched: bool) -> None:
+    q, k, v = rand(2, 3, 5, 8), rand(2, 3, 7, 8), rand(2, 3, 7, 4)
+    graph = check_program(Written(batched), q, k, v)
+    assert "soft_max_ext" not in [node.op for node in graph.nodes]
+    q[0, 0, 0] = inf  # of torch's scores all are -inf or NaN then
+    check_program(Written(batched), q, -k.abs(), v)
+
+
+def test_attention_that_gives_its_weights_too() -> None:
+    def program(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        weights = torch.softmax(q @ k.transpose(-1, -2), dim=-1)
+        return weights @ v, weights
+
+    graph = check_program(program, rand(3, 5, 8), rand(3, 7, 8), rand(3, 7, 4))
+    assert "flash_attn_ext" not in [node.op for node in graph.nodes]
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_a_softmax_over_other_dims_is_none(dim: int) -> None:
+    def program(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return torch.softmax(q @ k.transpose(-1, -2), dim=dim) @ v
+
+    check_program(program, rand(3, 7, 8), rand(3, 7, 8), rand(3, 7, 4))

@@ -171,3 +171,23 @@ def test_sizes_property(m: int, k: int, n: int, left: bool, right: bool) -> None
 
     a, b = rand(m, k), rand(k, n)
     check_program(program, a.t().contiguous() if left else a, b.t().contiguous() if right else b)
+
+
+def test_a_bias_that_is_added_is_the_layer_s() -> None:
+    weight, bias = rand(8, 5), rand(5)
+
+    def program(x: Tensor) -> Tensor:
+        return torch.relu(x @ weight + bias)
+
+    graph = check_program(program, rand(2, 3, 8))
+    assert [node.op for node in graph.nodes if node.op not in ("reshape", "view")] == ["conv_2d"]
+
+
+def test_a_product_that_is_read_twice_keeps_its_sum() -> None:
+    weight, bias = rand(8, 5), rand(5)
+
+    def program(x: Tensor) -> tuple[Tensor, Tensor]:
+        made = x @ weight
+        return made + bias, made
+
+    assert "add" in [node.op for node in check_program(program, rand(3, 8)).nodes]

@@ -187,7 +187,8 @@ struct Case {
       sum += weight;
       for (size_t i = 0; i < made.size(); ++i) made[i] += weight * static_cast<double>(v.row(c, of_keys, b)[i]);
     }
-    for (double& value : made) value = sum == 0.0 ? 0.0 : value / sum;
+    const bool hidden = shape.masked || shape.keys == 0;
+    for (double& value : made) value = sum == 0.0 && hidden ? 0.0 : value / sum;
     return made;
   }
 

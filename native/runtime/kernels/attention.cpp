@@ -233,12 +233,13 @@ class Attention {
     }
   }
 
-  // A row that sees nothing is 0.
+  // A row of which all is hidden is 0; one whose scores are all -inf by themselves is NaN, as its softmax is.
   void write(int64_t row) const {
     const int64_t width = v_->ne[0];
     const int64_t place = (keys_.batch * dst_->ne[2] + position(row)) * dst_->ne[1] + query_head(row);
     const float sum = softmax_[row].sum;
-    const float factor = sum == 0.0f ? 0.0f : 1.0f / sum;
+    const bool hidden = mask_ != nullptr || k_->ne[1] == 0;
+    const float factor = sum == 0.0f && hidden ? 0.0f : 1.0f / sum;
     KERNEL_PICK(scale_into)(factor, sums_ + row * width_, width, static_cast<float*>(dst_->data) + place * width);
   }
 

@@ -17,6 +17,7 @@ from ..ir.dims import as_dim, ne_of, same_dims
 from ..ir.dtypes import DType
 from ..ir.graph import IRError, Value
 from ..ir.op import Dim
+from .registry import overload_of
 from .weights import StoredWeight
 
 Data = Callable[[], torch.Tensor]
@@ -130,6 +131,15 @@ class Context:
                 return False
             producer = producer.args[0]
         return isinstance(producer, Node) and len([u for u in producer.users if u.users or u.op == "output"]) <= 1
+
+    def is_sole_reader_of(self, *overloads: Any) -> bool:
+        """Whether the first argument is one of these ops' result, in another shape at most, that nothing else reads."""
+        producer = self.node.args[0]
+        while isinstance(producer, Node) and len([u for u in producer.users if u.users or u.op == "output"]) <= 1:
+            if overload_of(producer) in overloads:
+                return True
+            producer = producer.args[0] if producer.args else None
+        return False
 
     # ------------------------------------------------------------------------------------------------- constants
 

@@ -448,6 +448,19 @@ def with_batch_norm(
     return replace(call, weight=weight, bias=bias).emit(cx, Epilogue())
 
 
+def with_bias(cx: Context, x: Tensor, bias: Tensor) -> Tensor | None:
+    """The linear layer that made ``x`` with a constant added inside it, or None where that is not what is added."""
+    maker = x.value.producer
+    source = maker.inputs[0] if maker is not None and maker.op == "reshape" else None
+    call = cx.records.get(x.value) or (None if source is None else cx.records.get(source))
+    if not isinstance(call, PackedLinear) or call.bias is not None or call.epilogue.activation != Activation.NONE:
+        return None
+    features = call.weight.shape[0]
+    fits = bias.data is not None and tuple(bias.shape) == (features,) and x.shape[-1:] == (features,)
+    fits = fits and x.dtype == bias.dtype == DType.F32 and cx.is_sole_reader_of(aten.mm.default, aten.linear.default)
+    return replace(call, bias=bias).emit(cx, Epilogue()) if fits else None
+
+
 def with_activation(cx: Context, x: Tensor, kind: str, low: float = 0.0, high: float = 0.0) -> Tensor | None:
     """The product that made ``x`` with an activation applied inside it, or None where there is none to rebuild."""
     call: Rebuildable | None = cx.records.get(x.value)

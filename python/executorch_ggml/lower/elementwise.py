@@ -15,7 +15,7 @@ from ..ir.dtypes import DType
 from ..ir.graph import IRError, Value
 from ..ir.ops.custom import BinaryKind, UnaryKind
 from .context import FLOATS, NARROW, Context, Tensor, compute_type
-from .convolution import with_activation
+from .convolution import with_activation, with_bias
 from .fusions import gate, rms_norm, rotary
 from .layout import aligned, common_layout, unbroadcast
 from .registry import Refused, lowers
@@ -167,14 +167,14 @@ def mul(cx: Context, a: Tensor, b: Any) -> Tensor:
 
 @lowers(aten.add.Tensor, aten.add.Scalar)
 def add(cx: Context, a: Tensor, b: Any, alpha: Any = 1) -> Tensor:
-    """``a + alpha * b``; a rotary embedding written out is found here."""
+    """``a + alpha * b``; a rotary embedding written out is found here, and a linear layer's bias."""
     if cx.dtype() == DType.BOOL:
         return arithmetic(cx, BinaryKind.BITWISE_OR, a, b)
     number = _number(b)
     if number is not None and cx.dtype() in FLOATS:
         return _affine(cx, a, 1.0, number * alpha)
-    found = rotary(cx, a, b) if alpha == 1 else None
-    return found or arithmetic(cx, BinaryKind.ADD, a, _scaled(cx, b, alpha))
+    fused = (rotary(cx, a, b) or with_bias(cx, a, b)) if alpha == 1 and isinstance(b, Tensor) else None
+    return fused or arithmetic(cx, BinaryKind.ADD, a, _scaled(cx, b, alpha))
 
 
 @lowers(aten.sub.Tensor, aten.sub.Scalar)

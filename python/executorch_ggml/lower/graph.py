@@ -11,7 +11,6 @@ from typing import Any
 
 import sympy
 import torch
-from executorch.exir.dialects.edge._ops import EdgeOpOverload
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Node
@@ -23,7 +22,7 @@ from ..ir.dtypes import DType
 from ..ir.graph import Graph, IRError
 from ..ir.op import Dim
 from .context import Context, Tensor
-from .registry import ALIASES, FOLDED, LOWERINGS, REASONS, Refused
+from .registry import FOLDED, LOWERINGS, REASONS, Refused, overload_of
 from .states import quantize_states, round_when_written, update_in_place
 from .weights import StoredWeight, WeightSource
 
@@ -41,12 +40,6 @@ FUSIONS = {
 }
 ALL_FUSIONS = frozenset(FUSIONS)
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
-
-
-def overload_of(node: Node) -> Any:
-    """The ATen overload that a node calls: Edge ops wrap it, and this project's own may stand for it."""
-    target: Any = node.target._op if isinstance(node.target, EdgeOpOverload) else node.target
-    return ALIASES.get(target, target)
 
 
 def is_size_node(node: Node) -> bool:

@@ -9,6 +9,7 @@ import torch
 from ..ir.dims import ne_of, product
 from ..ir.dtypes import DType
 from ..ir.graph import Value
+from .attention import attention_behind
 from .context import FLOATS, Context, Tensor
 from .convolution import Epilogue, PackedLinear
 from .quantized import constant_behind, widened
@@ -101,8 +102,11 @@ _EXACT_TERMS = 512  # 2 ** 24 over 255 * 128
 
 @lowers(aten.bmm.default)
 def bmm(cx: Context, a: Tensor, b: Tensor) -> Tensor | Refused:
-    """``a @ b`` of two batches of matrices."""
-    return _refusal(a, b) or cx.rounded(product_of_rows(cx, cx.builder.transpose(b.value), a.value))
+    """``a @ b`` of two batches of matrices; attention written out is found here."""
+    if refused := _refusal(a, b):
+        return refused
+    product = attention_behind(cx, a, b)
+    return product or cx.rounded(product_of_rows(cx, cx.builder.transpose(b.value), a.value))
 
 
 @lowers(aten.addmm.default)

@@ -27,11 +27,10 @@ from ..ir.op import Dim
 from ..ir.ops.custom import BinaryKind, ReduceKind, UnaryKind
 from .blocks import Blocks, exact_blocks
 from .context import FLOATS, NARROW, Context, Tensor
-from .graph import overload_of
 from .indexing import on_axis
 from .layout import common_layout
 from .reduction import reduced
-from .registry import Refused, lowers
+from .registry import Refused, lowers, overload_of
 from .weights import StoredWeight
 
 aten = torch.ops.aten

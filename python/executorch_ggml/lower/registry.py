@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from executorch.exir.dialects.edge._ops import EdgeOpOverload
 from torch._ops import OpOverload
+from torch.fx import Node
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,12 @@ PRESERVED: set[OpOverload] = set()
 FOLDED: set[OpOverload] = set()
 # Ops of this project's that stand for others while ExecuTorch has the program (see partition/outside_core.py).
 ALIASES: dict[OpOverload, OpOverload] = {}
+
+
+def overload_of(node: Node) -> Any:
+    """The ATen overload that a node calls: Edge ops wrap it, and this project's own may stand for it."""
+    target: Any = node.target._op if isinstance(node.target, EdgeOpOverload) else node.target
+    return ALIASES.get(target, target)
 
 
 def lowers(

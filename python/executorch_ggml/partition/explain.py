@@ -17,8 +17,9 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from ..lower import Lowering
-from ..lower.graph import is_size_node, overload_of
+from ..lower.graph import is_size_node
 from ..lower.quantized import INTEGERS
+from ..lower.registry import overload_of
 from .control_flow import graph_modules
 from .grouping import between, groups
 from .partitioner import GgmlPartitioner, computes, is_assertion, refusals

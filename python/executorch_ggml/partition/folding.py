@@ -5,8 +5,7 @@ from __future__ import annotations
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from ..lower.graph import overload_of
-from ..lower.registry import FOLDED
+from ..lower.registry import FOLDED, overload_of
 
 
 def one_reader_each(program: ExportedProgram) -> ExportedProgram:

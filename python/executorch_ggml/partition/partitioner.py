@@ -17,8 +17,8 @@ from torch.fx import Node
 
 from ..ir.dtypes import DType
 from ..lower import Lowering
-from ..lower.graph import ALL_FUSIONS, FUSIONS, is_size_node, overload_of
-from ..lower.registry import PRESERVED
+from ..lower.graph import ALL_FUSIONS, FUSIONS, is_size_node
+from ..lower.registry import PRESERVED, overload_of
 from ..lower.weights import WeightSource
 from .backend import (
     FUSIONS_KEY,

@@ -11,7 +11,8 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind, TensorArgument
 from torch.fx import Graph, Node
 
-from ..lower.graph import buffer_of, mutated_buffers, overload_of
+from ..lower.graph import buffer_of, mutated_buffers
+from ..lower.registry import overload_of
 
 TAG = "delegation_tag"  # what ExecuTorch calls it in a node's meta
 

@@ -60,8 +60,9 @@ def flash_attn_ext(
     scores = q @ k.mT * scale
     if logit_softcap:
         scores = logit_softcap * torch.tanh(scores / logit_softcap)
-    if mask is not None:
-        scores = scores + mask[..., : q.shape[-2], :].float()
+    if mask is None:
+        return (torch.softmax(scores, -1) @ v).transpose(1, 2)
+    scores = scores + mask[..., : q.shape[-2], :].float()
     hidden = (scores == float("-inf")).all(-1, keepdim=True)
     weights = torch.softmax(scores, -1).masked_fill(hidden, 0.0)  # ggml gives 0 for a row that is hidden whole
     return (weights @ v).transpose(1, 2)
