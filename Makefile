@@ -135,6 +135,10 @@ endif
 conformance: setup  ## run ExecuTorch's backend test suite; writes docs/conformance.md
 	$(PY) -m tests.conformance
 
+.PHONY: wpt
+wpt: setup  ## run WebNN's conformance cases on every executor; writes docs/webnn_conformance.md
+	$(PY) -m tests.webnn.wpt
+
 .PHONY: fuzz
 fuzz: setup  ## run random programs against eager PyTorch for FUZZ_SECONDS; failures go to build/fuzz
 	$(PY) -m tests.fuzz --seconds $(FUZZ_SECONDS) --out build/fuzz
@@ -156,6 +160,7 @@ lint: setup  ## check style, types, and that generated files are up to date
 	$(BIN)/clang-format --dry-run -Werror $(CPP_FILES)
 	$(PY) -m executorch_ggml.ir.codegen --check
 	$(PY) -m executorch_ggml.lower.docs --check
+	$(PY) -m executorch_ggml.webnn.generate --check
 
 .PHONY: format
 format: setup  ## put the style right where that can be done without thought
@@ -167,6 +172,7 @@ format: setup  ## put the style right where that can be done without thought
 generate: setup  ## write the tracked files that follow from the op table and the lowerings
 	$(PY) -P python/executorch_ggml/ir/codegen.py --schema-out schema/ggml_ir.fbs --docs-out docs/ops.md
 	$(PY) -m executorch_ggml.lower.docs
+	$(PY) -m executorch_ggml.webnn.generate
 
 .PHONY: clean
 clean:  ## remove what was built; .venv and the compiled ggml stay

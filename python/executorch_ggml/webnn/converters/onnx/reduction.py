@@ -1,0 +1,74 @@
+"""Reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from .writer import Value, Writer, emits
+
+
+def _reduced(w: Writer, op: str, x: Value, axes: Sequence[int], keep: bool) -> Value:
+    if not axes:
+        return x
+    return w.call(op, x, w.ints(axes), shape=w.shape, keepdims=int(keep))
+
+
+def _row(name: str, op: str, before: Callable[[Writer, Value], Value], after: str = "") -> None:
+    @emits(name)
+    def emit(w: Writer, input: Value, axes: Sequence[int], keep_dimensions: bool) -> Value:
+        total = _reduced(w, op, before(w, w.wide(input)), axes, keep_dimensions)
+        return w.call(after, total) if after else total
+
+
+def _extreme(name: str, op: str) -> None:
+    @emits(name)
+    def emit(w: Writer, input: Value, axes: Sequence[int], keep_dimensions: bool) -> Value:
+        return w.unordered(_reduced(w, op, w.ordered(input), axes, keep_dimensions))
+
+
+def _itself(w: Writer, x: Value) -> Value:
+    return x
+
+
+def _square(w: Writer, x: Value) -> Value:
+    return w.call("Mul", x, x)
+
+
+_row("reduce_sum", "ReduceSum", _itself)
+_row("reduce_sum_square", "ReduceSum", _square)
+_row("reduce_l2", "ReduceSum", _square, "Sqrt")
+_row("reduce_log_sum", "ReduceSum", _itself, "Log")
+_row("reduce_log_sum_exp", "ReduceLogSumExp", _itself)
+_row("reduce_mean", "ReduceMean", _itself)
+_row("reduce_product", "ReduceProd", _itself)
+_extreme("reduce_max", "ReduceMax")
+_extreme("reduce_min", "ReduceMin")
+
+
+@emits("reduce_l1")
+def reduce_l1(w: Writer, input: Value, axes: Sequence[int], keep_dimensions: bool) -> Value:
+    """The sum of absolute values, which unsigned ones are already."""
+    x = w.wide(input)
+    return _reduced(w, "ReduceSum", x if input.data_type[0] == "u" else w.call("Abs", x), axes, keep_dimensions)
+
+
+def _place(name: str, largest: int) -> None:
+    @emits(name)
+    def emit(w: Writer, input: Value, axis: int, keep_dimensions: bool, output_data_type: str) -> Value:
+        """TopK of 1, for more types than ArgMax; of equals it takes the first."""
+        x = w.ordered(input)
+        shape = [1 if i == axis else size for i, size in enumerate(x.shape)]
+        best, places = w.fresh(x.data_type, shape), w.fresh("int64", shape)
+        w.node("TopK", [x, w.ints([1])], [best, places], {"axis": axis, "largest": largest})
+        return w.reshape(places, w.shape)
+
+
+_place("arg_max", 1)
+_place("arg_min", 0)
+
+
+@emits("cumulative_sum")
+def cumulative_sum(w: Writer, input: Value, axis: int, exclusive: bool, reversed: bool) -> Value:
+    """CumSum."""
+    place = w.constant(axis, "int64")
+    return w.call("CumSum", w.wide(input), place, exclusive=int(exclusive), reverse=int(reversed))

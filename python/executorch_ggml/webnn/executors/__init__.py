@@ -1,0 +1,1 @@
+"""What runs graphs, one module each; see :mod:`..registry`."""
