@@ -17,7 +17,7 @@ def _arithmetic(name: str, op: str) -> None:
 def _extreme(name: str, op: str) -> None:
     @emits(name)
     def emit(w: Writer, a: Value, b: Value) -> Value:
-        return w.unordered(w.broadcast(op, w.ordered(a), w.ordered(b)))
+        return w.unordered(w.extreme(op, w.ordered(a), w.ordered(b)))
 
 
 def _comparison(name: str, op: str, *, negated: bool = False) -> None:
@@ -113,7 +113,7 @@ def sign(w: Writer, input: Value) -> Value:
 def relu(w: Writer, input: Value) -> Value:
     """The greater of it and 0."""
     x = w.wide(input)
-    return w.call("Relu", x) if x.is_float else w.call("Max", x, w.scalar(0, x))
+    return w.call("Relu", x) if x.is_float else w.extreme("Max", x, w.scalar(0, x))
 
 
 @emits("div")
@@ -154,14 +154,12 @@ def cast(w: Writer, input: Value, data_type: str) -> Value:
 
 @emits("clamp")
 def clamp(w: Writer, input: Value, min_value: float, max_value: float) -> Value:
-    """Limits of the type's own ends are none."""
-    x = w.wide(input) if input.data_type == "float16" else input
-    if input.data_type in FLOATS:
-        low = None if min_value == -math.inf else w.scalar(min_value, x)
-        high = None if max_value == math.inf else w.scalar(max_value, x)
-    else:
-        low, high = w.scalar(min_value, x), w.scalar(max_value, x)
-    return x if low is None and high is None else w.call("Clip", x, low, high)
+    """Clip; for floats Max and Min, which take infinite limits for what they are."""
+    if input.data_type not in FLOATS:
+        return w.call("Clip", input, w.scalar(min_value, input), w.scalar(max_value, input))
+    x = w.wide(input)
+    x = x if min_value == -math.inf else w.call("Max", x, w.scalar(min_value, x))
+    return x if max_value == math.inf else w.call("Min", x, w.scalar(max_value, x))
 
 
 @emits("elu")

@@ -18,7 +18,7 @@ def _inside(w: Writer, indices: Value, sizes: Sequence[int] | int) -> Value:
     x = w.cast(indices, "int64")
     from_end = w.call("Add", x, w.constant(limits, "int64"))
     x = w.call("Where", w.call("Less", x, w.constant(0, "int64"), data_type="bool"), from_end, x, data_type="int64")
-    return w.call("Min", w.call("Max", x, w.constant(0, "int64")), w.constant(limits - 1, "int64"))
+    return w.extreme("Min", w.extreme("Max", x, w.constant(0, "int64")), w.constant(limits - 1, "int64"))
 
 
 @emits("gather")

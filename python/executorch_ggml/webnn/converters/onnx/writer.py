@@ -123,7 +123,7 @@ class Writer:
                 "Cast", value, data_type=operand.data_type, shape=operand.shape, to=ELEMENTS[operand.data_type]
             )
             return Value(made.name, operand.data_type, operand.shape, array)
-        return self._constant(np.ascontiguousarray(array), operand.data_type)
+        return self._constant(np.asarray(array, order="C"), operand.data_type)
 
     def constant(self, array: Any, data_type: str) -> Value:
         """A small constant: equal ones are one."""
@@ -204,6 +204,13 @@ class Writer:
     def broadcast(self, op: str, a: Value, b: Value, data_type: str | None = None) -> Value:
         """A node of two inputs that are broadcast."""
         return self.call(op, a, b, data_type=data_type, shape=np.broadcast_shapes(a.shape, b.shape))
+
+    def extreme(self, op: str, a: Value, b: Value) -> Value:
+        """Max or Min. Of integers a choice: ONNX Runtime 1.31 broadcasts its nodes for int64 wrongly."""
+        if a.is_float:
+            return self.broadcast(op, a, b)
+        first = self.broadcast("Greater" if op == "Max" else "Less", a, b, "bool")
+        return self.call("Where", first, a, b, data_type=a.data_type, shape=first.shape)
 
     def reshape(self, value: Value, shape: Sequence[int]) -> Value:
         """A value in another shape."""
