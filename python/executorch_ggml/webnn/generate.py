@@ -18,8 +18,6 @@ METHODS = FOLDER / "methods.py"
 
 _HEAD = '''"""The operators as methods. Generated from the operator table by generate.py; do not edit."""
 
-# ruff: noqa: PLR0904
-
 from __future__ import annotations
 
 import math
