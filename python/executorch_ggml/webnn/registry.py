@@ -39,10 +39,12 @@ GROUPS = {kind: f"executorch_ggml.webnn.{kind}s" for kind in ("converter", "exec
 # In the order in which a context chooses.
 _BUILT_IN: dict[str, dict[str, str]] = {
     "converter": {
+        "ggml": "executorch_ggml.webnn.converters.ggml:convert",
         "onnx": "executorch_ggml.webnn.converters.onnx:convert",
         "torch": "executorch_ggml.webnn.converters.torch:convert",
     },
     "executor": {
+        "ggml": "executorch_ggml.webnn.executors.ggml:GgmlExecutor",
         "onnx": "executorch_ggml.webnn.executors.onnx:OnnxExecutor",
         "torch": "executorch_ggml.webnn.executors.torch:TorchExecutor",
     },

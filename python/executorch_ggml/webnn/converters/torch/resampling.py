@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
+from ..places import source_places
 from .module import computes
 
 Tensor = torch.Tensor
@@ -30,8 +31,3 @@ def resample2d(input: Tensor, mode: str, scales: Sequence[float], sizes: Sequenc
         high = x.index_select(axis, torch.tensor([math.ceil(place) for place in at]))
         x = low * (1 - part) + high * part
     return x if input.is_floating_point() else torch.round(x)
-
-
-def source_places(size: int, wanted: int) -> list[float]:
-    """Where each pixel of a resized line is in the line."""
-    return [min(max((i + 0.5) * size / wanted - 0.5, 0.0), size - 1.0) for i in range(wanted)]
