@@ -136,8 +136,9 @@ conformance: setup  ## run ExecuTorch's backend test suite; writes docs/conforma
 	$(PY) -m tests.conformance
 
 .PHONY: wpt
-wpt: setup  ## run WebNN's conformance cases on every executor; writes docs/webnn_conformance.md
+wpt: setup  ## run WebNN's conformance cases on every executor; writes docs/webnn_conformance.md and webnn_support.md
 	$(PY) -m tests.webnn.wpt
+	$(PY) -m tests.webnn.support
 
 .PHONY: fuzz
 fuzz: setup  ## run random programs against eager PyTorch for FUZZ_SECONDS; failures go to build/fuzz

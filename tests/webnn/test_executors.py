@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from tests.webnn.calls import call, data_types
 from tests.webnn.running import assert_close, context, graph_of, results_of
@@ -49,6 +50,9 @@ def test_agrees_with_torch(executor: str, operator: str) -> None:
                 continue
             for name, place in info.outputs.items():
                 kind = info.operands[place].data_type
+                if operator == "resample2d" and kind in ("int8", "uint8"):  # rounding may go either way
+                    assert np.abs(actual[name].astype(int) - expected[name].astype(int)).max() <= 1
+                    continue
                 narrow = "float16" if "float16" in {operand.data_type for operand in info.operands} else kind
                 try:
                     assert_close(actual[name], expected[name], narrow)

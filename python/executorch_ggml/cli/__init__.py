@@ -6,9 +6,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from . import devices, export, export_gguf, generate, inspect
+from ..webnn.errors import BackendUnavailable, OperationError
+from . import devices, export, export_gguf, generate, inspect, webnn
 
-COMMANDS = (export, generate, inspect, export_gguf, devices)
+COMMANDS = (export, generate, inspect, export_gguf, devices, webnn)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -20,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     try:
         args.run(args)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, BackendUnavailable, OperationError) as error:
         print(f"executorch-ggml: {error}", file=sys.stderr)
         return 1
     return 0

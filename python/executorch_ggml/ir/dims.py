@@ -38,8 +38,8 @@ def same(a: Dim, b: Dim) -> bool:
 
 def same_dims(a: Iterable[Dim], b: Iterable[Dim]) -> bool:
     """Whether two shapes are provably equal."""
-    a, b = list(a), list(b)
-    return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    a, b = tuple(a), tuple(b)
+    return a == b or (len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True)))
 
 
 def is_one(size: Dim) -> bool:

@@ -40,11 +40,13 @@ GROUPS = {kind: f"executorch_ggml.webnn.{kind}s" for kind in ("converter", "exec
 _BUILT_IN: dict[str, dict[str, str]] = {
     "converter": {
         "ggml": "executorch_ggml.webnn.converters.ggml:convert",
+        "coreml": "executorch_ggml.webnn.converters.coreml:convert",
         "onnx": "executorch_ggml.webnn.converters.onnx:convert",
         "torch": "executorch_ggml.webnn.converters.torch:convert",
     },
     "executor": {
         "ggml": "executorch_ggml.webnn.executors.ggml:GgmlExecutor",
+        "coreml": "executorch_ggml.webnn.executors.coreml:CoremlExecutor",
         "onnx": "executorch_ggml.webnn.executors.onnx:OnnxExecutor",
         "torch": "executorch_ggml.webnn.executors.torch:TorchExecutor",
     },

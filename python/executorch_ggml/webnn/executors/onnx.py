@@ -12,6 +12,7 @@ from ..graph_info import Array, GraphInfo
 from ..registry import Program
 
 _CPU = "CPUExecutionProvider"
+_LACKING = {"div": frozenset({"uint64"}), "max_pool2d": frozenset({"int64", "uint64"})}
 
 
 class OnnxExecutor:
@@ -28,6 +29,12 @@ class OnnxExecutor:
     def unavailable(accelerated: bool) -> str | None:
         """Whether this build of ONNX Runtime has a provider for it."""
         return "ONNX Runtime has no GPU or NPU here" if accelerated and not _accelerators() else None
+
+    @staticmethod
+    def data_types(operator: str, tensor: str, types: frozenset[str]) -> frozenset[str]:
+        """Those that ONNX Runtime has a way for."""
+        del tensor
+        return types - _LACKING.get(operator, frozenset())
 
     def prepare(self, graph: GraphInfo) -> Program:
         """A session."""

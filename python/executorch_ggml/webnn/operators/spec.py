@@ -271,7 +271,7 @@ class TypeName(Option):
         return value
 
 
-Operands = Mapping[str, "Descriptor | Sequence[Descriptor]"]
+Operands = Mapping[str, "Descriptor | list[Descriptor] | tuple[Descriptor, ...]"]
 
 
 @dataclass
@@ -289,13 +289,13 @@ class Call:
     def shape(self, tensor: str) -> Shape:
         """An operand's shape."""
         operand = self.operands[tensor]
-        assert not isinstance(operand, Sequence)
+        assert not isinstance(operand, (list, tuple))
         return operand.shape
 
     def type(self, tensor: str) -> str:
         """An operand's data type."""
         operand = self.operands[tensor]
-        return (operand[0] if isinstance(operand, Sequence) else operand).data_type
+        return (operand[0] if isinstance(operand, (list, tuple)) else operand).data_type
 
     def has(self, tensor: str) -> bool:
         """Whether an optional operand is given."""
@@ -400,9 +400,9 @@ class OperatorSpec:
 
     def _check_tensor(self, call: Call, tensor: Tensor) -> None:
         operand = call.operands[tensor.name]
-        if isinstance(operand, Sequence) != tensor.many:
+        if isinstance(operand, (list, tuple)) != tensor.many:
             raise TypeError(f"{self.name}: {tensor.name} is {'not ' * tensor.many}a list")
-        for item in operand if isinstance(operand, Sequence) else (operand,):
+        for item in operand if isinstance(operand, (list, tuple)) else (operand,):
             types, ranks = tensor.types, tensor.ranks
             if isinstance(types, Same):
                 types = frozenset({call.type(types.tensor)})

@@ -7,10 +7,12 @@ image's view, side by side, by the filter as a matrix.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
 from ....ir.ops.custom import BinaryKind
+from ....lower.context import Context
 from ....lower.convolution import Convolution, Epilogue, Pair, _flipped
 from ....lower.shape import concatenated, joined, padded, turned, window
 from .emitter import Emitter, Tensor, emits
@@ -25,12 +27,39 @@ def _turned(cx: Emitter, x: Tensor, layout: str, wanted: str) -> Tensor:
         return x
     if x.data is not None:
         shape = [int(x.shape[axis]) for axis in order]
-        return cx.derived(wanted, [x], shape, lambda w: w.permute(order))
+        return cx.derived(f"{layout}-{wanted}", [x], shape, lambda w: w.permute(order))
     return turned(cx, x, order)
 
 
 def _is_constant(*tensors: Tensor | None) -> bool:
     return all(tensor is None or tensor.data is not None for tensor in tensors)
+
+
+@dataclass(frozen=True)
+class _Turned:
+    """A convolution seen with its channels last, that may still be rebuilt with an activation in it."""
+
+    call: Convolution
+
+    @property
+    def epilogue(self) -> Epilogue:
+        """What it applies now."""
+        return self.call.epilogue
+
+    def emit(self, cx: Context, epilogue: Epilogue) -> Tensor:
+        """Append it with another epilogue."""
+        assert isinstance(cx, Emitter)
+        image = self.call.emit(cx.to(self.call.shape, cx.dtype()), epilogue)
+        made = turned(cx, image, (0, 2, 3, 1))
+        cx.records[made.value] = _Turned(replace(self.call, epilogue=epilogue))
+        return made
+
+
+def _emitted(cx: Emitter, call: Convolution, layout: str) -> Tensor:
+    """The convolution, remembered so that what follows can be folded in."""
+    if layout == "nhwc":
+        return _Turned(call).emit(cx, Epilogue())
+    return call.emit(cx, Epilogue())
 
 
 @emits("conv2d")
@@ -54,7 +83,7 @@ def conv2d(
     if _is_constant(weight, bias):
         pads = Pair(padding[0], padding[2])
         call = Convolution(x, weight, bias, Pair(*strides), pads, Pair(*dilations), Pair(1, 1), groups, shape)
-        return _turned(cx, call.emit(inside, Epilogue()), "nchw", input_layout)
+        return _emitted(cx, call, input_layout)
     made = _by_products(inside, x, weight, bias, (padding[0], padding[2]), strides, dilations, groups)
     return _turned(cx, made, "nchw", input_layout)
 
@@ -84,7 +113,7 @@ def conv_transpose2d(
     if _is_constant(weight, bias):
         kernel, up = _flipped(cx, weight, groups), Pair(*strides)
         call = Convolution(x, kernel, bias, Pair(1, 1), Pair(*lead), Pair(*dilations), up, groups, shape)
-        return _turned(cx, call.emit(inside, Epilogue()), "nchw", input_layout)
+        return _emitted(cx, call, input_layout)
     for i in range(2):
         x = _spread(inside, x, 2 + i, strides[i])
     made = _by_products(inside, x, _flipped_now(cx, weight, groups), bias, lead, (1, 1), dilations, groups)

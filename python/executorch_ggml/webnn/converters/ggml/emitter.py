@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -207,7 +208,7 @@ class Emitter(Context):
     def list(self, numbers: Sequence[float], dtype: DType, shape: Sequence[int]) -> Tensor:
         """Numbers known now as a constant."""
         contents = torch.tensor(list(numbers), dtype=dtype.torch)
-        key = f"list{hash((tuple(numbers), dtype))}"
+        key = f"list.{hashlib.sha256(repr((dtype.name, list(numbers))).encode()).hexdigest()[:16]}"
         value = self.builder.constant(key, dtype, ne_of([len(numbers)]), lambda: contents)
         return self.reshaped(Tensor(value, (len(numbers),)), shape)
 

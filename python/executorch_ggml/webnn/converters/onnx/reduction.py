@@ -23,7 +23,20 @@ def _row(name: str, op: str, before: Callable[[Writer, Value], Value], after: st
 def _extreme(name: str, op: str) -> None:
     @emits(name)
     def emit(w: Writer, input: Value, axes: Sequence[int], keep_dimensions: bool) -> Value:
-        return w.unordered(_reduced(w, op, w.ordered(input), axes, keep_dimensions))
+        x = w.ordered(input)
+        if x.data_type != "int64":
+            return _reduced(w, op, x, axes, keep_dimensions)
+        for axis in axes:  # ONNX Runtime 1.31 reduces int64 by its lower half
+            x, _ = _best(w, x, axis, largest=op == "ReduceMax")
+        return w.unordered(w.reshape(x, w.shape))
+
+
+def _best(w: Writer, x: Value, axis: int, *, largest: bool) -> tuple[Value, Value]:
+    """The extreme along an axis, and its place."""
+    shape = [1 if i == axis else size for i, size in enumerate(x.shape)]
+    best, place = w.fresh(x.data_type, shape), w.fresh("int64", shape)
+    w.node("TopK", [x, w.ints([1])], [best, place], {"axis": axis, "largest": int(largest)})
+    return best, place
 
 
 def _itself(w: Writer, x: Value) -> Value:
@@ -52,19 +65,16 @@ def reduce_l1(w: Writer, input: Value, axes: Sequence[int], keep_dimensions: boo
     return _reduced(w, "ReduceSum", x if input.data_type[0] == "u" else w.call("Abs", x), axes, keep_dimensions)
 
 
-def _place(name: str, largest: int) -> None:
+def _place(name: str, *, largest: bool) -> None:
     @emits(name)
     def emit(w: Writer, input: Value, axis: int, keep_dimensions: bool, output_data_type: str) -> Value:
         """TopK of 1, for more types than ArgMax; of equals it takes the first."""
-        x = w.ordered(input)
-        shape = [1 if i == axis else size for i, size in enumerate(x.shape)]
-        best, places = w.fresh(x.data_type, shape), w.fresh("int64", shape)
-        w.node("TopK", [x, w.ints([1])], [best, places], {"axis": axis, "largest": largest})
-        return w.reshape(places, w.shape)
+        del keep_dimensions, output_data_type
+        return w.reshape(_best(w, w.ordered(input), axis, largest=largest)[1], w.shape)
 
 
-_place("arg_max", 1)
-_place("arg_min", 0)
+_place("arg_max", largest=True)
+_place("arg_min", largest=False)
 
 
 @emits("cumulative_sum")
