@@ -77,7 +77,7 @@ def _coreml(graph: GraphInfo) -> Any:
 
 _WAYS: dict[str, Callable[[GraphInfo], Any]] = {
     "ggml": _prepared("ggml"),
-    "torch": lambda graph: find("converter", "torch")(graph),
+    "torch": find("converter", "torch"),
     "onnx": _prepared("onnx"),
     "coreml": _coreml,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from importlib.metadata import EntryPoint
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,19 @@ def test_names_are_taken_once(fake: type[Fake]) -> None:
     with pytest.raises(ValueError, match="override=True"):
         webnn.register_executor("fake", fake)
     webnn.register_executor("fake", fake, override=True)
+
+
+def test_others_register_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = EntryPoint("other", f"{__name__}:Fake", registry.GROUPS["executor"])
+    monkeypatch.setattr(EntryPoint, "load", lambda point: {"other": Fake, "text": str}[point.name])
+    there = EntryPoint("text", "builtins:str", registry.GROUPS["converter"])
+    points = {point.group: [point] for point in (here, there)}
+    monkeypatch.setattr(registry, "entry_points", lambda group: points[group])
+    made = webnn.ML().create_context(backend="other")
+    assert made.backend == "other"
+    b = made.create_graph_builder()
+    built = b.build({"y": b.identity(b.input("x", [2]))})
+    assert "identity" in made.convert(built, "text")
 
 
 @pytest.fixture

@@ -15,4 +15,4 @@ def test_the_example_runs() -> None:
     *lines, last = code.strip().splitlines()
     names: dict[str, object] = {}
     exec("\n".join(lines), names)
-    np.testing.assert_array_equal(eval(last, names), np.full((2, 3), 2, np.float32))  # type: ignore[call-overload]
+    np.testing.assert_array_equal(eval(last, names), np.full((2, 3), 2, np.float32))

@@ -12,6 +12,7 @@ from tests.webnn.calls import Array, Call, Dice, Given, call, data_types
 from tests.webnn.running import context, graph_of, results_of
 
 from executorch_ggml.webnn.data_types import integer_range, numpy_type
+from executorch_ggml.webnn.decompositions import DECOMPOSITIONS, decompose
 from executorch_ggml.webnn.operators import OPERATORS
 
 UNSIGNED = ["uint8", "uint32", "uint64"]
@@ -151,6 +152,16 @@ def test_recurrent_networks_are_those_of_torch(name: str, direction: str) -> Non
     expected = [last, sequence] if name == "gru" else [*last, sequence]
     for actual, wanted in zip(results, expected, strict=True):
         np.testing.assert_allclose(actual, wanted.detach().numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize("operator", DECOMPOSITIONS)
+def test_decompositions_are_valid_graphs(operator: str) -> None:
+    for seed in range(8):
+        info, _ = graph_of(call(operator, "float16", seed), context("torch"))
+        made = decompose(info, DECOMPOSITIONS)
+        made.verify()
+        assert made.input_operands() == info.input_operands()
+        assert made.output_operands() == info.output_operands()
 
 
 def test_export_takes_the_module() -> None:

@@ -84,7 +84,8 @@ def run_graph(args: argparse.Namespace) -> None:
     for name, array in results.items():
         print(f"{name}: {array.dtype}{list(array.shape)} {np.array2string(array, threshold=16, edgeitems=3)}")
     if args.output is not None:
-        np.savez(args.output, **results)
+        arrays: dict[str, Any] = dict(results)
+        np.savez(args.output, **arrays)
 
 
 def _zeros(graph: GraphInfo) -> dict[str, np.ndarray[Any, Any]]:

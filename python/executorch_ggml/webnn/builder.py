@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .arrays import array_of
-from .data_types import DATA_TYPES, byte_length, cast_number, element_count, numpy_type, unpack
+from .data_types import DATA_TYPES, cast_number, element_count, numpy_type
 from .errors import InvalidStateError
 from .graph_info import Array, GraphInfo, Operand, Operation
 from .methods import Operators
@@ -21,7 +21,6 @@ from .tensor import MLTensor
 if TYPE_CHECKING:
     from .context import MLContext, MLGraph
 
-MAX_BYTES = 2**31 - 1 << 3
 _SHAPE = Integers("shape")
 
 
@@ -210,10 +209,3 @@ def _array_of_numbers(value: Any) -> Array:
         return array.astype(np.float32)
     fits = array.dtype == np.int64 and array.size and array.min() >= -(2**31) and array.max() < 2**31
     return array.astype(np.int32) if fits else array
-
-
-def constant_from_bytes(operand: Operand, data: Any) -> Array:
-    """A constant's array from the bytes of a graph file, which must be as many as it has."""
-    if len(data) != byte_length(operand.data_type, operand.shape):
-        raise TypeError(f"{len(data)} bytes for {operand}")
-    return unpack(operand.data_type, data, operand.shape)

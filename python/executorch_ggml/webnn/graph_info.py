@@ -114,7 +114,7 @@ class GraphInfo:
             set(operation.operands) <= tensors, f"{spec.name}: operands {sorted(set(operation.operands) - tensors)}"
         )
         _expect(set(operation.options) == options, f"{spec.name}: options {sorted(operation.options)}")
-        given = {
+        given: dict[str, Any] = {
             k: self.operands[v] if isinstance(v, int) else [self.operands[i] for i in v]
             for k, v in operation.operands.items()
         }

@@ -58,7 +58,7 @@ def to_program(graph: GraphInfo) -> Program:
             raise OperationError("; ".join(reasons))
         outputs = []
         for name, place in graph.outputs.items():
-            value = values[place] if graph.operands[place].shape else mb.reshape(x=values[place], shape=[1])
+            value = values[place] if graph.operands[place].shape else mb.expand_dims(x=values[place], axes=[0])
             outputs.append(mb.identity(x=value, name=output_name(graph, name)))
         function.set_outputs(outputs)
     program = Program()
@@ -91,6 +91,8 @@ def _emit(graph: GraphInfo, operation: Operation, values: dict[int, Any], reason
         values.update(zip(operation.outputs, map(emitter.finished, results, range(len(results))), strict=True))
     except CannotError as cannot:
         reasons[f"{operation.name}: {cannot}"] = None
+    except Exception as error:  # coremltools computes constants as it goes, and not all of it works
+        reasons[f"{operation.name}: coremltools: {type(error).__name__}: {error}"] = None
 
 
 def input_name(name: str) -> str:

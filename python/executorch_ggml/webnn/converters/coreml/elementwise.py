@@ -37,7 +37,6 @@ for _name in ("add", "sub", "mul"):
 for _name, _op in {
     "max": "maximum",
     "min": "minimum",
-    "pow": "pow",
     "equal": "equal",
     "not_equal": "not_equal",
     "greater": "greater",
@@ -61,7 +60,6 @@ for _name, _op in {
     "sign": "sign",
     "sqrt": "sqrt",
     "tan": "tan",
-    "relu": "relu",
     "sigmoid": "sigmoid",
     "softplus": "softplus",
     "softsign": "softsign",
@@ -106,6 +104,21 @@ def is_nan(e: Emitter, a: Var) -> Var:
 def is_infinite(e: Emitter, a: Var) -> Var:
     """Whose size is infinite."""
     return mb.equal(x=mb.abs(x=a), y=e.number(math.inf, a))
+
+
+@emits("relu")
+def relu(e: Emitter, input: Var) -> Var:
+    """MIL's own is of floats only."""
+    return mb.relu(x=input) if e.is_float else mb.maximum(x=input, y=np.int32(0))
+
+
+@emits("pow")
+def pow_(e: Emitter, a: Var, b: Var) -> Var:
+    """Powers; of integers 0 for what a negative exponent makes a fraction of."""
+    if e.is_float:
+        return mb.pow(x=a, y=b)
+    made = e.wrapped(mb.pow(x=a, y=mb.maximum(x=b, y=np.int32(0))))
+    return mb.mul(x=made, y=e.cast(mb.greater_equal(x=b, y=np.int32(0)), "int32"))
 
 
 @emits("div")

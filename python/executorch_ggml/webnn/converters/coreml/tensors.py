@@ -8,7 +8,7 @@ import numpy as np
 from coremltools.converters.mil.mil import Builder as mb  # noqa: N813
 
 from ...data_types import integer_range
-from .emitter import Emitter, Var, emits
+from .emitter import Emitter, Var, emits, mil_type
 from .movement import repeated, reshaped, turned
 
 
@@ -186,6 +186,7 @@ def dequantize_linear(e: Emitter, input: Var, scale: Var, zero_point: Var) -> Va
 @emits("quantize_linear")
 def quantize_linear(e: Emitter, input: Var, scale: Var, zero_point: Var) -> Var:
     """Rounded to even, limited so that the sum with the zero point does not wrap, moved and limited."""
+    mil_type(e.results[0].data_type)
     low, high = integer_range(e.results[0].data_type)
     quotient = mb.round(x=mb.real_div(x=input, y=_spread(scale, e.shape)))
     whole = e.cast(

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from ...data_types import FLOATS
 from ...decompositions import decompose
 from ...graph_info import GraphInfo, Operation
 
@@ -157,8 +156,3 @@ def _last_uses(graph: GraphInfo) -> dict[int, list[int]]:
         if place not in graph.outputs.values():
             uses.setdefault(index, []).append(place)
     return uses
-
-
-def is_float(data_type: str) -> bool:
-    """Whether a data type is one of floats."""
-    return data_type in FLOATS

@@ -1,0 +1,107 @@
+"""Networks built through WebNN: ggml beside ONNX Runtime, each behind the same call; and what building costs.
+
+Both take all processors. The backends take turns, in rounds; of each the median of its rounds' medians counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from examples.demo_support.webnn_networks import encoder, mobilenet
+
+from benchmarks import results
+from executorch_ggml import webnn
+
+BACKENDS = ("ggml", "onnx")
+Array = np.ndarray[Any, Any]
+
+
+def _mobilenet(builder: webnn.MLGraphBuilder) -> tuple[webnn.MLOperand, dict[str, Array]]:
+    image = np.random.default_rng(1).standard_normal((1, 3, 224, 224)).astype(np.float32)
+    return mobilenet(builder, builder.input("image", list(image.shape))), {"image": image}
+
+
+def _encoder(builder: webnn.MLGraphBuilder) -> tuple[webnn.MLOperand, dict[str, Array]]:
+    tokens = np.random.default_rng(1).integers(0, 1000, (1, 128)).astype(np.int32)
+    operand = builder.input("tokens", list(tokens.shape), "int32")
+    return encoder(builder, operand, layers=12, width=384, heads=12, words=1000), {"tokens": tokens}
+
+
+Network = Callable[[webnn.MLGraphBuilder], tuple[webnn.MLOperand, dict[str, Array]]]
+NETWORKS: dict[str, Network] = {"MobileNetV2, 224 x 224": _mobilenet, "encoder, 12 x 384, 128 tokens": _encoder}
+
+
+def network(make: Network, rounds: int, seconds: float) -> tuple[dict[str, float], float]:
+    """Seconds a call on each backend, and how far the results are apart."""
+    calls: dict[str, Callable[[], Array]] = {}
+    for backend in BACKENDS:
+        context = webnn.ML().create_context(backend=backend)
+        builder = context.create_graph_builder()
+        operand, inputs = make(builder)
+        graph = builder.build({"y": operand})
+        calls[backend] = lambda context=context, graph=graph, inputs=inputs: context.compute(graph, inputs)["y"]
+    first, second = (calls[backend]() for backend in BACKENDS)
+    apart = float(np.abs(first - second).max() / np.abs(second).max())
+    medians: dict[str, list[float]] = {backend: [] for backend in BACKENDS}
+    for _ in range(rounds):
+        for backend, call in calls.items():
+            medians[backend].append(statistics.median(timed(call, seconds)))
+    return {backend: statistics.median(of_rounds) for backend, of_rounds in medians.items()}, apart
+
+
+def timed(call: Callable[[], Any], seconds: float) -> list[float]:
+    """How long each call takes, for some seconds, after a few that don't count."""
+    for _ in range(3):
+        call()
+    times: list[float] = []
+    while sum(times) < seconds:
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return times
+
+
+def overhead() -> str:
+    """What a call adds to the engine's own time, and building to the graph's size."""
+    context = webnn.ML().create_context(backend="ggml")
+    builder = context.create_graph_builder()
+    graph = builder.build({"y": builder.relu(builder.input("x", [4]))})
+    x = np.ones(4, np.float32)
+    program = graph._program_for(context)
+    whole = statistics.median(timed(lambda: context.compute(graph, {"x": x}), 1))
+    engine = statistics.median(timed(lambda: program([x]), 1))
+    builder = context.create_graph_builder()
+    start = time.perf_counter()
+    y, one = builder.input("x", [4, 4]), builder.constant(np.ones((4, 4), np.float32))
+    for _ in range(10_000):
+        y = builder.add(y, one)
+    builder.build({"y": y})
+    built = time.perf_counter() - start
+    return (
+        f"A call adds {(whole - engine) * 1e6:.1f} µs to the engine's {engine * 1e6:.1f} µs. "
+        f"A graph of 10,000 operations is built, converted and loaded in {built:.2f} s."
+    )
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description="WebNN: ggml beside ONNX Runtime.")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.0, help="for each backend, in each round")
+    args = parser.parse_args()
+    rows = []
+    for name, make in NETWORKS.items():
+        seconds, apart = network(make, args.rounds, args.seconds)
+        ratio = seconds["onnx"] / seconds["ggml"]
+        rows.append([name, *(f"{seconds[b] * 1e3:.1f}" for b in BACKENDS), f"{ratio:.2f}", f"{apart:.1e}"])
+    header = ["network", *(f"{b}, ms" for b in BACKENDS), "ggml's speed over onnx's", "apart"]
+    results.write_section("webnn", "WebNN", f"{results.markdown_table(header, rows)}\n\n{overhead()}")
+
+
+if __name__ == "__main__":
+    main()
