@@ -182,6 +182,9 @@ REFUSED: dict[str, tuple[Make, str]] = {
         r"dequantize_linear: scale is float32\[2\]",
     ),
     "alpha": (lambda b: b.elu(x(b, 2), alpha=float("nan")), r"elu: alpha is nan, expected a finite number"),
+    "result too large": (lambda b: b.tile(x(b, 2**16), [2**16]), r"tile: the result's shape is \[4294967296\]"),
+    "result with too many elements": (lambda b: b.expand(x(b, 1), [2**16, 2**16]), r"expand: the result's shape is"),
+    "result with too many dimensions": (lambda b: b.reshape(x(b, 1), [1] * 9), r"reshape: the result's shape is"),
     "no operand": (lambda b: b.relu(np.zeros(2)), r"relu: input is array.*expected an operand"),
     "another builder's": (
         lambda b: b.relu(x(context("torch").create_graph_builder(), 2)),

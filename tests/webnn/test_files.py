@@ -65,6 +65,16 @@ def _document(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
     return tmp_path / "graph.webnn", document
 
 
+def test_a_list_of_no_operands(tmp_path: Path) -> None:
+    b = context("torch").create_graph_builder()
+    b.build({"y": b.concat([b.input("x", [2])], 0)}).save(tmp_path / "graph.webnn")
+    document = json.loads((tmp_path / "graph.webnn").read_text())
+    document["operations"][0]["operands"]["inputs"] = []
+    (tmp_path / "graph.webnn").write_text(json.dumps(document))
+    with pytest.raises(GraphFileError, match=r"concat: inputs is \[\]"):
+        webnn.load(tmp_path / "graph.webnn")
+
+
 def _set(*path: Any, to: Any) -> Callable[[dict[str, Any]], None]:
     def damage(document: Any) -> None:
         for step in path[:-1]:

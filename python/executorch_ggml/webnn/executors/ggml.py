@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -37,9 +39,13 @@ class GgmlExecutor:
 
     def prepare(self, graph: GraphInfo) -> Program:
         """The graph's program in a session."""
-        made = convert(graph)
         try:
-            session = Session(serialize(made), _constants(made), device=self._device)
+            with _collector_off():
+                made = convert(graph)
+                program = serialize(made)
+            session = Session(program, _constants(made), device=self._device)
+        except OperationError:
+            raise
         except (IRError, RuntimeError) as error:
             raise OperationError(f"ggml: {error}") from error
         into = [_carried(operand.data_type) for operand in graph.input_operands().values()]
@@ -53,6 +59,18 @@ class GgmlExecutor:
             return [array if change is None else change(array) for change, array in zip(back, results, strict=True)]
 
         return run
+
+
+@contextmanager
+def _collector_off() -> Iterator[None]:
+    """Many objects are made and no cycles: looking for some among all of torch's would take as long again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 Change = Callable[[Array], Array]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, Protocol
 
-from ..data_types import DATA_TYPES, FLOATS, FOUR_BITS, cast_number
+from ..data_types import DATA_TYPES, FLOATS, FOUR_BITS, cast_number, element_count
 from .shapes import MAX_RANK, Shape, is_dimension
 
 UINT32_MAX = 2**32 - 1
@@ -380,8 +380,8 @@ class OperatorSpec:
         shapes = [made] if isinstance(made, tuple) else made
         results = [(self._output_type(call, i), shape) for i, shape in enumerate(shapes)]
         for _, shape in results:
-            if len(shape) > MAX_RANK or not all(map(is_dimension, shape)):
-                wanted = f"at most {MAX_RANK} dimensions from 1 to 2**31 - 1"
+            if len(shape) > MAX_RANK or not all(map(is_dimension, shape)) or not is_dimension(element_count(shape)):
+                wanted = f"at most {MAX_RANK} dimensions from 1 to 2**31 - 1, and elements to as many"
                 raise TypeError(fault(self.name, "the result's shape", described(shape), wanted, label))
         return results, call.options
 
@@ -402,6 +402,8 @@ class OperatorSpec:
         operand = call.operands[tensor.name]
         if isinstance(operand, (list, tuple)) != tensor.many:
             raise TypeError(f"{self.name}: {tensor.name} is {'not ' * tensor.many}a list")
+        if isinstance(operand, (list, tuple)) and not operand:
+            raise TypeError(fault(self.name, tensor.name, "[]", "a list of operands", call.label))
         for item in operand if isinstance(operand, (list, tuple)) else (operand,):
             types, ranks = tensor.types, tensor.ranks
             if isinstance(types, Same):
