@@ -29,7 +29,7 @@ Array = np.ndarray[Any, Any]
 class Case:
     """One case: inputs, operations, and what is expected of which output."""
 
-    suite: str  # the folder: dev or baseline
+    suite: str  # where it comes from: wpt or webnn-baseline
     operator: str  # the file's, in snake_case
     name: str
     data: dict[str, Any]
@@ -46,7 +46,7 @@ def cases(folder: Path = FOLDER, operators: tuple[str, ...] = ()) -> Iterator[Ca
         if operators and path.stem not in operators:
             continue
         for case in json.loads(path.read_text())["cases"]:
-            yield Case(path.parent.name, path.stem, case["name"], case)
+            yield Case(case["source"], path.stem, case["name"], case)
 
 
 def array(tensor: dict[str, Any]) -> Array:

@@ -18,6 +18,7 @@ import numpy as np
 from tests.webnn.wpt.cases import FOLDER, Array, Case, array
 
 FILL_COMPARED = 1000
+BASELINE = "webnn-baseline"
 BASELINE_RELATIVE = 1e-5
 _NO_ENTRY: dict[str, tuple[str, float]] = {
     "gruCell": ("ULP", 3),
@@ -139,7 +140,7 @@ def _of_type(limits: dict[str, Any], data_type: str) -> Any:
 
 def superseded(case: Case) -> str | None:
     """Why the specification has a TypeError where the case, which is older, has a result; None where it has not."""
-    if case.suite != "baseline":
+    if case.suite != BASELINE:
         return None
     operation = _Operation(case, case.data["operators"][0])
     if case.operator == "expand":
@@ -167,7 +168,7 @@ def fault(case: Case, results: dict[str, Array], folder: Path = FOLDER) -> str |
         a, e = actual.ravel()[:count], expected.ravel()[:count]
         distance = _atol(a, e) if metric == "ATOL" else _ulps(a, e)
         wrong = ~_equal(a, e) & ~(distance <= allowed)
-        if case.suite == "baseline" and e.dtype.kind == "f":
+        if case.suite == BASELINE and e.dtype.kind == "f":
             wide_a, wide_e = a.astype(np.float64), e.astype(np.float64)
             with np.errstate(invalid="ignore"):
                 wrong &= ~(np.abs(wide_a - wide_e) <= BASELINE_RELATIVE * np.maximum(1, np.abs(wide_e)))
