@@ -9,6 +9,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ def network(make: Network, rounds: int, seconds: float) -> tuple[dict[str, float
         builder = context.create_graph_builder()
         operand, inputs = make(builder)
         graph = builder.build({"y": operand})
-        calls[backend] = lambda context=context, graph=graph, inputs=inputs: context.compute(graph, inputs)["y"]
+        calls[backend] = partial(_compute, context, graph, inputs)
     first, second = (calls[backend]() for backend in BACKENDS)
     apart = float(np.abs(first - second).max() / np.abs(second).max())
     medians: dict[str, list[float]] = {backend: [] for backend in BACKENDS}
@@ -52,6 +53,10 @@ def network(make: Network, rounds: int, seconds: float) -> tuple[dict[str, float
         for backend, call in calls.items():
             medians[backend].append(statistics.median(timed(call, seconds)))
     return {backend: statistics.median(of_rounds) for backend, of_rounds in medians.items()}, apart
+
+
+def _compute(context: webnn.MLContext, graph: webnn.MLGraph, inputs: dict[str, Array]) -> Array:
+    return context.compute(graph, inputs)["y"]
 
 
 def timed(call: Callable[[], Any], seconds: float) -> list[float]:

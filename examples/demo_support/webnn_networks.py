@@ -110,7 +110,7 @@ def encoder(
     return x
 
 
-def digits(builder: MLGraphBuilder, images: MLOperand, model: nn.Module) -> MLOperand:
+def digits(builder: MLGraphBuilder, images: MLOperand, model: Any) -> MLOperand:
     """The network of :mod:`examples.demo_support.digits` with its trained weights: the digits' logits."""
 
     def constant(tensor: Any) -> MLOperand:

@@ -55,7 +55,7 @@ def test_the_first_that_is_available_is_taken() -> None:
 
 def test_an_accelerator_is_taken_where_there_is_one(fake: type[Fake]) -> None:
     for how in ({"accelerated": True}, {"device_type": "gpu"}, {"device_type": "npu"}):
-        made = webnn.ML().create_context(**how, backend="fake")  # type: ignore[arg-type]
+        made = webnn.ML().create_context(**how, backend="fake")
         assert (made.backend, made.accelerated) == ("fake", True)
     fake.accelerators = False
     assert not webnn.ML().create_context(accelerated=True, backend="fake").accelerated

@@ -41,7 +41,8 @@ def page(verdicts: Sequence[Verdict]) -> str:
     executors = list(dict.fromkeys(verdict.executor for verdict in verdicts))
     lines = [_HEAD, _row("suite", *executors), _row(*["---"] * (len(executors) + 1))]
     for suite in dict.fromkeys(verdict.suite for verdict in verdicts):
-        lines.append(_row(SUITES.get(suite, suite), *(_score(verdicts, executor, suite=suite) for executor in executors)))
+        scores = [_score(verdicts, executor, suite=suite) for executor in executors]
+        lines += [_row(SUITES.get(suite, suite), *scores)]
     lines += ["", "## By operator", "", _row("operator", *executors), _row(*["---"] * (len(executors) + 1))]
     for operator in sorted({verdict.operator for verdict in verdicts}):
         lines.append(_row(f"`{operator}`", *(_score(verdicts, executor, operator=operator) for executor in executors)))
