@@ -1,21 +1,25 @@
 """Networks built through WebNN: ggml beside ONNX Runtime, each behind the same call; and what building costs.
 
-Both take all processors. The backends take turns, in rounds; of each the median of its rounds' medians counts.
+Both take all processors, each in a process of its own. They take turns, in rounds; of each the median of its rounds'
+medians counts.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from examples.demo_support.webnn_networks import encoder, mobilenet
 
 from benchmarks import results
+from benchmarks.worker import Worker
 from executorch_ggml import webnn
 
 BACKENDS = ("ggml", "onnx")
@@ -37,31 +41,30 @@ Network = Callable[[webnn.MLGraphBuilder], tuple[webnn.MLOperand, dict[str, Arra
 NETWORKS: dict[str, Network] = {"MobileNetV2, 224 x 224": _mobilenet, "encoder, 12 x 384, 128 tokens": _encoder}
 
 
-def network(make: Network, rounds: int, seconds: float) -> tuple[dict[str, float], float]:
-    """Seconds a call on each backend, and how far the results are apart."""
-    calls: dict[str, Callable[[], Array]] = {}
-    for backend in BACKENDS:
-        context = webnn.ML().create_context(backend=backend)
-        builder = context.create_graph_builder()
-        operand, inputs = make(builder)
+class Server:
+    """What a backend's process does, see :class:`benchmarks.worker.Worker`."""
+
+    def __init__(self, backend: str, threads: int, folder: Path) -> None:
+        del threads, folder
+        self._context = webnn.ML().create_context(backend=backend)
+        self._call: Callable[[], Array]
+
+    def prepare(self, name: str) -> Array:
+        """Build a network; what it computes."""
+        builder = self._context.create_graph_builder()
+        operand, inputs = NETWORKS[name](builder)
         graph = builder.build({"y": operand})
-        calls[backend] = partial(_compute, context, graph, inputs)
-    first, second = (calls[backend]() for backend in BACKENDS)
-    apart = float(np.abs(first - second).max() / np.abs(second).max())
-    medians: dict[str, list[float]] = {backend: [] for backend in BACKENDS}
-    for _ in range(rounds):
-        for backend, call in calls.items():
-            medians[backend].append(statistics.median(timed(call, seconds)))
-    return {backend: statistics.median(of_rounds) for backend, of_rounds in medians.items()}, apart
+        self._call = lambda: self._context.compute(graph, inputs)["y"]
+        return self._call()
+
+    def time(self, seconds: float, warm_up: int) -> list[float]:
+        """How long each call takes, for some seconds, after a few that don't count."""
+        return timed(self._call, seconds, warm_up)
 
 
-def _compute(context: webnn.MLContext, graph: webnn.MLGraph, inputs: dict[str, Array]) -> Array:
-    return context.compute(graph, inputs)["y"]
-
-
-def timed(call: Callable[[], Any], seconds: float) -> list[float]:
+def timed(call: Callable[[], Any], seconds: float, warm_up: int = 3) -> list[float]:
     """How long each call takes, for some seconds, after a few that don't count."""
-    for _ in range(3):
+    for _ in range(warm_up):
         call()
     times: list[float] = []
     while sum(times) < seconds:
@@ -69,6 +72,17 @@ def timed(call: Callable[[], Any], seconds: float) -> list[float]:
         call()
         times.append(time.perf_counter() - start)
     return times
+
+
+def network(workers: Mapping[str, Worker], name: str, rounds: int, seconds: float) -> tuple[dict[str, float], float]:
+    """Seconds a call on each backend, and how far the results are apart."""
+    first, second = (worker.ask("prepare", name) for worker in workers.values())
+    apart = float(np.abs(first - second).max() / np.abs(second).max())
+    medians: dict[str, list[float]] = {backend: [] for backend in workers}
+    for _ in range(rounds):
+        for backend, worker in workers.items():
+            medians[backend].append(statistics.median(worker.time(seconds, warm_up=3)))
+    return {backend: statistics.median(of_rounds) for backend, of_rounds in medians.items()}, apart
 
 
 def overhead() -> str:
@@ -100,10 +114,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0, help="for each backend, in each round")
     args = parser.parse_args()
     rows = []
-    for name, make in NETWORKS.items():
-        seconds, apart = network(make, args.rounds, args.seconds)
-        ratio = seconds["onnx"] / seconds["ggml"]
-        rows.append([name, *(f"{seconds[b] * 1e3:.1f}" for b in BACKENDS), f"{ratio:.2f}", f"{apart:.1e}"])
+    with ExitStack() as stack:
+        workers = {name: stack.enter_context(Worker(name, os.cpu_count() or 1, Server)) for name in BACKENDS}
+        for name in NETWORKS:
+            times, apart = network(workers, name, args.rounds, args.seconds)
+            ratio = times["onnx"] / times["ggml"]
+            rows.append([name, *(f"{times[b] * 1e3:.1f}" for b in BACKENDS), f"{ratio:.2f}x", f"{apart:.1e}"])
     header = ["network", *(f"{b}, ms" for b in BACKENDS), "ggml's speed over onnx's", "apart"]
     results.write_section("webnn", "WebNN", f"{results.markdown_table(header, rows)}\n\n{overhead()}")
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...ir.graph import Graph, IRError
 from ...ir.serialize import serialize
-from ...runtime import Session, devices
+from ...runtime import Session, list_devices
 from ..converters.ggml import convert
 from ..errors import BackendUnavailable, OperationError
 from ..graph_info import Array, GraphInfo
@@ -96,4 +96,4 @@ def _constants(graph: Graph) -> dict[str, Any]:
 
 
 def _accelerators() -> list[str]:
-    return [device.name for device in devices() if device.kind in _ACCELERATORS]
+    return [device.name for device in list_devices() if device.kind in _ACCELERATORS]
