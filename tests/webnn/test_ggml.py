@@ -102,3 +102,19 @@ def test_outputs_that_are_inputs_or_each_other(b: MLGraphBuilder) -> None:
 def test_names_of_operations_are_in_the_ir(b: MLGraphBuilder) -> None:
     info = b.graph_info({"y": b.exp(b.sin(b.input("x", [2]), label="wave"))})
     assert [node.name for node in convert(info).nodes] == ["wave", "exp"]
+
+
+@pytest.mark.parametrize("batch", [[3], [2, 3], [2, 1, 3]])
+def test_attention_is_one_node(b: MLGraphBuilder, batch: list[int]) -> None:
+    q, k, v = (b.input(name, [*batch, n, d]) for name, n, d in (("q", 5, 8), ("k", 7, 8), ("v", 7, 4)))
+    swap = [*range(len(batch)), len(batch) + 1, len(batch)]
+    shares = b.softmax(b.linear(b.matmul(q, b.transpose(k, permutation=swap)), alpha=0.3), axis=len(batch) + 1)
+    made = ops(agrees(b.graph_info({"y": b.matmul(shares, v)})))
+    assert ("flash_attn_ext" in made) == (len(batch) < 3)  # of more dims the keys are put in another order first
+    assert "soft_max_ext" in ops(agrees(b.graph_info({"y": b.matmul(shares, v), "shares": shares})))
+
+
+def test_linear_layers_take_their_bias_and_activation_along(b: MLGraphBuilder) -> None:
+    y = b.add(b.matmul(b.input("x", [2, 3, 5]), b.constant(weights(5, 4))), b.constant(weights(4)))
+    made = ops(agrees(b.graph_info({"y": b.relu(y)})))
+    assert [op for op in made if op != "reshape"] == ["conv_2d"]

@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 DECOMPOSED = frozenset({"gru", "gru_cell", "lstm", "lstm_cell"})
-FUSIONS = frozenset({"packed_linear", "activation", "batch_norm"})
+FUSIONS = frozenset({"packed_linear", "activation", "batch_norm", "flash_attention"})
 
 
 def convert(graph: GraphInfo) -> Graph:

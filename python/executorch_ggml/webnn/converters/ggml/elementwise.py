@@ -9,6 +9,7 @@ import torch
 
 from ....ir.dtypes import DType
 from ....ir.ops.custom import BinaryKind, UnaryKind
+from ....lower.convolution import with_bias
 from ....lower.elementwise import arithmetic
 from ...data_types import FLOATS, FOUR_BITS, integer_range
 from .emitter import CARRIERS, SIGN, Emitter, Tensor, emits, is_float
@@ -19,7 +20,8 @@ aten = torch.ops.aten
 def _arithmetic(name: str, kind: BinaryKind) -> None:
     @emits(name)
     def emit(cx: Emitter, a: Tensor, b: Tensor) -> Tensor:
-        return cx.unsigned(arithmetic(cx, kind, a, b))
+        fused = with_bias(cx, a, b) if kind == BinaryKind.ADD else None
+        return fused or cx.unsigned(arithmetic(cx, kind, a, b))
 
 
 def _extreme(name: str, kind: BinaryKind) -> None:

@@ -108,6 +108,11 @@ class Emitter(Context):
         """Whether nothing else reads the first operand."""
         return self._reads_last
 
+    def is_sole_reader_of(self, *overloads: Any) -> bool:
+        """The same: what made the operand is seen in the IR."""
+        del overloads
+        return self._reads_last
+
     @property
     def result_type(self) -> str:
         """The first result's data type."""

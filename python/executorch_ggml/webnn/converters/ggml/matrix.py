@@ -23,13 +23,11 @@ def matmul(cx: Emitter, a: Tensor, b: Tensor) -> Tensor:
     if math.prod(int(n) for n in b.shape[:-2]) == 1:
         count = math.prod(int(n) for n in a.shape[:-1])
         matrix = b if b.rank == 2 else cx.reshaped(b, (inner, columns))
-        made = cx.to((count, columns), DType.F32).aten(aten.mm.default, cx.reshaped(a, (count, inner)), matrix)
-        return cx.reshaped(made, cx.shape())
-    count = math.prod(batch)
-    first = cx.reshaped(cx.spread(a, [*batch, rows, inner]), (count, rows, inner))
-    second = cx.reshaped(cx.spread(b, [*batch, inner, columns]), (count, inner, columns))
-    made = cx.to((count, rows, columns), DType.F32).aten(aten.bmm.default, first, second)
-    return cx.reshaped(made, cx.shape())
+        return cx.to(cx.shape(), DType.F32).aten(aten.mm.default, cx.reshaped(a, (count, inner)), matrix)
+    outer = batch if len(batch) <= 2 else [math.prod(batch)]
+    first = cx.reshaped(cx.spread(a, [*batch, rows, inner]), (*outer, rows, inner))
+    second = cx.reshaped(cx.spread(b, [*batch, inner, columns]), (*outer, inner, columns))
+    return cx.to(cx.shape(), DType.F32).aten(aten.bmm.default, first, second)
 
 
 @emits("gemm")
