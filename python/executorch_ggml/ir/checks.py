@@ -111,7 +111,7 @@ def view_inside(a: Value, start: Dims, step: Sequence[int], ne: Dims) -> bool:
 def broadcasts_to(a: Value, b: Value | Dims) -> bool:
     """Every dim of ``a`` is that of ``b`` or 1."""
     target = b.ne if isinstance(b, Value) else b
-    return all(is_one(m) or _equal(m, n) for m, n in zip(a.ne, target, strict=True))
+    return a.ne == target or all(is_one(m) or _equal(m, n) for m, n in zip(a.ne, target, strict=True))
 
 
 @_check

@@ -12,6 +12,7 @@ import enum
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from .dtypes import DType
@@ -89,7 +90,7 @@ class OpSpec:
     reference: Callable[..., Any]
     doc: str
 
-    @property
+    @cached_property
     def class_name(self) -> str:
         """Name of the schema table, e.g. ``soft_max_ext`` -> ``SoftMaxExt``."""
         return "".join(part.capitalize() for part in self.name.split("_"))

@@ -30,6 +30,8 @@ def verify(graph: Graph) -> None:
 
 def _verify_sizes(what: str, sizes: Iterable[Dim], symbols: set[Any]) -> None:
     for size in sizes:
+        if isinstance(size, int):
+            continue
         if unbound := free_symbols([size]) - symbols:
             raise IRError(f"{what}: symbols {sorted(map(str, unbound))} are read off no input")
         if (part := unsupported_part(size)) is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -120,9 +122,10 @@ class MLGraphBuilder(Operators):
 
         Raises :class:`OperationError` where the backend lacks something, with all that it lacks.
         """
-        info = self.graph_info(outputs)
-        self._built = True
-        return self._context.prepare(info)
+        with _collector_off():
+            info = self.graph_info(outputs)
+            self._built = True
+            return self._context.prepare(info)
 
     def graph_info(self, outputs: Mapping[str, MLOperand]) -> GraphInfo:
         """The graph that computes ``outputs``, as plain data: what they need and nothing else."""
@@ -156,6 +159,18 @@ class MLGraphBuilder(Operators):
             outputs={name: place[i] for name, i in roots.items()},
             constants={place[i]: array for i, array in self._constants.items() if i in place},
         )
+
+
+@contextmanager
+def _collector_off() -> Iterator[None]:
+    """Many objects are made and no cycles: looking for some among all that there are would take as long again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _renumbered(operation: Operation, place: Mapping[int, int]) -> Operation:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,10 +38,8 @@ class GgmlExecutor:
     def prepare(self, graph: GraphInfo) -> Program:
         """The graph's program in a session."""
         try:
-            with _collector_off():
-                made = convert(graph)
-                program = serialize(made)
-            session = Session(program, _constants(made), device=self._device)
+            made = convert(graph)
+            session = Session(serialize(made), _constants(made), device=self._device)
         except OperationError:
             raise
         except (IRError, RuntimeError) as error:
@@ -59,18 +55,6 @@ class GgmlExecutor:
             return [array if change is None else change(array) for change, array in zip(back, results, strict=True)]
 
         return run
-
-
-@contextmanager
-def _collector_off() -> Iterator[None]:
-    """Many objects are made and no cycles: looking for some among all of torch's would take as long again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 Change = Callable[[Array], Array]
