@@ -25,7 +25,7 @@ EXAMPLES := build/examples
 CORPUS := build/corpus
 
 PIP := $(PY) -m pip --disable-pip-version-check
-EXTRAS := demo,dev,bench
+EXTRAS := demo,dev,bench,webnn
 
 # Folders are in the list for the sake of files that are removed.
 NATIVE_SOURCES := CMakeLists.txt $(shell find native cmake tests/native -name '*.pyc' -prune -o -print 2>/dev/null) \
