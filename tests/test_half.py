@@ -80,7 +80,7 @@ def test_overload(case: Case) -> None:
 
 
 @halves
-@pytest.mark.parametrize("name", ["llama", "bert", "vit"])
+@pytest.mark.parametrize("name", ["llama", *(pytest.param(name, marks=pytest.mark.slow) for name in ("bert", "vit"))])
 def test_model(name: str, dtype: torch.dtype, tmp_path: Path) -> None:
     """One delegate and nothing outside, weights of the model's type, and no further from the f32 model than eager."""
     model = zoo.load(name, small=True)

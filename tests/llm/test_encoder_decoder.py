@@ -36,7 +36,7 @@ def eager_logits(model: PreTrainedModel, source: Tensor, ids: list[int]) -> np.n
     return made.logits[0].numpy()
 
 
-@pytest.mark.parametrize("family", models.slow_but(models.ENCODER_DECODERS, "t5", "whisper"))
+@pytest.mark.parametrize("family", models.slow_but(models.ENCODER_DECODERS, "t5"))
 def test_logits(family: str, exported: Callable[..., Exported]) -> None:
     model, path = exported(family, **SIZES)
     plans = {plan.name: plan for plan in read_program(path)[0].execution_plan}
