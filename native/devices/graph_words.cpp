@@ -108,7 +108,9 @@ int64_t GraphWords::leaf(const ggml_tensor* tensor) {
 
 void GraphWords::add_node(const ggml_tensor* node) {
   int64_t src[GGML_MAX_SRC];
-  for (int i = 0; i < GGML_MAX_SRC; ++i) src[i] = node->src[i] != nullptr ? leaf(node->src[i]) : -1;
+  for (int i = 0; i < GGML_MAX_SRC; ++i) {  // a cast names itself as what it is written to
+    src[i] = node->src[i] != nullptr && node->src[i] != node ? leaf(node->src[i]) : -1;
+  }
   const int64_t root = node->view_src != nullptr ? leaf(node->view_src) : -1;
   const int64_t index = add(node, host_.only_shows(node) ? kView : kNode);
   TensorWords& words = words_[index];
