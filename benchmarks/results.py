@@ -18,7 +18,7 @@ HEADER = """# Benchmark results
 
 Written by `make bench`; do not edit. Each section is replaced by the next run of its own benchmark.
 """
-PACKAGES = ("executorch", "libggml-python", "torch", "onnxruntime", "openvino", "transformers")
+PACKAGES = ("executorch", "libggml-python", "torch", "mlx", "onnxruntime", "openvino", "transformers")
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -58,7 +58,25 @@ def _relative_error(outputs: Any, expected: Any) -> float:
     return worst
 
 
-class _Server:
+class Timed:
+    """What times a call."""
+
+    run: Any
+
+    def time(self, seconds: float, warm_up: int) -> list[float]:
+        run, clock = self.run, time.perf_counter
+        for _ in range(warm_up):
+            run()
+        durations: list[float] = []
+        deadline = clock() + seconds
+        while clock() < deadline or len(durations) < MIN_CALLS:
+            start = clock()
+            run()
+            durations.append(clock() - start)
+        return durations
+
+
+class _Server(Timed):
     """What a worker process does."""
 
     def __init__(self, engine: str, threads: int, folder: Path) -> None:
@@ -123,18 +141,6 @@ class _Server:
         if error > MAX_ERROR:
             raise ValueError(f"the loaded program is wrong by {error:.1e} of the largest magnitude")
         return elapsed
-
-    def time(self, seconds: float, warm_up: int) -> list[float]:
-        run, clock = self.run, time.perf_counter
-        for _ in range(warm_up):
-            run()
-        durations: list[float] = []
-        deadline = clock() + seconds
-        while clock() < deadline or len(durations) < MIN_CALLS:
-            start = clock()
-            run()
-            durations.append(clock() - start)
-        return durations
 
 
 def _serve(connection: Connection, make: Callable[..., Any], engine: str, threads: int, folder: str) -> None:

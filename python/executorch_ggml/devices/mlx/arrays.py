@@ -1,0 +1,33 @@
+"""MLX arrays of torch tensors and numpy arrays, and the way back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import torch
+
+from ...ir.dtypes import DType
+from ..arrays import as_numpy, numpy_dtype
+
+
+def from_numpy(array: np.ndarray[Any, Any], dtype: DType) -> mx.array:
+    """A copy of an array of a plain type."""
+    if dtype == DType.BF16:
+        return mx.array(array.view(np.uint16)).view(mx.bfloat16)
+    return mx.array(array)
+
+
+def from_torch(tensor: torch.Tensor, dtype: DType) -> mx.array:
+    """A copy of a tensor of a plain type, evaluated: any thread may read it."""
+    array = from_numpy(as_numpy(tensor.detach().contiguous()), dtype)
+    mx.eval(array)
+    return array
+
+
+def to_numpy(array: mx.array, dtype: DType) -> np.ndarray[Any, Any]:
+    """An evaluated array's memory."""
+    if dtype == DType.BF16:
+        return np.asarray(array.view(mx.uint16)).view(numpy_dtype(dtype))
+    return np.asarray(array)

@@ -1,0 +1,245 @@
+"""A graph as one function of MLX arrays: built lazily node by node, evaluated once at the end."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import mlx.core as mx
+import torch
+
+from ...ir.dtypes import DType
+from .arrays import from_numpy, from_torch, to_numpy
+from .empty import empty_refusal, function_of_empty
+from .quantized import Packed, pack
+from .registry import MLX_TYPES, Function, shape_of, taken_conditions
+from .table import TABLE
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ...ir.graph import Constant, Graph, Node, Port, State, Value
+
+
+class _Step(NamedTuple):
+    """One call: the function, the places of its arrays and of its result, and those that nothing reads after it."""
+
+    function: Function
+    inputs: tuple[int, ...]
+    output: int
+    done: tuple[int, ...]
+
+
+class Plan:
+    """A callable of one graph. Its constants are converted here, and what follows from them alone is computed here.
+
+    A graph with states keeps them between calls; such a plan is not for several threads at once.
+    """
+
+    def __init__(self, graph: Graph, device: mx.Device, *, compiled: bool = False) -> None:
+        _check(graph)
+        self._device = device
+        self._inputs = graph.inputs
+        self._outputs = graph.outputs
+        self._shapes = [None if port.shape == shape_of(port.value) else port.shape for port in graph.outputs]
+        self._errors: list[Exception] = []
+        with mx.stream(device):
+            planner = _Planner(graph)
+        self._states, self._results, self._steps = planner.states, planner.results, list(planner.steps())
+        used = {*self._results, *(place for step in self._steps for place in step.inputs)}
+        self._first: list[Any] = [None] * planner.count
+        for place, array in planner.known.items():
+            if place in used:
+                self._first[place] = array
+        for place, state in zip(self._states, graph.states, strict=True):
+            self._first[place] = _first_contents(state)
+        self._call = mx.compile(self._traced) if compiled else self._traced
+
+    def __call__(self, inputs: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+        """The outputs for these inputs."""
+        with mx.stream(self._device):
+            arrays = [_given(array, port) for array, port in zip(inputs, self._inputs, strict=True)]
+            results = self._call(arrays, [self._first[place] for place in self._states])
+            mx.eval(results)
+            outputs, states, conditions = results
+            for condition, error in zip(conditions, self._errors, strict=True):
+                if not condition.item():
+                    raise type(error)(*error.args)
+            for place, state in zip(self._states, states, strict=True):
+                self._first[place] = state
+            return [to_numpy(array, port.value.dtype) for array, port in zip(outputs, self._outputs, strict=True)]
+
+    def _traced(self, inputs: list[mx.array], states: list[mx.array]) -> tuple[list[mx.array], ...]:
+        values = self._first.copy()
+        for place, array in zip(self._states, states, strict=True):
+            values[place] = array
+        for place, array in enumerate(inputs):
+            values[place] = array
+        taken_conditions()
+        for function, places, output, done in self._steps:
+            values[output] = function(*[values[place] for place in places])
+            for place in done:
+                values[place] = None
+        conditions = taken_conditions()
+        self._errors = [error for _, error in conditions]
+        outputs = [values[place].reshape(port.shape) for place, port in zip(self._results, self._outputs, strict=True)]
+        return outputs, [values[place] for place in self._states], [condition for condition, _ in conditions]
+
+
+class _Planner:
+    """Gives each value a place, computes what constants decide, and writes down the other calls."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.calls: list[tuple[Function, tuple[int, ...], int]] = []
+        self.known: dict[int, Any] = {}
+        self.count = 0
+        self._places: dict[Value, int] = {}
+        for port in graph.inputs:
+            self._place(port.value)
+        self.states = [self._place(state.value) for state in graph.states]
+        for constant in graph.constants:
+            self.known[self._place(constant.value)] = _contents(constant, graph)
+        for node in graph.nodes:
+            self._node(node)
+        self.results = [self._places[port.value] for port in graph.outputs]
+
+    def _place(self, value: Value | None = None) -> int:
+        """A new place, and whose it is."""
+        if value is not None:
+            self._places[value] = self.count
+        self.count += 1
+        return self.count - 1
+
+    def _node(self, node: Node) -> None:
+        entry = TABLE[node.op]
+        arrays = []
+        for number, value in enumerate(node.inputs):
+            if value is None:
+                continue
+            place, prepare = self._places[value], entry.prepare.get(number)
+            if prepare is not None and not isinstance(self.known.get(place), Packed):
+                prepared = self._place()
+                self._call(functools.partial(prepare, node=node), (place,), prepared, fold=True)
+                place = prepared
+            arrays.append(place)
+        output = self._place(node.output)
+        writes = node.op in _WRITES
+        self._call(_function(node), tuple(arrays), output, fold=not (entry.checks or writes))
+        if writes:
+            state = _written(node)
+            shape = shape_of(state)
+            self._call(lambda array: array.reshape(shape), (output,), self._places[state], fold=False)
+
+    def _call(self, function: Function, places: tuple[int, ...], output: int, *, fold: bool) -> None:
+        if fold and all(place in self.known for place in places):
+            self.known[output] = _evaluated(function(*(self.known[place] for place in places)))
+        else:
+            self.calls.append((function, places, output))
+
+    def steps(self) -> Iterator[_Step]:
+        """The calls with the places that each is the last to read: MLX frees or reuses what nothing holds."""
+        kept = {*self.results, *self.states, *self.known}
+        last: dict[int, int] = {}
+        for number, (_, places, _) in enumerate(self.calls):
+            last.update(dict.fromkeys(places, number))
+        for number, (function, places, output) in enumerate(self.calls):
+            done = {place for place in places if last[place] == number}
+            done |= {output} - last.keys()
+            yield _Step(function, places, output, tuple(done - kept))
+
+
+_WRITES = frozenset({"write_state", "update_state"})
+
+
+def refusal(node: Node) -> str | None:
+    """Why a node is not computed here, or None where it is."""
+    entry = TABLE.get(node.op)
+    if entry is None:
+        return "no MLX function"
+    for value in (*node.inputs, node.output):
+        if value is None:
+            continue
+        if value.dtype not in MLX_TYPES and not value.dtype.is_quantized:
+            return f"{value.dtype.name.lower()} is no type of MLX's"
+        if not all(isinstance(n, int) for n in value.ne):
+            return f"{value} has symbolic dims"
+    if node.output.dtype.is_quantized:
+        return f"its result is {node.output.dtype.name.lower()}"
+    return empty_refusal(node) or entry.refuses(node)
+
+
+def _check(graph: Graph) -> None:
+    """Refuse what a device is not asked for."""
+    if graph.symbols:
+        raise ValueError("mlx: the graph has symbolic dims, expected a graph of concrete sizes")
+    reasons = {f"{node.op}: {reason}" for node in graph.nodes if (reason := refusal(node)) is not None}
+    reasons |= {f"state {state.key}: {state.value}" for state in graph.states if state.value.dtype not in MLX_TYPES}
+    if reasons:
+        raise ValueError(f"mlx: not computed here: {'; '.join(sorted(reasons))}")
+
+
+def _function(node: Node) -> Function:
+    """The node's function, of those of its inputs that are there."""
+    function = function_of_empty(node) or TABLE[node.op].make(node)
+    if None not in node.inputs:
+        return function
+    present = [value is not None for value in node.inputs]
+
+    def call(*arrays: mx.array) -> mx.array:
+        rest = iter(arrays)
+        return function(*(next(rest) if there else None for there in present))
+
+    return call
+
+
+def _evaluated(array: mx.array) -> mx.array:
+    mx.eval(array)
+    return array
+
+
+def _written(node: Node) -> Value:
+    """The state that a node writes to, which it may see in another shape."""
+    state = node.inputs[0 if node.op == "update_state" else 1]
+    while state is not None and state.producer is not None:
+        state = state.producer.inputs[0]
+    assert state is not None
+    return state
+
+
+# --------------------------------------------------------------------------------------------------------- leaves
+
+
+def _given(array: np.ndarray[Any, Any], port: Port) -> mx.array:
+    dtype = port.value.dtype
+    shape = shape_of(port.value)
+    if dtype.is_quantized:
+        return _dequantized(torch.from_numpy(array.reshape(-1).copy()), port.value)
+    return from_numpy(array if array.shape == shape else array.reshape(shape), dtype)
+
+
+def _contents(constant: Constant, graph: Graph) -> mx.array | Packed:
+    if constant.data is None:
+        raise ValueError(f"mlx: constant {constant.key!r} has no data")
+    data, value = constant.data(), constant.value
+    if not value.dtype.is_quantized:
+        return from_torch(data.reshape(shape_of(value)), value.dtype)
+    readers = [(node, i) for node in graph.nodes for i, v in enumerate(node.inputs) if v is value]
+    if all(i in TABLE[node.op].packed for node, i in readers):
+        packed = pack(data, value.dtype, shape_of(value))
+        if packed is not None:
+            return packed
+    return _dequantized(data, value)
+
+
+def _dequantized(data: torch.Tensor, value: Value) -> mx.array:
+    from ...quant.codec import dequantize
+
+    return from_torch(dequantize(data.contiguous().view(torch.uint8), value.dtype, shape_of(value)), DType.F32)
+
+
+def _first_contents(state: State) -> mx.array:
+    shape, init = shape_of(state.value), state.init
+    if init is None or init.data is None:
+        return _evaluated(mx.zeros(shape, MLX_TYPES[state.value.dtype]))
+    return from_torch(init.data().reshape(shape), state.value.dtype)

@@ -1,0 +1,225 @@
+"""Images, channels innermost: convolution and pooling."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import mlx.core as mx
+import numpy as np
+
+from ....ir.graph import Node
+from ....ir.ops.spatial import OC_BLOCK, Activation, PoolKind
+from ..registry import Function, planned, shape_of
+from .elementwise import gelu_exact, hard_swish, silu_of
+
+# -------------------------------------------------------------------------------------------------------- convolution
+
+
+def _activation(node: Node) -> Callable[[mx.array], mx.array]:
+    low, high = node.attrs["act_min"], node.attrs["act_max"]
+    functions: dict[Activation, Callable[[mx.array], mx.array]] = {
+        Activation.NONE: lambda x: x,
+        Activation.CLAMP: lambda x: mx.clip(x, low, high),
+        Activation.SILU: silu_of,
+        Activation.HARDSWISH: hard_swish,
+        Activation.GELU_ERF: gelu_exact,
+    }
+    return functions[Activation(node.attrs["activation"])]
+
+
+class _Window(NamedTuple):
+    """A sliding window along one axis."""
+
+    size: int
+    out: int
+    kernel: int
+    stride: int
+    pad: int
+    dilation: int
+    up: int = 1
+
+    @property
+    def far(self) -> int:
+        """Padding of the far side; negative where the windows do not reach it."""
+        spread = (self.size - 1) * self.up + 1
+        return (self.out - 1) * self.stride + (self.kernel - 1) * self.dilation + 1 - spread - self.pad
+
+
+def _windows(node: Node, *attrs: str) -> tuple[_Window, _Window]:
+    """Down and across."""
+    x = node.inputs[0]
+    assert x is not None
+    sizes, outs = shape_of(x)[1:3], shape_of(node.output)[1:3]
+    numbers = ([int(node.attrs[f"{name}_{side}"]) for name in ("kernel", "stride", "pad", *attrs)] for side in "hw")
+    down, across = (_Window(size, out, *n) for size, out, n in zip(sizes, outs, numbers, strict=True))
+    return down, across
+
+
+def _spread(x: mx.array, axis: int, up: int) -> mx.array:
+    """Put ``up - 1`` zeros between the elements along an axis."""
+    if up == 1:
+        return x
+    size = x.shape[axis]
+    wide = mx.pad(mx.expand_dims(x, axis + 1), [(0, up - 1) if d == axis + 1 else (0, 0) for d in range(5)])
+    shape = [n * up if d == axis else n for d, n in enumerate(x.shape)]
+    return wide.reshape(shape)[(slice(None),) * axis + (slice(0, (size - 1) * up + 1),)]
+
+
+def _fitted(x: mx.array, windows: tuple[_Window, _Window]) -> mx.array:
+    """The image as the windows see it: spread, padded, and cut where a padding is negative."""
+    for axis, window in enumerate(windows, 1):
+        x = _spread(x, axis, window.up)
+        near, far = window.pad, window.far
+        if near < 0 or far < 0:
+            end = x.shape[axis] + min(far, 0)
+            x = x[(slice(None),) * axis + (slice(max(-near, 0), end),)]
+        if near > 0 or far > 0:
+            x = mx.pad(x, [(max(near, 0), max(far, 0)) if d == axis else (0, 0) for d in range(4)])
+    return x
+
+
+def _unpacked(weight: mx.array, node: Node) -> mx.array:
+    """``OC, KH, KW, IC / groups`` in f32, of the packed weight (see ``pack_conv_weight``)."""
+    groups, kh, kw = (int(node.attrs[name]) for name in ("groups", "kernel_h", "kernel_w"))
+    x = node.inputs[0]
+    assert x is not None
+    oc, ic = int(node.output.ne[0]), int(x.ne[0]) // groups
+    blocks = -(-(oc // groups) // OC_BLOCK)
+    body = weight.reshape(-1)[: groups * blocks * kh * kw * ic * OC_BLOCK].astype(mx.float32)
+    full = body.reshape(groups, blocks, kh, kw, ic, OC_BLOCK).transpose(0, 1, 5, 2, 3, 4)
+    kept = full.reshape(groups, blocks * OC_BLOCK, kh, kw, ic)[:, : oc // groups]
+    return mx.contiguous(kept.reshape(oc, kh, kw, ic))
+
+
+@planned(prepare={1: _unpacked})
+def conv_2d(node: Node) -> Function:
+    """Convolution with bias and activation, in f32."""
+    windows = _windows(node, "dilation", "up")
+    activate = _activation(node)
+    how: dict[str, Any] = {
+        "stride": tuple(w.stride for w in windows),
+        "kernel_dilation": tuple(w.dilation for w in windows),
+        "groups": int(node.attrs["groups"]),
+    }
+    plain = all(w.pad >= 0 and w.far >= 0 for w in windows)
+    padding = ([w.pad for w in windows], [w.far for w in windows])
+    pointwise = how["groups"] == 1 and all((w.kernel, w.stride, w.up) == (1, 1, 1) and w.size == w.out for w in windows)
+
+    def convolve(x: mx.array, weight: mx.array, bias: mx.array | None) -> mx.array:
+        if plain and pointwise:  # a linear layer
+            y = x @ weight.reshape(len(weight), -1).T
+        elif plain:
+            y = mx.conv_general(x, weight, padding=padding, input_dilation=tuple(w.up for w in windows), **how)
+        else:
+            y = mx.conv_general(_fitted(x, windows), weight, **how)
+        return activate(y if bias is None else y + bias.reshape(-1))
+
+    return convolve
+
+
+@planned()
+def conv_2d_dw(node: Node) -> Function:
+    """Depthwise convolution: the image shifted by each tap, times the tap's row of weights."""
+    windows = down, across = _windows(node, "dilation")
+    activate = _activation(node)
+
+    def tap(image: mx.array, row: int, column: int) -> mx.array:
+        top, left = row * down.dilation, column * across.dilation
+        rows = slice(top, top + (down.out - 1) * down.stride + 1, down.stride)
+        return image[:, rows, slice(left, left + (across.out - 1) * across.stride + 1, across.stride)]
+
+    def convolve(x: mx.array, weight: mx.array, bias: mx.array | None) -> mx.array:
+        image = _fitted(x, windows)
+        weight = weight.reshape(down.kernel, across.kernel, -1)
+        taps = [(row, column) for row in range(down.kernel) for column in range(across.kernel)]
+        y = functools.reduce(mx.add, (tap(image, *at) * weight[at] for at in taps))
+        return activate(y if bias is None else y + bias.reshape(-1))
+
+    return convolve
+
+
+# ------------------------------------------------------------------------------------------------------------ pooling
+
+
+class _Taps(NamedTuple):
+    """Along one axis: the places of each window's taps, which are inside the image, and how many an average counts."""
+
+    places: mx.array
+    inside: np.ndarray[Any, np.dtype[np.bool_]]
+    counted: np.ndarray[Any, np.dtype[np.int64]]
+
+    @staticmethod
+    def of(window: _Window, *, count_pad: bool = False) -> _Taps:
+        """Taps of a window; a kernel of 0 is adaptive: windows that cover the axis evenly."""
+        number, size = np.arange(window.out)[:, None], window.size
+        if window.kernel == 0:
+            first, end = number * size // window.out, -(-(number + 1) * size // window.out)
+            places = first + np.arange((end - first).max())
+            inside = places < end
+        else:
+            places = number * window.stride - window.pad + np.arange(window.kernel) * window.dilation
+            inside = (places >= 0) & (places < size)
+        counted = places < size + window.pad if count_pad and window.kernel > 0 else inside
+        return _Taps(mx.array(places.clip(0, size - 1).astype(np.int32)), inside, counted.sum(1))
+
+    def pooled(self, x: mx.array, axis: int, *, largest: bool) -> mx.array:
+        """The largest of each window along an axis, or their sum."""
+        taps = mx.take(x, self.places, axis=axis)
+        if not self.inside.all():
+            inside = mx.array(self.inside.reshape([1] * axis + [*self.inside.shape] + [1] * (3 - axis)))
+            taps = mx.where(inside, taps, -mx.inf if largest else 0.0)
+        return (mx.max if largest else mx.sum)(taps, axis=axis + 1)
+
+
+@planned()
+def pool_2d(node: Node) -> Function:
+    """Pooling, one axis after the other."""
+    kind = PoolKind(node.attrs["kind"])
+    largest = kind == PoolKind.MAX
+    down, across = (_Taps.of(w, count_pad=kind == PoolKind.AVG_PAD) for w in _windows(node, "dilation"))
+    divisor = node.attrs["divisor"] or (down.counted[:, None] * across.counted)[..., None]
+    count = mx.array(np.asarray(divisor, dtype=np.float32))
+
+    def pool(x: mx.array) -> mx.array:
+        y = across.pooled(down.pooled(x, 1, largest=largest), 2, largest=largest)
+        return y if largest else y / count
+
+    return pool
+
+
+@planned()
+def max_pool_index(node: Node) -> Function:
+    """Where the maxima are, counted through a volume's pixels; the first of equals counts, and the last NaN."""
+    image = node.inputs[0]
+    assert image is not None
+    frames, height, width, channels = shape_of(image)
+    depth, out_depth = int(node.attrs["depth"]), int(node.attrs["out_depth"])
+    _, out_height, out_width, _ = shape_of(node.output)
+    numbers = [node.attrs[name] for name in ("kernel", "stride", "pad", "dilation")]
+    sizes = ((width, out_width), (height, out_height), (depth, out_depth))
+    across, down, deep = (
+        _Taps.of(_Window(size, out, *(int(n[i]) for n in numbers))) for i, (size, out) in enumerate(sizes)
+    )
+    n = frames // depth
+
+    def grid(z: Any, row: Any, column: Any) -> Any:
+        return z[:, None, None], row[:, None], column
+
+    def places(x: mx.array) -> mx.array:
+        volume = x.reshape(n, depth, height, width, channels)
+        best = mx.full((n, out_depth, out_height, out_width, channels), -mx.inf)
+        place = mx.full(best.shape, -1, dtype=mx.int64)
+        for tap in np.ndindex(deep.places.shape[1], down.places.shape[1], across.places.shape[1]):
+            at = [axis.places[:, t] for axis, t in zip((deep, down, across), tap, strict=True)]
+            inside = grid(*(axis.inside[:, t] for axis, t in zip((deep, down, across), tap, strict=True)))
+            here = mx.array((inside[0] & inside[1] & inside[2])[..., None])
+            value = mx.take(mx.take(mx.take(volume, at[0], axis=1), at[1], axis=2), at[2], axis=3)
+            z, row, column = grid(*(axis.astype(mx.int64) for axis in at))
+            number = ((z * height + row) * width + column)[..., None]
+            larger = here & ((value > best) | mx.isnan(value) | (place < 0))
+            best, place = mx.where(larger, value, best), mx.where(larger, number, place)
+        return place.reshape(shape_of(node.output))
+
+    return places

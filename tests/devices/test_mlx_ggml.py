@@ -1,0 +1,63 @@
+"""MLX as a device of ggml's: the native runtime gives it what it supports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("mlx.core")
+
+import torch
+from tests.helpers import assert_all_same, given, lowered
+from torch import nn
+
+from executorch_ggml import devices
+from executorch_ggml.devices.mlx import MlxDevice
+from executorch_ggml.ir.graph import Graph
+from executorch_ggml.ir.serialize import serialize
+from executorch_ggml.partition.backend import named_constants
+from executorch_ggml.runtime import Session
+
+
+class Watched(MlxDevice):
+    """Keeps what it was asked to plan."""
+
+    def __init__(self) -> None:
+        super().__init__("cpu")
+        self.name = "mlx-watched"
+        self.graphs: list[Graph] = []
+
+    def plan(self, graph: Graph) -> Callable[..., Any]:
+        self.graphs.append(graph)
+        return super().plan(graph)
+
+
+class Attention(nn.Module):
+    """A normalized block with attention."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.qkv, self.out = nn.LayerNorm(32), nn.Linear(32, 96), nn.Linear(32, 32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = self.qkv(self.norm(x)).view(2, 5, 3, 4, 8).permute(2, 0, 3, 1, 4)
+        y = nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(2, 5, 32)
+        return x + nn.functional.gelu(self.out(y))
+
+
+def test_a_session_on_mlx() -> None:
+    device, x = Watched(), torch.randn(2, 5, 32)
+    devices.register(device, override=True)
+    devices.load()
+    model = Attention().eval()
+    graph = lowered(model, (x,))
+    constants = {constant.key: given(constant.data) for constant in named_constants(graph)}
+    session = Session(serialize(graph), constants, device=device.name)
+    for _ in range(2):
+        outputs = [torch.as_tensor(output) for output in session.run(x)]
+        assert_all_same(outputs, model(x).detach())
+    planned = {node.op for graph in device.graphs for node in graph.nodes}
+    assert {"norm", "flash_attn_ext"} <= planned
+    assert len(device.graphs) <= 3, "a plan is kept for the next run"
