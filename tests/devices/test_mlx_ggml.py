@@ -9,7 +9,10 @@ import pytest
 
 pytest.importorskip("mlx.core")
 
+import numpy as np
 import torch
+from tests.devices.cases import CASES, Case
+from tests.devices.ggml import backend, compute
 from tests.helpers import assert_all_same, given, lowered
 from torch import nn
 
@@ -61,3 +64,18 @@ def test_a_session_on_mlx() -> None:
     planned = {node.op for graph in device.graphs for node in graph.nodes}
     assert {"norm", "flash_attn_ext"} <= planned
     assert len(device.graphs) <= 3, "a plan is kept for the next run"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_op(case: Case, capfd: pytest.CaptureFixture[str]) -> None:
+    """Each of ggml's ops beside its CPU."""
+    devices.load("mlx")
+    expected, _ = compute(case.build, backend("CPU"))
+    made, supported = compute(case.build, backend("mlx"))
+    log = capfd.readouterr().err
+    assert supported <= case.supported
+    assert ("failed" in log) <= (not case.supported), log
+    for ours, theirs in zip(made, expected, strict=True):
+        largest = np.abs(np.nan_to_num(theirs.astype(np.float64), posinf=0, neginf=0)).max(initial=1e-6)
+        np.testing.assert_allclose(ours.astype(np.float64), theirs.astype(np.float64), 0, case.tolerance * largest)
