@@ -174,6 +174,14 @@ def _mul_mat_id(type: int, rows: int) -> Case:
     return Case(f"mul_mat_id {type} {rows}", build, tolerance)
 
 
+def _concat(dim: int) -> Case:
+    return Case(f"concat {dim}", lambda g: g.op("concat", g.leaf(F32, 3, 4, 2, 2), g.leaf(F32, 3, 4, 2, 2), dim))
+
+
+def _triangle(kind: int) -> Case:
+    return Case(f"tri {kind}", lambda g: g.op("tri", g.leaf(F32, 6, 6, 2), kind))
+
+
 def _glu(name: str, split: bool, tolerance: float) -> Case:
     def build(g: Graph) -> Tensor:
         if split:
@@ -333,15 +341,12 @@ CASES: list[Case] = [
     _set_rows(Q8_0, I64, supported=False),
     *_copies(),
     Case("repeat", lambda g: g.op("repeat", g.leaf(F32, 3, 2, 1, 2), g.leaf(F32, 9, 4, 5, 2))),
-    *(
-        Case(f"concat {dim}", lambda g, dim=dim: g.op("concat", g.leaf(F32, 3, 4, 2, 2), g.leaf(F32, 3, 4, 2, 2), dim))
-        for dim in range(4)
-    ),
+    *(_concat(dim) for dim in range(4)),
     Case("arange", lambda g: g.op("arange", 1.0, 9.0, 0.75)),
     Case("timestep_embedding", lambda g: g.op("timestep_embedding", g.leaf(F32, 3, data=[1, 7, 12]), 16, 10000)),
     Case("diag_mask_inf", lambda g: g.op("soft_max", g.op("diag_mask_inf", g.leaf(F32, 8, 6, 2), 2))),
     Case("diag_mask_zero", lambda g: g.op("diag_mask_zero", g.leaf(F32, 8, 6, 2), 2)),
-    *(Case(f"tri {kind}", lambda g, kind=kind: g.op("tri", g.leaf(F32, 6, 6, 2), kind)) for kind in range(4)),
+    *(_triangle(kind) for kind in range(4)),
     Case("diag", lambda g: g.op("diag", g.leaf(F32, 6, 1, 2))),
     *(_soft_max(*arguments) for arguments in ((None, 3, 0.0), (F32, 3, 0.0), (F16, 4, 0.0), (F16, 6, 8.0))),
     _soft_max(F16, 4, 0.0, sinks=True),

@@ -93,7 +93,7 @@ def test_bare_python() -> None:
     assert done.stdout == "done\n"
 
 
-# llama.cpp, which has a ggml of its own: a model's layers on the CPU, then on the device.
+# llama.cpp, which has a ggml of its own: a model's layers on the CPU, then on the device. (Its cache is f16.)
 LLAMA = """
 import ctypes, os, sys
 import numpy as np
@@ -119,7 +119,7 @@ print(np.abs(scores[0] - scores[1]).max() / np.abs(scores[0]).max())
 
 @pytest.mark.skipif(importlib.util.find_spec("llama_cpp") is None, reason="llama-cpp-python is missing")
 @pytest.mark.skipif(sys.platform != "linux", reason="finds llama.cpp's ggml by /proc")
-@pytest.mark.parametrize(("dtype", "tolerance"), [(DType.F32, 1e-5), (DType.Q8_0, 2e-2)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(DType.F32, 1e-3), (DType.Q8_0, 2e-2)])
 def test_llama_cpp(tmp_path: Path, dtype: DType, tolerance: float) -> None:
     export_gguf(make("llama"), tmp_path / "model.gguf", types=dtype, metadata={"tokenizer.ggml.model": "no_vocab"})
     done = run([sys.executable, "-c", LLAMA, str(tmp_path / "model.gguf"), str(library())], GGML_LOG_LEVEL="info")

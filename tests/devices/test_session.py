@@ -88,6 +88,9 @@ class Mixed(nn.Module):
 class Counter(nn.Module):
     """State that is written in place, by a part and whole."""
 
+    rows: Tensor
+    total: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("rows", torch.zeros(4, 8))
