@@ -289,6 +289,7 @@ def main() -> None:
     parser.add_argument("--contexts", nargs="*", type=int, default=list(CONTEXTS), metavar="TOKENS")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3, help="how often each engine gets its turn")
+    parser.add_argument("--write", action="store_true", help="put the tables into RESULTS.md, not all models too")
     parser.add_argument("--resume", action="store_true", help="keep what was measured before with the same code")
     arguments = parser.parse_args()
     if max(arguments.prefills, default=0) > LENGTH or max(arguments.contexts, default=0) > LENGTH - STEPS:
@@ -309,7 +310,8 @@ def main() -> None:
             table[label] = found or {}
     body = report(table, plan)
     print(f"\n{body}")
-    if set(arguments.models) == set(SHAPES) and set(arguments.types) == set(TYPES) and plan.whole():
+    all_models = set(arguments.models) == set(SHAPES) and set(arguments.types) == set(TYPES)
+    if plan.whole() and (all_models or arguments.write):
         results.write_section("llm", "Language models", body, results.RESULTS)
 
 
