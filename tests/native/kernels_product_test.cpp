@@ -75,7 +75,8 @@ struct Case {
 
   void fill_matrix() {
     if (type == GGML_TYPE_F32) {
-      std::memcpy(matrix.data(), weights.data(), matrix.size() - 1);
+      const auto* bytes = reinterpret_cast<const char*>(weights.data());
+      std::copy(bytes, bytes + weights.size() * sizeof(float), matrix.data());
       return;
     }
     const std::vector<float> importance(static_cast<size_t>(length), 1.0f);

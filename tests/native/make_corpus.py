@@ -351,7 +351,8 @@ def products(p: Program) -> None:
     a = p.constant(torch.randn(5, 8))
     halves = p.constant(torch.randn(2, 4, 5).half())
     y = p.emit("mul_mat", a, p.random(4, 3, 8))
-    p.output(y, p.emit("mul_mat", halves, y))
+    heads = p.emit("permute", p.random(6, 3, 8), axes=(0, 2, 1, 3))  # strided rows, which the own kernel takes
+    p.output(y, p.emit("mul_mat", halves, y), p.emit("mul_mat", p.random(3, 5, 8), heads))
 
 
 @program
@@ -369,6 +370,7 @@ def quantized_products(p: Program) -> None:
     x = p.integers(3, 256)
     for dtype in (DType.Q4_0, DType.Q8_0, DType.Q4_K, DType.Q6_K, DType.IQ4_NL):
         p.output(p.emit("mul_mat", p.quantized(dtype, 16, 256), x))
+    p.output(p.emit("mul_mat", p.quantized(DType.Q6_K, 16, 256), p.integers(33, 256)))  # rows for the own kernel
 
 
 @program
