@@ -162,6 +162,7 @@ lint: setup  ## check style, types, and that generated files are up to date
 	$(PY) -m executorch_ggml.ir.codegen --check
 	$(PY) -m executorch_ggml.lower.docs --check
 	$(PY) -m executorch_ggml.webnn.generate --check
+	$(PY) -m executorch_ggml.devices.compiled.docs --check
 
 .PHONY: format
 format: setup  ## put the style right where that can be done without thought
@@ -174,6 +175,7 @@ generate: setup  ## write the tracked files that follow from the op table and th
 	$(PY) -P python/executorch_ggml/ir/codegen.py --schema-out schema/ggml_ir.fbs --docs-out docs/ops.md
 	$(PY) -m executorch_ggml.lower.docs
 	$(PY) -m executorch_ggml.webnn.generate
+	$(PY) -m executorch_ggml.devices.compiled.docs
 
 .PHONY: clean
 clean:  ## remove what was built; .venv and the compiled ggml stay

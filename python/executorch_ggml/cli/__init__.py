@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 
 from ..webnn.errors import BackendUnavailable, OperationError
-from . import devices, export, export_gguf, generate, inspect, webnn
+from . import cache, devices, export, export_gguf, generate, inspect, webnn
 
-COMMANDS = (export, generate, inspect, export_gguf, devices, webnn)
+COMMANDS = (export, generate, inspect, export_gguf, devices, cache, webnn)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

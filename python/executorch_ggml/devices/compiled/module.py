@@ -1,0 +1,125 @@
+"""A graph as a ``torch.nn.Module`` that exporters can trace: real weights, sizes that are numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...ir.dtypes import DType
+from ...ir.graph import Graph, Node, Port, Value
+from ...ir.ops.movement import shape_of
+from .compilers.compiler import CompileError
+from .translations import GUARDED, PREPARED, Trace, call, refusal
+
+
+def unsupported(graph: Graph) -> list[str]:
+    """Why a graph cannot be exported: a reason each, none of them where it can."""
+    reasons = [f"state {state.key!r}" for state in graph.states]
+    if graph.symbols:
+        reasons.append("sizes that depend on the inputs")
+    values = [port.value for port in (*graph.inputs, *graph.outputs)]
+    if any(value.dtype == DType.F64 or value.dtype.is_quantized for value in values):
+        reasons.append("inputs or outputs of float64 or of a quantized type")
+    if any(0 in value.ne for value in graph.values() if not graph.symbols):
+        reasons.append("an empty tensor")
+    if not graph.outputs:
+        reasons.append("no outputs")
+    reasons += [reason for node in graph.nodes if (reason := refusal(node)) is not None]
+    return list(dict.fromkeys(reasons))
+
+
+def boundary_dtype(value: Value) -> torch.dtype:
+    """The type of an input or output of the module: bfloat16, which numpy lacks, goes as float32 without loss."""
+    return torch.float32 if value.dtype == DType.BF16 else value.dtype.torch
+
+
+class GraphModule(nn.Module):
+    """Computes a graph by its op table, in the forms of :mod:`translations`.
+
+    ``forward`` takes and gives the graph's inputs and outputs in the ports' shapes. Where a node needs something of the
+    data (indices in range), one more output follows: int32, one element, which is 1 where that did not hold and the
+    other outputs mean nothing (``guarded``).
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__()
+        if reasons := unsupported(graph):
+            raise CompileError("cannot be exported: " + "; ".join(reasons))
+        self._graph = graph
+        self.guarded = any(node.op in GUARDED for node in graph.nodes)
+        self._buffers_of: dict[Any, str] = {}
+        prepared = {node.inputs[PREPARED[node.op][0]] for node in graph.nodes if node.op in PREPARED}
+        others = {
+            value
+            for node in graph.nodes
+            for at, value in enumerate(node.inputs)
+            if node.op not in PREPARED or at != PREPARED[node.op][0]
+        }
+        others.update(port.value for port in graph.outputs)
+        constants = {constant.value: constant for constant in graph.constants}
+        for value, constant in constants.items():
+            if value in others:
+                self._keep(value, constant_tensor(constant.data, value))
+        for node in graph.nodes:
+            source = node.inputs[PREPARED[node.op][0]] if node.op in PREPARED else None
+            if source in prepared and source in constants:
+                tensor = constant_tensor(constants[source].data, source)
+                self._keep(node, PREPARED[node.op][1](node, tensor))
+
+    def _keep(self, key: Value | Node, tensor: Tensor) -> None:
+        name = f"weight_{len(self._buffers_of)}"
+        self._buffers_of[key] = name
+        self.register_buffer(name, tensor)
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """The outputs for these inputs."""
+        trace = Trace()
+        values = {key: getattr(self, name) for key, name in self._buffers_of.items()}
+        for port, tensor in zip(self._graph.inputs, inputs, strict=True):
+            values[port.value] = tensor.reshape(shape_of(port.value.ne)).to(port.value.dtype.torch)
+        for node in self._graph.nodes:
+            values[node.output] = self._call(trace, node, values)
+        outputs = [_shaped(port, values) for port in self._graph.outputs]
+        return (*outputs, trace.failed()) if trace.failures else tuple(outputs)
+
+    def _call(self, trace: Trace, node: Node, values: dict[Any, Tensor]) -> Tensor:
+        inputs: list[Tensor | None] = []
+        for at, value in enumerate(node.inputs):
+            if value is not None and node.op in PREPARED and at == PREPARED[node.op][0]:
+                inputs.append(values[node] if node in values else PREPARED[node.op][1](node, values[value]))
+            else:
+                inputs.append(None if value is None else values[value])
+        result = call(trace, node, *inputs)
+        expected = shape_of(node.output.ne)
+        if tuple(result.shape) != expected or result.dtype != node.output.dtype.torch:
+            raise CompileError(
+                f"{node.op} ({node.name}): its translation gives {result.dtype}{list(result.shape)}, not {expected}"
+            )
+        return result
+
+
+def _shaped(port: Port, values: dict[Any, Tensor]) -> Tensor:
+    shape = tuple(int(n) for n in port.shape)
+    return values[port.value].reshape(shape).to(boundary_dtype(port.value)).clone()
+
+
+def constant_tensor(data: Any, value: Value) -> Tensor:
+    """A constant as translations see it: of a quantized type, dequantized."""
+    if data is None:
+        raise CompileError("a constant has no data")
+    tensor: Tensor = data()
+    shape = shape_of(value.ne)
+    if not value.dtype.is_quantized:
+        return tensor.reshape(shape)
+    from ...quant.codec import dequantize
+
+    return dequantize(tensor, value.dtype, shape)
+
+
+def example_inputs(graph: Graph) -> tuple[Tensor, ...]:
+    """Inputs to trace with: ones, by which an integer can be divided."""
+    return tuple(
+        torch.ones(tuple(int(n) for n in port.shape), dtype=boundary_dtype(port.value)) for port in graph.inputs
+    )
