@@ -22,7 +22,7 @@ from .cache import Cache
 from .compilers import CompileError, Compiler
 from .key import graph_key
 from .log import log, set_up
-from .module import GraphModule, boundary_dtype, example_inputs, unsupported
+from .module import GraphModule, boundary_dtype, example_inputs, fold, is_guarded, unsupported
 
 if TYPE_CHECKING:
     from ...ir.graph import Constant, Graph, Node
@@ -80,10 +80,7 @@ class CompiledDevice(GgmlDevice):
 
     def key(self, graph: Graph) -> str:
         """The graph's key, with this compiler."""
-        reasons = unsupported(graph)
-        reasons += [reason for node in graph.nodes if (reason := self._compiler_refusal(node)) is not None]
-        if not self.compiler.int64 and any(map(_wide, graph.constants)):
-            reasons.append("a constant of int64 that int32 does not hold")
+        reasons = self._reasons(graph)
         if reasons:
             error = CompileError("the graph cannot be compiled: " + "; ".join(dict.fromkeys(reasons)))
             raise self._fail(str(error), error)
@@ -101,6 +98,21 @@ class CompiledDevice(GgmlDevice):
             raise self._fail(str(error), error) from error
         log.debug("%s: key of %d nodes in %.3f s", key[:16], len(graph.nodes), time.perf_counter() - start)
         return key
+
+    def _reasons(self, graph: Graph) -> list[str]:
+        """Why a graph cannot be compiled."""
+        if reasons := unsupported(graph):
+            return reasons
+        folded = fold(graph)
+        left = [node for node in graph.nodes if node.output not in folded]
+        reasons = [reason for node in left if (reason := self._compiler_refusal(node)) is not None]
+        if not self.compiler.int64:
+            read = {value for node in left for value in node.inputs} | {port.value for port in graph.outputs}
+            if any(value in read and _is_wide(tensor) for value, tensor in folded.items()):
+                reasons.append("a constant of int64 that int32 does not hold")
+            if any(_is_wide_constant(constant) for constant in graph.constants if constant.value not in folded):
+                reasons.append("a large constant of int64 that int32 does not hold")
+        return reasons
 
     def _runner(self, graph: Graph, key: str) -> Runner:
         if self._cache is None:
@@ -189,7 +201,7 @@ class _Checked:
         self._outputs = [
             (tuple(int(n) for n in port.shape), port.value.dtype, _boundary(port.value.dtype)) for port in graph.outputs
         ]
-        self._guarded = any(node.op in translations.GUARDED for node in graph.nodes)
+        self._guarded = is_guarded(graph, fold(graph))
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
         given = [
@@ -293,8 +305,12 @@ def _in_int32(array: Array) -> bool:
     return array.size == 0 or (int(array.min()) in translations.INT32 and int(array.max()) in translations.INT32)
 
 
-def _wide(constant: Constant) -> bool:
-    return constant.value.dtype == DType.I64 and constant.data is not None and not _in_int32(constant.data().numpy())
+def _is_wide(tensor: torch.Tensor) -> bool:
+    return tensor.dtype == torch.int64 and not _in_int32(tensor.numpy())
+
+
+def _is_wide_constant(constant: Constant) -> bool:
+    return constant.value.dtype == DType.I64 and constant.data is not None and _is_wide(constant.data())
 
 
 def _boundary(dtype: DType) -> np.dtype[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import torch
@@ -30,6 +31,34 @@ def unsupported(graph: Graph) -> list[str]:
     return list(dict.fromkeys(reasons))
 
 
+def fold(graph: Graph) -> dict[Value, Tensor]:
+    """The integers that no input decides: positions and masks, small ones, computed by the op table's references."""
+    known = {
+        constant.value: constant_tensor(constant.data, constant.value)
+        for constant in graph.constants
+        if _foldable(constant.value)
+    }
+    for node in graph.nodes:
+        if _foldable(node.output) and all(value in known for value in node.inputs) and refusal(node) is None:
+            with contextlib.suppress(IndexError):  # which a run then reports
+                inputs = [known[value] for value in node.inputs if value is not None]
+                known[node.output] = node.spec.reference(*inputs, **node.attrs)
+    return known
+
+
+def _foldable(value: Value) -> bool:
+    return value.dtype in _INTEGERS and int(value.count) <= _FOLDED
+
+
+_INTEGERS = frozenset({DType.I8, DType.U8, DType.I16, DType.I32, DType.I64, DType.BOOL})
+_FOLDED = 1 << 20  # elements
+
+
+def is_guarded(graph: Graph, folded: dict[Value, Tensor]) -> bool:
+    """Whether a run needs something of its data."""
+    return any(node.op in GUARDED for node in graph.nodes if node.output not in folded)
+
+
 def boundary_dtype(value: Value) -> torch.dtype:
     """The type of an input or output of the module: bfloat16, which numpy lacks, goes as float32 without loss."""
     return torch.float32 if value.dtype == DType.BF16 else value.dtype.torch
@@ -48,25 +77,28 @@ class GraphModule(nn.Module):
         if reasons := unsupported(graph):
             raise CompileError("cannot be exported: " + "; ".join(reasons))
         self._graph = graph
-        self.guarded = any(node.op in GUARDED for node in graph.nodes)
+        folded = fold(graph)
+        self.guarded = is_guarded(graph, folded)
+        nodes = self._nodes = [node for node in graph.nodes if node.output not in folded]
         self._buffers_of: dict[Any, str] = {}
-        prepared = {node.inputs[PREPARED[node.op][0]] for node in graph.nodes if node.op in PREPARED}
-        others = {
-            value
-            for node in graph.nodes
-            for at, value in enumerate(node.inputs)
-            if node.op not in PREPARED or at != PREPARED[node.op][0]
-        }
-        others.update(port.value for port in graph.outputs)
-        constants = {constant.value: constant for constant in graph.constants}
-        for value, constant in constants.items():
-            if value in others:
+        read = {port.value for port in graph.outputs}
+        prepared: set[Value] = set()
+        for node in nodes:
+            at = PREPARED[node.op][0] if node.op in PREPARED else -1
+            read.update(value for i, value in enumerate(node.inputs) if value is not None and i != at)
+            prepared.update(value for i, value in enumerate(node.inputs) if value is not None and i == at)
+        for constant in graph.constants:
+            value = constant.value
+            if value in read and value not in folded:
                 self._keep(value, constant_tensor(constant.data, value))
-        for node in graph.nodes:
-            source = node.inputs[PREPARED[node.op][0]] if node.op in PREPARED else None
-            if source in prepared and source in constants:
-                tensor = constant_tensor(constants[source].data, source)
-                self._keep(node, PREPARED[node.op][1](node, tensor))
+            if value in prepared:
+                tensor = constant_tensor(constant.data, value)
+                for node in nodes:
+                    if node.op in PREPARED and node.inputs[PREPARED[node.op][0]] is value:
+                        self._keep(node, PREPARED[node.op][1](node, tensor))
+        for value, tensor in folded.items():
+            if value in read:
+                self._keep(value, tensor)
 
     def _keep(self, key: Value | Node, tensor: Tensor) -> None:
         name = f"weight_{len(self._buffers_of)}"
@@ -79,7 +111,7 @@ class GraphModule(nn.Module):
         values = {key: getattr(self, name) for key, name in self._buffers_of.items()}
         for port, tensor in zip(self._graph.inputs, inputs, strict=True):
             values[port.value] = tensor.reshape(shape_of(port.value.ne)).to(port.value.dtype.torch)
-        for node in self._graph.nodes:
+        for node in self._nodes:
             values[node.output] = self._call(trace, node, values)
         outputs = [_shaped(port, values) for port in self._graph.outputs]
         return (*outputs, trace.failed()) if trace.failures else tuple(outputs)
