@@ -72,6 +72,7 @@ class Graph:
 
     def __init__(self, backend: int) -> None:
         self.backend = ctypes.c_void_p(backend)
+        self._buffers: list[int] = []
         self._contexts = [
             ctypes.c_void_p(call("ggml_init", _Params(1 << 20, None, True))) for _ in range(2)
         ]  # weights, and all else
@@ -93,9 +94,9 @@ class Graph:
 
     def run(self, outputs: Sequence[Tensor]) -> list[np.ndarray[Any, Any]]:
         """Compute on the device, and read the outputs."""
-        buffers = [call("ggml_backend_alloc_ctx_tensors", ctx, self.backend) for ctx in self._contexts]
-        if buffers[0]:
-            call("ggml_backend_buffer_set_usage", ctypes.c_void_p(buffers[0]), _WEIGHTS, result=None)
+        self._buffers = [call("ggml_backend_alloc_ctx_tensors", ctx, self.backend) for ctx in self._contexts]
+        if self._buffers[0]:
+            call("ggml_backend_buffer_set_usage", ctypes.c_void_p(self._buffers[0]), _WEIGHTS, result=None)
         for tensor, data in self.leaves:
             tensor.write(data)
         graph = ctypes.c_void_p(call("ggml_new_graph", self._contexts[1]))
@@ -103,18 +104,16 @@ class Graph:
             call("ggml_build_forward_expand", graph, output, result=None)
         status = call("ggml_backend_graph_compute", self.backend, graph, result=ctypes.c_int)
         assert status == 0
-        made = [output.read(np.uint16 if output.type == BF16 else None) for output in outputs]
-        for buffer in buffers:
-            if buffer:
-                call("ggml_backend_buffer_free", ctypes.c_void_p(buffer), result=None)
-        return made
+        return [output.read(np.uint16 if output.type == BF16 else None) for output in outputs]
 
     def supported(self, tensor: Tensor) -> bool:
         """Whether the device takes the node."""
         return bool(call("ggml_backend_supports_op", self.backend, tensor, result=ctypes.c_bool))
 
     def close(self) -> None:
-        """Free its tensors."""
+        """Free its tensors and their memory, which a device may look at as long as it is asked about a node."""
+        for buffer in filter(None, self._buffers):
+            call("ggml_backend_buffer_free", ctypes.c_void_p(buffer), result=None)
         for context in self._contexts:
             call("ggml_free", context, result=None)
 
