@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import functools
+import math
 import os
 import struct
 import threading
@@ -248,11 +249,9 @@ class Runner:
             raise ValueError(f"the plan gives {len(outputs)} outputs, expected {len(self._shapes)}")
         made = []
         for number, (output, shape) in enumerate(zip(outputs, self._shapes, strict=True)):
-            if output.shape != shape:
-                if output.size != np.prod(shape):
-                    raise ValueError(f"output {number} has shape {output.shape}, expected {shape}")
-                output = output.reshape(shape)  # noqa: PLW2901
-            made.append(output)
+            if output.size != math.prod(shape):
+                raise ValueError(f"output {number} has shape {output.shape}, expected {shape}")
+            made.append(output if output.shape == shape else output.reshape(shape))
         return made
 
 

@@ -7,6 +7,7 @@ benefit of the doubt here: the runtime checks again with the sizes at hand.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from .dims import is_one, product, same
@@ -419,8 +420,13 @@ def turns(x: Value, table: Value) -> bool:
 def failing_check(checks: Sequence[str], operands: dict[str, Any]) -> str | None:
     """The first of a row's checks that does not hold for these operands and attributes, or None."""
     for text in checks:
-        name, _, arguments = text.partition("(")
-        values = [operands[argument.strip()] for argument in arguments.rstrip(")").split(",")]
-        if not CHECKS[name](*values):
+        name, arguments = _parsed(text)
+        if not CHECKS[name](*[operands[argument] for argument in arguments]):
             return text
     return None
+
+
+@cache
+def _parsed(check: str) -> tuple[str, tuple[str, ...]]:
+    name, _, arguments = check.partition("(")
+    return name, tuple(argument.strip() for argument in arguments.rstrip(")").split(","))

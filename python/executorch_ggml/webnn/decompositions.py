@@ -20,7 +20,7 @@ def decompose(graph: GraphInfo, names: Collection[str]) -> GraphInfo:
     """The graph with the operators ``names`` made of others."""
     if not any(operation.name in names for operation in graph.operations):
         return graph
-    builder = MLGraphBuilder(_Nowhere())  # type: ignore[arg-type]
+    builder = MLGraphBuilder(_Nowhere())  # type: ignore[arg-type] # no context: nothing is run
     made: dict[int, MLOperand] = {}
     for name, place in graph.inputs.items():
         made[place] = builder.input(name, graph.operands[place].shape, graph.operands[place].data_type)

@@ -242,9 +242,7 @@ class _Checked:
                 raise CompileError(
                     f"it gives {array.dtype}{list(array.shape)} as output {number}, expected {boundary}{list(shape)}"
                 )
-            if dtype == DType.BF16:
-                array = as_numpy(torch.from_numpy(array).bfloat16())  # noqa: PLW2901
-            outputs.append(array)
+            outputs.append(as_numpy(torch.from_numpy(array).bfloat16()) if dtype == DType.BF16 else array)
         return outputs
 
 

@@ -30,11 +30,9 @@ def words(template: str, what: str) -> list[str]:
 
 def filled(template: Sequence[str], values: Mapping[str, Path], what: str) -> list[str]:
     """The words with ``{name}`` replaced; only whole names are, other braces stay as they are."""
-    line = []
-    for word in template:
-        for name, value in values.items():
-            word = word.replace("{" + name + "}", str(value))  # noqa: PLW2901
-        line.append(word)
+    line = list(template)
+    for name, value in values.items():
+        line = [word.replace("{" + name + "}", str(value)) for word in line]
     missing = [name for name in values if not any("{" + name + "}" in word for word in template)]
     if missing:
         raise CompileError(f"{what}: no {{{missing[0]}}} in {shlex.join(template)!r}")

@@ -82,7 +82,7 @@ class Emitter(Context):
         data_type: str,
         reads_last: bool,
     ) -> None:
-        super().__init__(builder, None, fusions, records)  # type: ignore[arg-type]
+        super().__init__(builder, None, fusions, records)  # type: ignore[arg-type] # there is no traced node
         self.data_type = data_type  # of the first operand
         self._results = [(result.shape, CARRIERS[result.data_type]) for result in results]
         self._types = [result.data_type for result in results]
