@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,10 +11,10 @@ import sympy
 import torch
 
 from .checks import failing_check
-from .dims import as_dim, is_one, product, same_dims
+from .dims import as_dim, as_dims, is_one, product, same_dims
 from .dtypes import DType
 from .graph import Constant, Graph, IRError, Node, Port, State, Symbol, Value, dense_strides
-from .op import Dim, Dims, Layout, Operand
+from .op import Dim, Dims, Layout, OpSpec
 from .ops import OPS
 
 IDENTITY = (0, 1, 2, 3)
@@ -78,17 +79,14 @@ class Builder:
     def emit(self, op: str, *inputs: Value | None, **attrs: Any) -> Value:
         """Append a call of ``op``; inputs are made dense where the op's row demands it."""
         spec = OPS[op]
-        attrs |= {
-            attr.name: _as_f32(attrs[attr.name]) for attr in spec.attrs if attr.kind == "f32" and attr.name in attrs
-        }
+        _verify_names(spec, attrs)
+        attrs = {a.name: _as_f32(attrs[a.name]) if a.kind == "f32" else attrs[a.name] for a in spec.attrs}
         ready = tuple(self._laid_out(value, wanted.layout) for value, wanted in zip(inputs, spec.inputs, strict=True))
-        key = (op, ready, tuple(sorted((k, _hashable(v)) for k, v in attrs.items())))
+        key = (op, ready, tuple(map(hashable, attrs.values())))
         if key in self._made:
             return self._made[key]
         _verify_call(op, ready, attrs)
-        attrs = {attr.name: attrs[attr.name] for attr in spec.attrs}
-        operands = [None if value is None else Operand(value.dtype, value.ne) for value in ready]
-        dtype, ne = spec.result(*operands, **attrs)
+        dtype, ne = spec.result(*ready, **attrs)
         node = Node(spec, ready, attrs, Value(dtype, ne, _strides(op, ready, attrs, ne)), self.origin)
         node.output.producer = node
         self.graph.nodes.append(node)
@@ -195,17 +193,18 @@ def _given(value: Value | None) -> Value:
 
 
 def _four(sizes: Sequence[Dim]) -> Dims:
-    dims = [as_dim(size) for size in sizes]
+    dims = as_dims(sizes)
     dims += [1] * (4 - len(dims))
     return dims[0], dims[1], dims[2], dims[3]
 
 
 def _as_f32(number: float) -> float:
     """The number as the wire has it: rounded to float32, infinite beyond its range."""
-    return float(torch.tensor(number, dtype=torch.float64).to(torch.float32))
+    return ctypes.c_float(number).value
 
 
-def _hashable(value: Any) -> Any:
+def hashable(value: Any) -> Any:
+    """An attribute as a key: equal for equal attributes alone."""
     if isinstance(value, float):
         return struct.pack("d", value)  # keeps 0.0 and -0.0 apart, and NaN equal to itself
     return tuple(value) if isinstance(value, list) else value
@@ -235,13 +234,17 @@ def _verify_call(op: str, inputs: tuple[Value | None, ...], attrs: dict[str, Any
             raise IRError(
                 f"{op}: input {wanted.name} is {value} with strides {value.strides}, not {wanted.layout.value}"
             )
-    if set(attrs) != {attr.name for attr in spec.attrs}:
-        raise IRError(f"{op}: attributes {sorted(attrs)}, expected {[attr.name for attr in spec.attrs]}")
+    _verify_names(spec, attrs)
     operands = {wanted.name: value for value, wanted in zip(inputs, spec.inputs, strict=True)}
     failing = failing_check(spec.checks, {**operands, **attrs})
     if failing is not None:
         given = ", ".join(f"{name}={value}" for name, value in {**operands, **attrs}.items())
         raise IRError(f"{op}: {failing} does not hold for {given}")
+
+
+def _verify_names(spec: OpSpec, attrs: dict[str, Any]) -> None:
+    if attrs.keys() != spec.attr_names:
+        raise IRError(f"{spec.name}: attributes {sorted(attrs)}, expected {[attr.name for attr in spec.attrs]}")
 
 
 def _layout_holds(value: Value, layout: Layout) -> bool:

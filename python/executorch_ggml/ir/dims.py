@@ -21,6 +21,11 @@ def as_dim(size: Any) -> Dim:
     return int(expr) if expr.is_Integer else expr
 
 
+def as_dims(sizes: Iterable[Any]) -> list[Dim]:
+    """Each size as a dim."""
+    return [size if type(size) is int else as_dim(size) for size in sizes]
+
+
 def product(sizes: Iterable[Dim]) -> Dim:
     """Product of dims, expanded so that equal products compare equal."""
     total: Any = 1
@@ -49,7 +54,7 @@ def is_one(size: Dim) -> bool:
 
 def ne_of(shape: Iterable[Any]) -> Dims:
     """Ggml dims of a torch shape: reversed, padded with 1; dims beyond the fourth are folded into the outermost."""
-    sizes = [as_dim(size) for size in shape]
+    sizes = as_dims(shape)
     if len(sizes) > 4:
         sizes = [product(sizes[:-3]), *sizes[-3:]]
     ne = [*reversed(sizes), 1, 1, 1, 1][:4]

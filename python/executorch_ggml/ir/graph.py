@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import sympy
@@ -32,7 +33,7 @@ class Value:
     def __repr__(self) -> str:
         return f"{self.dtype.name.lower()}[{', '.join(str(n) for n in self.ne)}]"
 
-    @property
+    @cached_property
     def is_contiguous(self) -> bool:
         """Whether the elements are dense and in order, whatever the symbols' values."""
         expected: Dim = 1

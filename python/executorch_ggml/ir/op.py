@@ -13,7 +13,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from .dtypes import DType
 
@@ -29,12 +29,16 @@ class Layout(enum.Enum):
     CONT = "cont"  # dense, in order
 
 
-@dataclass(frozen=True)
-class Operand:
-    """What a result rule may know of an input."""
+class Operand(Protocol):
+    """What a result rule may know of an input: a :class:`~.graph.Value` is one."""
 
-    dtype: DType
-    ne: Dims
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+
+    @property
+    def ne(self) -> Dims:
+        """The dims in ggml order."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,11 @@ class OpSpec:
     when: str | None
     reference: Callable[..., Any]
     doc: str
+
+    @cached_property
+    def attr_names(self) -> frozenset[str]:
+        """The attributes that a call has."""
+        return frozenset(attr.name for attr in self.attrs)
 
     @cached_property
     def class_name(self) -> str:

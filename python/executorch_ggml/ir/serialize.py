@@ -14,7 +14,7 @@ import flatbuffers
 import sympy
 
 from ._generated import ggml_ir_generated as fb
-from .builder import _strides
+from .builder import _strides, hashable
 from .dims import BINARY_EXPRS, expr_kind
 from .dtypes import DType
 from .graph import IR_VERSION, Constant, Graph, IRError, Node, Port, State, Symbol, Value, dense_strides
@@ -31,7 +31,7 @@ def serialize(graph: Graph) -> bytes:
     """The graph as bytes, after verifying it."""
     verify(graph)
     packed = _Writer(graph).write()
-    builder = flatbuffers.Builder(1 << 16)
+    builder = _FlatBuilder(1 << 16)
     if any(_is_negative_zero(value) for node in graph.nodes for value in node.attrs.values()):
         builder.ForceDefaults(True)  # else it is left out as equal to the default of 0.0
     builder.Finish(packed.Pack(builder), b"GGIR")
@@ -71,9 +71,37 @@ def _camel(name: str) -> str:
     return head + "".join(part.capitalize() for part in rest)
 
 
+class _FlatBuilder(flatbuffers.Builder):
+    """Writes equal texts once: flatbuffers' own tables do not ask for it."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self._texts: dict[str, int] = {}
+
+    def CreateString(self, text: str) -> int:  # noqa: N802 - flatbuffers' spelling
+        known = self._texts.get(text)
+        if known is None:
+            known = self._texts[text] = super().CreateString(text)
+        return known
+
+
+class _Once:
+    """A table written once, however many refer to it."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+        self._offset: int | None = None
+
+    def Pack(self, builder: flatbuffers.Builder) -> int:  # noqa: N802 - flatbuffers' spelling
+        if self._offset is None:
+            self._offset = self._table.Pack(builder)
+        return self._offset
+
+
 class _Writer:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
+        self.ops: dict[Any, _Once] = {}
         self.values = {value: index for index, value in enumerate(graph.values())}
         self.symbols = {entry.symbol: index for index, entry in enumerate(graph.symbols)}
         self.exprs: list[Any] = []
@@ -162,10 +190,18 @@ class _Writer:
         packed.name, packed.output = node.name, self.values[node.output]
         packed.inputs = [-1 if value is None else self.values[value] for value in node.inputs]
         packed.opType = node.spec.number
-        packed.op = getattr(fb, f"{node.spec.class_name}T")()
-        for attr in node.spec.attrs:
-            setattr(packed.op, _camel(attr.name), self._attr(attr.kind, node.attrs[attr.name]))
+        packed.op = self._op(node)
         return packed
+
+    def _op(self, node: Node) -> _Once:
+        key = (node.spec.number, *(hashable(node.attrs[attr.name]) for attr in node.spec.attrs))
+        known = self.ops.get(key)
+        if known is not None:
+            return known
+        packed = getattr(fb, f"{node.spec.class_name}T")()
+        for attr in node.spec.attrs:
+            setattr(packed, _camel(attr.name), self._attr(attr.kind, node.attrs[attr.name]))
+        return self.ops.setdefault(key, _Once(packed))
 
     def _attr(self, kind: str, value: Any) -> Any:
         if kind == "dims":

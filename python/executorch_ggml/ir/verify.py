@@ -8,7 +8,7 @@ from typing import Any
 from .builder import _strides, _verify_call
 from .dims import free_symbols, same_dims, unsupported_part
 from .graph import Graph, IRError, Node, Value
-from .op import Dim, Operand
+from .op import Dim
 
 
 def verify(graph: Graph) -> None:
@@ -17,7 +17,7 @@ def verify(graph: Graph) -> None:
     symbols = {entry.symbol for entry in graph.symbols}
     for node in graph.nodes:
         _verify_node(node, known)
-        _verify_sizes(f"{node.op} ({node.name})", _attribute_sizes(node), symbols)
+        _verify_sizes(node, _attribute_sizes(node), symbols)
         known.add(node.output)
     for port in graph.outputs:
         if port.value not in known:
@@ -25,13 +25,14 @@ def verify(graph: Graph) -> None:
         if not port.value.is_contiguous:
             raise IRError(f"output {port.name}: {port.value} is not dense")
     for value in graph.values():
-        _verify_sizes(str(value), value.ne, symbols)
+        _verify_sizes(value, value.ne, symbols)
 
 
-def _verify_sizes(what: str, sizes: Iterable[Dim], symbols: set[Any]) -> None:
+def _verify_sizes(of: Node | Value, sizes: Iterable[Dim], symbols: set[Any]) -> None:
     for size in sizes:
         if isinstance(size, int):
             continue
+        what = f"{of.op} ({of.name})" if isinstance(of, Node) else str(of)
         if unbound := free_symbols([size]) - symbols:
             raise IRError(f"{what}: symbols {sorted(map(str, unbound))} are read off no input")
         if (part := unsupported_part(size)) is not None:
@@ -51,8 +52,7 @@ def _verify_node(node: Node, known: set[Value]) -> None:
         if value is not None and value not in known:
             raise IRError(f"{node.op} ({node.name}): an input is used before it is made")
     _verify_call(node.op, node.inputs, node.attrs)
-    operands = [None if value is None else Operand(value.dtype, value.ne) for value in node.inputs]
-    dtype, ne = node.spec.result(*operands, **node.attrs)
+    dtype, ne = node.spec.result(*node.inputs, **node.attrs)
     if dtype != node.output.dtype or not same_dims(ne, node.output.ne):
         raise IRError(
             f"{node.op} ({node.name}): declared {node.output}, but the op gives {dtype.name.lower()}{list(ne)}"
