@@ -30,9 +30,9 @@ EXTRAS := demo,dev,bench,webnn
 # Folders are in the list for the sake of files that are removed.
 NATIVE_SOURCES := CMakeLists.txt $(shell find native cmake tests/native -name '*.pyc' -prune -o -print 2>/dev/null) \
   $(shell find python/executorch_ggml/ir -name '*.py' 2>/dev/null)
-CPP_FILES = $(shell find native examples/cpp tests/native -name '*.cpp' -o -name '*.h' 2>/dev/null)
+CPP_FILES = $(shell find native examples tests/native tests/devices -name '*.cpp' -o -name '*.h' 2>/dev/null)
 # The modules of benchmarks/ that can be run.
-BENCH ?= $(filter-out llm,$(patsubst benchmarks/%.py,%,$(sort $(shell grep -l '^if __name__ == "__main__"' benchmarks/*.py 2>/dev/null))))
+BENCH ?= $(filter-out llm device_program,$(patsubst benchmarks/%.py,%,$(sort $(shell grep -l '^if __name__ == "__main__"' benchmarks/*.py 2>/dev/null))))
 
 .PHONY: help
 help:  ## list the targets
@@ -97,6 +97,10 @@ $(STAMPS)/llama_cpp: $(STAMPS)/venv constraints.txt
 .PHONY: bench-llm
 bench-llm: setup $(STAMPS)/llama_cpp  ## language models beside llama.cpp, XNNPACK and transformers, from the same GGUF files
 	$(PY) -m benchmarks.llm $(BENCH_LLM_ARGS)
+
+.PHONY: devices
+devices: setup  ## real models on every device, as programs of ours and of ggml's; a part of bench
+	$(PY) -m benchmarks.devices
 
 .PHONY: runner
 runner: setup  ## build the C++ example against the installed package

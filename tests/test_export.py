@@ -33,3 +33,15 @@ def test_keyword_inputs(tmp_path: Path) -> None:
     x, y = torch.randn(3), torch.randn(3)
     executorch_ggml.export(Model(), (x,), kwargs={"y": y}).save(str(tmp_path / "model.pte"))
     torch.testing.assert_close(executorch_ggml.load(tmp_path / "model.pte")(x, y), x * 2 + y)
+
+
+def test_a_part_without_gradients(tmp_path: Path) -> None:
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            with torch.no_grad():
+                y = x.cos()
+            return x * y
+
+    x = torch.randn(3)
+    executorch_ggml.export(Model(), (x,)).save(str(tmp_path / "model.pte"))
+    torch.testing.assert_close(executorch_ggml.load(tmp_path / "model.pte")(x), x * x.cos())

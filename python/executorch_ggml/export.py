@@ -46,7 +46,8 @@ def export(
             raise ValueError("weights and quantize both say how parameters are stored: pass one of them")
         weights = GgmlQuantConfig.of(quantize)
         weights.check(model)
-    program = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
+    with torch.no_grad():  # else what a model computes without gradients is a region of its own
+        program = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
     _check_bounded(program)
     _check_control_flow(program)
     # ExecuTorch's check of the Edge program makes a symbolic batch constant where an op gives a list (split, in a GRU).
