@@ -10,8 +10,8 @@ namespace executorch_ggml::devices {
 namespace {
 
 constexpr size_t kAlignment = 64;
-constexpr size_t kMostPlans = 128;
-constexpr size_t kMostVerdicts = 1 << 16;
+constexpr size_t kMostPlans = 32;  // a device may keep weights for each
+constexpr size_t kMostVerdicts = 1 << 13;
 constexpr int kMostChanges = 2;  // weights that change more often are inputs
 
 std::atomic<int64_t> next_buffer{1};

@@ -2,9 +2,9 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
-#include <cstring>
 #include <vector>
 
 #if defined(__linux__)
@@ -73,6 +73,7 @@ bool GgmlHost::find_functions(const void* caller, std::string* error) {
   EXECUTORCH_GGML_HOST_FUNCTIONS(EXECUTORCH_GGML_FIND)
 #undef EXECUTORCH_GGML_FIND
   buffer_init = reinterpret_cast<abi::BufferInit>(dlsym(module_, "ggml_backend_buffer_init"));
+  marks_ = dlsym(module_, "ggml_build_forward_select") != nullptr;
   if (missing == nullptr) return true;
   *error = std::string("this ggml has no function ") + missing + "; expected ggml 0.20 or newer";
   return false;
@@ -117,19 +118,23 @@ bool GgmlHost::only_shows(const ggml_tensor* tensor) const {
 }
 
 void GgmlHost::log(ggml_log_level level, const char* format, ...) const {
-  char text[2048];
   va_list arguments;
   va_start(arguments, format);
-  std::vsnprintf(text, sizeof(text) - 1, format, arguments);
+  va_list again;
+  va_copy(again, arguments);
+  const int size = std::vsnprintf(nullptr, 0, format, arguments);
   va_end(arguments);
-  std::strcat(text, "\n");
+  std::string text(static_cast<size_t>(std::max(size, 0)) + 1, '\n');
+  std::vsnprintf(text.data(), text.size(), format, again);
+  va_end(again);
+  text.back() = '\n';
   ggml_log_callback callback = nullptr;
   void* data = nullptr;
   if (log_get != nullptr) log_get(&callback, &data);
   if (callback != nullptr) {
-    callback(level, text, data);
+    callback(level, text.c_str(), data);
   } else {
-    std::fputs(text, stderr);
+    std::fputs(text.c_str(), stderr);
   }
 }
 

@@ -44,6 +44,8 @@ class GgmlHost {
   // Whether a tensor is another's memory, seen otherwise, and nothing is computed.
   bool only_shows(const ggml_tensor* tensor) const;
   bool is_custom(const ggml_tensor* tensor) const { return static_cast<int>(tensor->op) == custom_; }
+  // Whether a graph's node is computed: of ggml_build_forward_select's branches, all are there and one is.
+  bool is_computed(const ggml_tensor* node) const { return !marks_ || (node->flags & GGML_TENSOR_FLAG_COMPUTE) != 0; }
 
  private:
   bool find_functions(const void* caller, std::string* error);
@@ -52,6 +54,7 @@ class GgmlHost {
 
   void* module_ = nullptr;
   int api_version_ = 0;
+  bool marks_ = false;  // whether nodes that are computed have a flag
   // Ops have other numbers in each ggml.
   int shows_[4] = {-1, -1, -1, -1};
   int custom_ = -1;

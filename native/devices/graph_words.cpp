@@ -130,7 +130,10 @@ void GraphWords::add_node(const ggml_tensor* node) {
 void GraphWords::describe(ggml_cgraph* graph) {
   const int nodes = host_.graph_n_nodes(graph);
   clear(static_cast<size_t>(nodes));
-  for (int i = 0; i < nodes; ++i) add_node(host_.graph_node(graph, i));
+  for (int i = 0; i < nodes; ++i) {
+    const ggml_tensor* node = host_.graph_node(graph, i);
+    if (host_.only_shows(node) || host_.is_computed(node)) add_node(node);
+  }
   find_constants();
 }
 

@@ -81,15 +81,15 @@ def _soft_max(mask: int | None, heads: int, bias: float, sinks: bool = False) ->
     return Case(f"soft_max {mask} {heads} {bias} {sinks}", build)
 
 
-def _flash(heads: int, kv_heads: int, mask: bool, kv: int, bias: float = 0.0, cap: float = 0.0) -> Case:
+def _flash(heads: int, kv_heads: int, mask: bool, kv: int, bias: float = 0.0, cap: float = 0.0, seen: int = 40) -> Case:
     def build(g: Graph) -> Tensor:
         q = g.op("permute", g.leaf(F32, 32, heads, 6, 1), 0, 2, 1, 3)
         k, v = (g.leaf(kv, 32, 64, kv_heads, 1) for _ in range(2))
-        hidden = np.where(np.arange(64)[None] > np.arange(64)[:, None] + 40, -np.inf, 0.0)
+        hidden = np.where(np.arange(64)[None] > np.arange(64)[:, None] + seen, -np.inf, 0.0)
         m = g.leaf(F16, 64, 64, 1, 1, data=hidden) if mask else None
         return g.op("flash_attn_ext", q, k, v, m, 0.2, bias, cap)
 
-    return Case(f"flash_attn {heads}/{kv_heads} {mask} {kv} {bias} {cap}", build, HALF_SUMS)
+    return Case(f"flash_attn {heads}/{kv_heads} {mask} {kv} {bias} {cap} {seen}", build, HALF_SUMS)
 
 
 def _get_rows(type: int, batch: int = 1, weight: bool = False) -> Case:
@@ -164,6 +164,16 @@ def _copies() -> list[Case]:
     ]
 
 
+def _parts_of_a_weight(type: int) -> Case:
+    def build(g: Graph) -> list[Tensor]:
+        weight, x = g.leaf(type, 64, 16, weight=True), g.leaf(F32, 64, 3)
+        row = 64 // 32 * 34 if type == Q8_0 else 64 * 4
+        part = g.op("view_2d", weight, 64, 8, row, 4 * row)
+        return [g.op("mul_mat", weight, x), g.op("mul_mat", part, x)]
+
+    return Case(f"a weight and a part of it {type}", build, QUANTIZED if type == Q8_0 else EXACT)
+
+
 def _mul_mat_id(type: int, rows: int) -> Case:
     def build(g: Graph) -> Tensor:
         experts = g.leaf(type, 32, 8, 4, weight=type not in (F32, F16))
@@ -205,6 +215,11 @@ def _spatial() -> list[Case]:
 
         return build
 
+    def channels_inside(g: Graph) -> Tensor:
+        image = g.op("permute", g.leaf(F32, 4, 10, 9, 2), 2, 0, 1, 3)
+        kernel = g.op("permute", g.leaf(F32, 4, 1, 3, 3), 3, 2, 0, 1)
+        return g.op("conv_2d_dw_direct", kernel, image, 1, 2, 1, 0, 1, 1)
+
     def pool(kind: int) -> Build:
         return lambda g: g.op("pool_2d", g.leaf(F32, 10, 8, 3, 2), kind, 3, 2, 2, 2, 1.0, 1.0)
 
@@ -216,6 +231,7 @@ def _spatial() -> list[Case]:
         Case("conv_2d depthwise by columns", conv(groups=True), ROUNDED),
         Case("conv_2d direct", direct("conv_2d_direct", 4, 6)),
         Case("conv_2d_dw direct", direct("conv_2d_dw_direct", 1, 4)),
+        Case("conv_2d_dw direct, channels inside", channels_inside),
         Case("conv_1d", lambda g: g.op("conv_1d", g.leaf(F16, 3, 4, 6), g.leaf(F32, 12, 4, 1), 2, 1, 1), ROUNDED),
         Case("pool_2d max", lambda g: g.op("pool_2d", g.leaf(F32, 10, 8, 3, 2), 0, 2, 2, 2, 2, 0.0, 0.0)),
         Case("pool_2d avg", lambda g: g.op("pool_2d", g.leaf(F32, 10, 8, 3, 2), 1, 2, 2, 2, 2, 0.0, 0.0)),
@@ -223,6 +239,7 @@ def _spatial() -> list[Case]:
         Case("pool_2d avg padded", pool(1)),
         Case("pool_1d", lambda g: g.op("pool_1d", g.leaf(F32, 12, 3), 1, 3, 3, 0)),
         Case("upscale nearest", upscale(0)),
+        Case("nearest of rounded places", lambda g: g.op("interpolate", g.leaf(F32, 14, 3, 2), 2, 3, 2, 1, 0)),
         Case("upscale bilinear", upscale(1)),
         Case("upscale bilinear corners", upscale(1 | 256)),
         Case("pad", lambda g: g.op("pad", g.leaf(F32, 5, 4, 3, 2), 2, 1, 0, 3)),
@@ -321,6 +338,10 @@ CASES: list[Case] = [
     Case("mean", lambda g: g.op("mean", g.leaf(F32, 9, 3, 2))),
     Case("cumsum", lambda g: g.op("cumsum", g.leaf(F32, 9, 3, 2))),
     Case("argmax", lambda g: g.op("argmax", g.leaf(F32, 9, 3))),
+    Case(
+        "argmax of equals",
+        lambda g: g.op("argmax", g.leaf(F32, 5, 2, data=[[0] * 5, [1, 3, 3, 1, 0]])),
+    ),
     Case("argsort", lambda g: g.op("argsort", g.leaf(F32, 9, 3), 0)),
     Case("argsort descending", lambda g: g.op("argsort", g.leaf(F32, 9, 3), 1)),
     Case("count_equal", lambda g: g.op("count_equal", *(g.leaf(I32, 9, data=d) for d in (range(9), [0, 2] * 4 + [8])))),
@@ -332,6 +353,7 @@ CASES: list[Case] = [
     _mul_mat(Q4_K, F32, 16, 5, 256, (1, 1), (1, 1)),
     _mul_mat(F32, F32, 16, 5, 64, (2, 3), (2, 1)),
     _mul_mat(F16, F32, 16, 5, 64, (2, 1), (3, 2)),
+    *(_parts_of_a_weight(type) for type in (F32, Q8_0)),
     *(_mul_mat_id(type, rows) for type in (F32, F16, Q8_0) for rows in (1, 2)),
     Case("out_prod", lambda g: g.op("out_prod", g.leaf(F32, 6, 5), g.leaf(F32, 7, 5))),
     *(_get_rows(type) for type in (F32, F16, I32)),
@@ -353,12 +375,15 @@ CASES: list[Case] = [
     *(_flash(*arguments) for arguments in ((4, 4, False, F16), (4, 2, True, F16), (4, 4, True, F32))),
     _flash(4, 2, True, F16, bias=8.0),
     _flash(4, 2, True, F16, cap=5.0),
+    _flash(4, 2, True, F16, bias=8.0, seen=-3),
+    _flash(4, 2, True, F16, seen=-3),
     *(_rope(mode) for mode in (0, 2, 8, 40)),
     _rope(24, dims=16),
     _rope(0, width=48),
     _rope(2, width=48, factors=True),
     _rope(0, type=F16),
     _rope(2, ext=1.0),
+    _rope(24, dims=16, ext=1.0),
     *_spatial(),
     _attention_block(),
     Case("custom", lambda g: g.op("map_custom1", g.leaf(F32, 4), _CUSTOM, 1, None), supported=False),

@@ -94,17 +94,26 @@ class Graph:
 
     def run(self, outputs: Sequence[Tensor]) -> list[np.ndarray[Any, Any]]:
         """Compute on the device, and read the outputs."""
+        graph = ctypes.c_void_p(call("ggml_new_graph", self.context))
+        for output in outputs:
+            call("ggml_build_forward_expand", graph, output, result=None)
+        self.compute(graph)
+        return [output.read(np.uint16 if output.type == BF16 else None) for output in outputs]
+
+    @property
+    def context(self) -> ctypes.c_void_p:
+        """ggml's context of all but the weights."""
+        return self._contexts[1]
+
+    def compute(self, graph: ctypes.c_void_p) -> None:
+        """Give the leaves their data, and compute a graph of ggml's."""
         self._buffers = [call("ggml_backend_alloc_ctx_tensors", ctx, self.backend) for ctx in self._contexts]
         if self._buffers[0]:
             call("ggml_backend_buffer_set_usage", ctypes.c_void_p(self._buffers[0]), _WEIGHTS, result=None)
         for tensor, data in self.leaves:
             tensor.write(data)
-        graph = ctypes.c_void_p(call("ggml_new_graph", self._contexts[1]))
-        for output in outputs:
-            call("ggml_build_forward_expand", graph, output, result=None)
         status = call("ggml_backend_graph_compute", self.backend, graph, result=ctypes.c_int)
         assert status == 0
-        return [output.read(np.uint16 if output.type == BF16 else None) for output in outputs]
 
     def supported(self, tensor: Tensor) -> bool:
         """Whether the device takes the node."""

@@ -31,6 +31,7 @@ class Recording(TorchDevice):
 
     def __init__(self) -> None:
         self.fail = ""
+        self.reason = "no plan today"
         self.graphs: list[Graph] = []
         self.runs = 0
 
@@ -41,7 +42,7 @@ class Recording(TorchDevice):
 
     def plan(self, graph: Graph) -> Any:
         if self.fail == "plan":
-            raise RuntimeError("no plan today")
+            raise RuntimeError(self.reason)
         self.graphs.append(graph)
         plan = super().plan(graph)
 
@@ -49,7 +50,10 @@ class Recording(TorchDevice):
             self.runs += 1
             if self.fail == "run":
                 raise RuntimeError("no run today")
-            return plan(inputs)[: -1 if self.fail == "outputs" else None]
+            made = list(plan(inputs))
+            if self.fail == "dtype":
+                made[-1] = made[-1].astype(np.complex64)
+            return made[: -1 if self.fail == "outputs" else None]
 
         return run
 
@@ -65,7 +69,7 @@ def loaded() -> None:
 
 @pytest.fixture
 def device() -> Iterator[Recording]:
-    DEVICE.fail, DEVICE.runs = "", 0
+    DEVICE.fail, DEVICE.reason, DEVICE.runs = "", "no plan today", 0
     DEVICE.graphs.clear()
     yield DEVICE
     DEVICE.fail = ""
@@ -181,6 +185,22 @@ def test_states(device: Recording) -> None:
     fresh = Counter()
     check(program.run(x, at), [fresh(x, at)])
     assert device.runs == 5
+
+
+def test_a_failed_run_writes_nothing(device: Recording) -> None:
+    device.fail = "dtype"
+    model, x, at = Counter(), torch.randn(2, 8), torch.tensor([1, 3])
+    program = session(model, (x, at), "recording")
+    for _ in range(2):
+        check(program.run(x, at), [model(x, at)])
+
+
+def test_a_traceback_is_logged_whole(device: Recording, capfd: pytest.CaptureFixture[str]) -> None:
+    model, x = Mixed(72), torch.randn(5, 72)
+    device.fail = "plan"
+    device.reason = "a long story, " * 300 + "and its end"
+    check(session(model, (x,), "recording").run(x), model(x))
+    assert "and its end\n" in capfd.readouterr().err
 
 
 def test_an_index_out_of_range_is_an_error(device: Recording) -> None:

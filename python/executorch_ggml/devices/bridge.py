@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import functools
+import itertools
 import math
 import os
 import struct
@@ -21,6 +22,7 @@ import numpy as np
 from ..ir.dtypes import DType
 from ..ir.graph import IRError
 from . import ops  # noqa: F401 - declares the translations
+from .arrays import numpy_dtype
 from .custom import CustomNodes
 from .device import GgmlDevice, get, registered
 from .memory import as_array
@@ -95,6 +97,13 @@ def _named(function: Callable[[int], bytes]) -> Callable[[int], str]:
     return name
 
 
+_locks: dict[GgmlDevice, threading.Lock] = {}  # a device may be of several ggmls
+
+
+def _lock_of(device: GgmlDevice) -> threading.Lock:
+    return _locks.setdefault(device, threading.Lock())
+
+
 class _Host:
     """One ggml, and the devices that it is given."""
 
@@ -103,9 +112,8 @@ class _Host:
         self._names = Names(_named(services.op_name), _named(services.unary_name), _named(services.glu_name))
         self._custom = CustomNodes(self._program, self._exprs)
         self._devices: list[GgmlDevice] = []
-        self._locks: list[threading.Lock] = []
         self._plans: dict[int, tuple[int, Runner]] = {}
-        self._next = 1
+        self._numbers = itertools.count(1)
         self._warned: set[str] = set()
         self._kept = (
             _Supports(self._supports),
@@ -119,7 +127,6 @@ class _Host:
         if device in self._devices:
             return
         self._devices.append(device)
-        self._locks.append(threading.Lock())
         self._services.add_device(self._services.host, device.name.encode(), device.description.encode())
 
     def open(self) -> None:
@@ -167,7 +174,7 @@ class _Host:
             self._failed(device, "a node cannot be translated, the CPU gets it")
             return 0
         try:
-            with self._locks[device]:
+            with _lock_of(self._devices[device]):
                 return int(all(self._devices[device].supports(node) for node in graph.nodes))
         except Exception:
             self._failed(device, "supports() failed, the CPU gets the node")
@@ -178,7 +185,7 @@ class _Host:
             tensors = self._tensors(words, count)
             where = np.ctypeslib.as_array(addresses, (len(tensors),)).tolist()
             translation = Translator(tensors, self._names, self._custom, where).translate()
-            with self._locks[device]:
+            with _lock_of(self._devices[device]):
                 runner = Runner(self._devices[device], tensors, translation)
         except Exception:
             self._failed(device, "plan() failed, the CPU computes the graph")
@@ -186,14 +193,14 @@ class _Host:
             return 0
         np.ctypeslib.as_array(needed, (len(tensors),))[: len(runner.needed)] = runner.needed
         needed_count[0] = len(runner.needed)
-        number, self._next = self._next, self._next + 1
+        number = next(self._numbers)
         self._plans[number] = (device, runner)
         return number
 
     def _run(self, plan: int, addresses: Any) -> int:
         device, runner = self._plans[plan]
         try:
-            with self._locks[device]:
+            with _lock_of(self._devices[device]):
                 runner.run(addresses)
         except Exception:
             self._failed(device, "a plan's run failed, the CPU computes the graph")
@@ -223,11 +230,11 @@ class Runner:
         self._sparse = [number for number, index in enumerate(translation.inputs) if not tensors[index].is_dense]
         self._effects = translation.effects
         self._places = [_Place.of(tensors[effect.tensor], graph, effect) for effect in translation.effects]
-        self._shapes = [port.shape for port in graph.outputs]
+        self._expected = [(port.shape, numpy_dtype(port.value.dtype)) for port in graph.outputs]
         self._compute = device.plan(graph) if graph.outputs else lambda inputs: ()
 
     def run(self, addresses: Any) -> None:
-        """Compute, then write what was made."""
+        """Compute, check what was made, and only then write: where this fails, the CPU computes on the same data."""
         given = addresses[: len(self.needed)]
         count = len(self._inputs)
         inputs = [place.at(address) for place, address in zip(self._inputs, given, strict=False)]
@@ -238,19 +245,23 @@ class Runner:
         if any(np.may_share_memory(output, array) for output in outputs for array in inputs):
             outputs = [output.copy() for output in outputs]  # what is written first may be what another shows
         for effect, place in zip(self._effects, places, strict=True):
-            value = outputs[effect.output]
+            if effect.rows is not None:
+                _check_rows(place, outputs[effect.rows])
+        for effect, place in zip(self._effects, places, strict=True):
             if effect.rows is None:
-                np.copyto(place, value, casting="no")
+                np.copyto(place, outputs[effect.output])
             else:
-                _write_rows(place, outputs[effect.rows], value)
+                _write_rows(place, outputs[effect.rows], outputs[effect.output])
 
     def _checked(self, outputs: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-        if len(outputs) != len(self._shapes):
-            raise ValueError(f"the plan gives {len(outputs)} outputs, expected {len(self._shapes)}")
+        if len(outputs) != len(self._expected):
+            raise ValueError(f"the plan gives {len(outputs)} outputs, expected {len(self._expected)}")
         made = []
-        for number, (output, shape) in enumerate(zip(outputs, self._shapes, strict=True)):
-            if output.size != math.prod(shape):
-                raise ValueError(f"output {number} has shape {output.shape}, expected {shape}")
+        for number, (output, (shape, dtype)) in enumerate(zip(outputs, self._expected, strict=True)):
+            if output.size != math.prod(shape) or output.dtype != dtype:
+                raise ValueError(
+                    f"output {number} is {output.dtype}{list(output.shape)}, expected {dtype}{list(shape)}"
+                )
             made.append(output if output.shape == shape else output.reshape(shape))
         return made
 
@@ -259,13 +270,15 @@ def _strides(tensor: Tensor) -> tuple[int, ...]:
     return tuple(reversed(tensor.strides))
 
 
+def _check_rows(table: np.ndarray[Any, Any], index: np.ndarray[Any, Any]) -> None:
+    if index.size and (index.min() < 0 or index.max() >= table.shape[2]):
+        raise IndexError(f"rows {index.min()} to {index.max()} of {table.shape[2]}")
+
+
 def _write_rows(table: np.ndarray[Any, Any], index: np.ndarray[Any, Any], rows: np.ndarray[Any, Any]) -> None:
-    """``table[..., index, :] = rows`` of each matrix."""
+    """``table[..., index, :] = rows`` of each matrix; of equal rows the last stays."""
     for outer in np.ndindex(rows.shape[:2]):
-        numbers = index[outer][:, 0]
-        if numbers.size and (numbers.min() < 0 or numbers.max() >= table.shape[2]):
-            raise IndexError(f"row {numbers.max()} of {table.shape[2]}")
-        table[outer][numbers] = rows[outer]
+        table[outer][index[outer][:, 0]] = rows[outer]
 
 
 class _Place:

@@ -145,8 +145,10 @@ class Translator:
             if tensor.role == NODE:
                 self.builder.origin = f"{tensor.op}_{tensor.index}"
                 self._translate(tensor)
+        # Writes in place to what a node has made keep its memory live as well.
+        live = {tensor.root for tensor in self.tensors if tensor.role == NODE and tensor.live}
         for tensor in self.tensors:
-            if tensor.role == NODE and tensor.root == tensor.index and self._is_live(tensor):
+            if tensor.role == NODE and tensor.index in live:
                 self._effects.append((self._contents[tensor.index], tensor.index, None))
         effects = []
         for number, (value, index, rows) in enumerate(self._effects):
@@ -159,10 +161,6 @@ class Translator:
                 self.builder.output(f"rows_{number}", rows, tuple(reversed(rows.ne)))
         graph = self.builder.finish()
         return Translation(graph, self._inputs, effects)
-
-    def _is_live(self, tensor: Tensor) -> bool:
-        """Writes in place to what a node has made keep its memory live as well."""
-        return any(other.live for other in self.tensors if other.role == NODE and other.root == tensor.index)
 
     def _translate(self, tensor: Tensor) -> None:
         if tensor.count == 0:
@@ -287,7 +285,7 @@ class Translator:
     def _constant_view(self, tensor: Tensor) -> Value | None:
         """A dense part of a weight is a weight."""
         root = self.tensors[tensor.root]
-        if root.role != CONSTANT or not tensor.is_dense or tensor.root in self._contents:
+        if root.role != CONSTANT or not tensor.is_dense:
             return None
         return self._constant(tensor)
 
@@ -298,6 +296,8 @@ class Translator:
         base, dtype = self._content(tensor.root), self.dtype(tensor)
         if base.dtype != dtype:
             raise UnsupportedError(f"{dtype.name.lower()} written over {base.dtype.name.lower()}")
+        if not self.tensors[tensor.root].is_dense:
+            raise UnsupportedError("a write to a part of what is not dense")
         at = tensor.offset // dtype.itemsize
         self._contents[tensor.root] = windows.updated(self.builder, base, tensor.ne, tensor.steps(), at, value)
         for index in [view for view in self._views if self.tensors[view].root == tensor.root]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...ir.dtypes import DType
 from ...ir.graph import Value
+from ...ir.ops.custom import BinaryKind, ReduceKind
 from ..translate import Node, tile, translates
 from ..words import UnsupportedError
 
@@ -73,8 +74,19 @@ def flash_attn_ext(n: Node) -> Value:
         scale,
         max_bias,
     )
+    if mask is not None and not n.has(4):
+        weights = _zero_where_hidden(n, weights, mask)
     values = n.b.cont(n.b.transpose(n.b.convert(v, DType.F32)))
     return n.b.permute(n.emit("mul_mat", values, weights), (0, 2, 1, 3))
+
+
+def _zero_where_hidden(n: Node, weights: Value, mask: Value) -> Value:
+    """Rows of which the mask leaves nothing see nothing."""
+    mask = n.b.convert(n.b.view(mask, (0, 0, 0, 0), (mask.ne[0], weights.ne[1], *mask.ne[2:])), DType.F32)
+    most = n.emit("reduce", mask, kind=ReduceKind.MAX, axes=(0,))
+    hidden = n.emit("binary", most, n.b.scalar(-math.inf, DType.F32), kind=BinaryKind.EQ)
+    hidden = n.b.convert(tile(n.b, n.b.convert(hidden, DType.I32), (1, *weights.ne[1:])), DType.BOOL)
+    return n.emit("select", hidden, n.b.scalar(0.0, DType.F32), weights)
 
 
 @translates("ROPE")
@@ -103,19 +115,19 @@ def _cos_sin(n: Node, pairs: int, mode: int) -> tuple[Value, Value]:
     ext_factor, attn_factor = n.f32_param(7), n.f32_param(8)
     index = np.arange(pairs)
     if mode in (_MROPE, _VISION, _IMROPE):
-        theta, ramp_at = _sectioned(n, position, pairs, tokens, mode)
+        theta = _sectioned(n, position, pairs, tokens, mode)
     else:
         frequency = base ** (-2.0 * index.astype(np.float64) / dims)
         rows = n.b.reshape(position, (1, 1, tokens, 1))
         wide = n.b.broadcast(rows, (pairs, 1, tokens, 1))
-        theta, ramp_at = n.emit("mul", wide, n.constant(frequency)), index
+        theta = n.emit("mul", wide, n.constant(frequency))
     if n.has(2):
         factors = n.b.view(n.b.reshape(n.b.cont(n.f32(2)), (n.source(2).count,)), (0, 0, 0, 0), (pairs, 1, 1, 1))
         theta = n.emit("div", theta, factors)
     angle = n.emit("scale_bias", theta, s=freq_scale, b=0.0) if freq_scale != 1.0 else theta
     scale = attn_factor
     if ext_factor != 0.0:
-        mix = n.constant(_ramp(ramp_at, n, dims, base) * ext_factor)
+        mix = n.constant(_ramp(index, n, dims, base) * ext_factor)
         angle = n.emit("add", angle, n.emit("mul", n.emit("sub", theta, angle), mix))
         scale *= 1.0 + 0.1 * math.log(1.0 / freq_scale)
     made = []
@@ -142,7 +154,7 @@ def _ramp(index: np.ndarray, n: Node, dims: int, base: float) -> np.ndarray:
     return 1.0 - np.clip(place, 0.0, 1.0)
 
 
-def _sectioned(n: Node, position: Value, pairs: int, tokens: int, mode: int) -> tuple[Value, np.ndarray]:
+def _sectioned(n: Node, position: Value, pairs: int, tokens: int, mode: int) -> Value:
     """Angles by time, height, width and another axis: each pair takes the axis that its section says."""
     sections = [n.i32(11 + i) for i in range(4)]
     total, dims = sum(sections), n.i32(1)
@@ -160,7 +172,7 @@ def _sectioned(n: Node, position: Value, pairs: int, tokens: int, mode: int) -> 
     wide = n.b.reshape(n.b.cont(position), (1, tokens, 4, 1))
     picked = n.emit("take", n.b.permute(wide, (1, 2, 0, 3)), n.constant(np.array(axes), DType.I64), axis=0, wrap=False)
     theta = n.b.reshape(picked, (pairs, 1, tokens, 1))
-    return n.emit("mul", theta, n.constant(frequency)), np.array(exponents)
+    return n.emit("mul", theta, n.constant(frequency))
 
 
 def _axis(sector: int, sections: list[int], mode: int) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ...ir.dtypes import DType
 from ...ir.graph import Value
 from ...ir.ops.custom import BinaryKind, ReduceKind
@@ -69,9 +71,13 @@ def count_equal(n: Node) -> Value:
 
 @translates("ARGMAX")
 def argmax(n: Node) -> Value:
-    """Where each row is largest."""
-    places = n.emit("reduce", n.f32(0), kind=ReduceKind.ARGMAX, axes=(0,))
-    return n.b.reshape(n.b.convert(places, DType.I32), n.ne)
+    """Where each row is largest; of equals the last, as on ggml's CPU."""
+    a = n.f32(0)
+    last = a.ne[0] - 1
+    turned = n.emit("take", a, n.constant(np.arange(last, -1, -1), DType.I64), axis=0, wrap=False)
+    places = n.b.convert(n.emit("reduce", turned, kind=ReduceKind.ARGMAX, axes=(0,)), DType.I32)
+    made = n.emit("binary", n.b.scalar(last, DType.I32), places, kind=BinaryKind.SUB)
+    return n.b.reshape(made, n.ne)
 
 
 @translates("ARGSORT")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from ...ir.dtypes import DType
 from ...ir.graph import Value
 from ...ir.ops.spatial import Activation, PoolKind, ScaleMode
 from ..translate import Node, translates
@@ -138,4 +141,17 @@ def upscale(n: Node) -> Value:
     modes = {0: ScaleMode.NEAREST, 1: ScaleMode.BILINEAR, 1 | 256: ScaleMode.BILINEAR_ALIGN_CORNERS}
     if mode not in modes or a.ne[2:] != n.ne[2:]:
         raise UnsupportedError(f"resizing of mode {mode}")
+    if mode == 0:
+        return _nearest(n, a)
     return n.emit("interpolate", a, ne=n.ne, mode=modes[mode])
+
+
+def _nearest(n: Node, a: Value) -> Value:
+    """As ggml finds its places: it divides by ``out / size`` in f32."""
+    for axis in (0, 1):
+        size, out = a.ne[axis], n.ne[axis]
+        if size != out:
+            places = np.arange(out, dtype=np.float32) / (np.float32(out) / np.float32(size))
+            places = np.minimum(places.astype(np.int64), size - 1).reshape([-1 if dim == axis else 1 for dim in (1, 0)])
+            a = n.emit("take", a, n.constant(places, DType.I64), axis=axis, wrap=False)
+    return a
