@@ -209,9 +209,10 @@ def _spatial() -> list[Case]:
 
         return build
 
-    def direct(name: str, channels: int, filters: int) -> Build:
+    def direct(name: str, channels: int, filters: int, type: int = F32, weight: bool = False) -> Build:
         def build(g: Graph) -> Tensor:
-            return g.op(name, g.leaf(F32, 3, 3, channels, filters), g.leaf(F32, 10, 9, 4, 2), 1, 2, 1, 0, 1, 1)
+            kernel = g.leaf(type, 3, 3, channels, filters, weight=weight)
+            return g.op(name, kernel, g.leaf(F32, 10, 9, 4, 2), 1, 2, 1, 0, 1, 1)
 
         return build
 
@@ -230,6 +231,8 @@ def _spatial() -> list[Case]:
         Case("conv_2d", conv(groups=False), ROUNDED),
         Case("conv_2d depthwise by columns", conv(groups=True), ROUNDED),
         Case("conv_2d direct", direct("conv_2d_direct", 4, 6)),
+        Case("conv_2d direct, a weight", direct("conv_2d_direct", 4, 18, weight=True)),
+        Case("conv_2d direct, a weight in f16", direct("conv_2d_direct", 4, 16, F16, weight=True), ROUNDED),
         Case("conv_2d_dw direct", direct("conv_2d_dw_direct", 1, 4)),
         Case("conv_2d_dw direct, channels inside", channels_inside),
         Case("conv_1d", lambda g: g.op("conv_1d", g.leaf(F16, 3, 4, 6), g.leaf(F32, 12, 4, 1), 2, 1, 1), ROUNDED),

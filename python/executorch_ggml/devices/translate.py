@@ -16,7 +16,7 @@ import torch
 
 from ..ir.builder import Builder
 from ..ir.dtypes import DType
-from ..ir.graph import Graph, Value
+from ..ir.graph import Constant, Graph, Value
 from . import memory, windows
 from .custom import CustomNodes
 from .words import CONSTANT, NODE, Tensor, UnsupportedError
@@ -94,6 +94,10 @@ class Node:
     def emit(self, op: str, *inputs: Value | None, **attrs: Any) -> Value:
         """A node of the IR."""
         return self.b.emit(op, *inputs, **attrs)
+
+    def constant_of(self, value: Value) -> Constant | None:
+        """The weight that a value is."""
+        return next((each for each in self.b.graph.constants if each.value is value), None)
 
     def constant(self, numbers: Any, dtype: DType = DType.F32) -> Value:
         """Numbers that are known."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 
 from ...ir.dtypes import DType
 from ...ir.graph import Value
-from ...ir.ops.spatial import Activation, PoolKind, ScaleMode
+from ...ir.ops.spatial import OC_BLOCK, Activation, PoolKind, ScaleMode, pack_conv_weight
 from ..translate import Node, translates
 from ..words import UnsupportedError
 
@@ -50,17 +51,54 @@ def _columns(n: Node, image: Value, kernel: _Pair, out: _Pair, stride: _Pair, pa
 
 @translates("CONV_2D")
 def conv_2d(n: Node) -> Value:
-    """As a product of columns."""
+    """In one op, of a kernel in that op's order: packed once where it is a weight."""
     stride_w, stride_h, pad_w, pad_h, step_w, step_h = (n.i32(i) for i in range(6))
-    kernel, image = n.f32(0), n.f32(1)
-    width, height, _, filters = kernel.ne
-    columns = _columns(
-        n, image, (width, height), (n.ne[0], n.ne[1]), (stride_w, stride_h), (pad_w, pad_h), (step_w, step_h)
+    width, height, _, filters = n.source(0).ne
+    made = n.emit(
+        "conv_2d",
+        n.b.cont(n.b.permute(n.f32(1), _INSIDE)),
+        _packed(n),
+        None,
+        ne=(filters, n.ne[0], n.ne[1], n.ne[3]),
+        kernel_w=width,
+        kernel_h=height,
+        stride_w=stride_w,
+        stride_h=stride_h,
+        pad_w=pad_w,
+        pad_h=pad_h,
+        dilation_w=step_w,
+        dilation_h=step_h,
+        up_w=1,
+        up_h=1,
+        groups=1,
+        activation=Activation.NONE,
+        act_min=0.0,
+        act_max=0.0,
     )
-    rows = n.b.reshape(columns, (columns.ne[0], n.ne[0] * n.ne[1] * image.ne[3]))
-    matrix = n.b.reshape(n.b.cont(kernel), (columns.ne[0], filters))
-    product = n.b.reshape(n.emit("mul_mat", matrix, rows), (filters, n.ne[0], n.ne[1], image.ne[3]))
-    return n.b.permute(product, _OUTSIDE)
+    return n.b.permute(made, _OUTSIDE)
+
+
+def _packed(n: Node) -> Value:
+    """The kernel as :func:`pack_conv_weight` gives it."""
+    kernel = n.plain(0)
+    width, height, channels, filters = n.source(0).ne
+    constant = n.constant_of(kernel)
+    blocks = -(-filters // OC_BLOCK)
+    if constant is not None and constant.data is not None:
+        data = constant.data
+        count = blocks * OC_BLOCK * width * height * channels + channels
+
+        def packed() -> torch.Tensor:
+            return pack_conv_weight(data().reshape(filters, channels, height, width).float(), 1)
+
+        return n.b.constant(f"{constant.key}:conv_2d", DType.F32, (count, 1, 1, 1), packed)
+    kernel = n.b.cont(n.b.convert(kernel, DType.F32))
+    if rest := blocks * OC_BLOCK - filters:
+        kernel = n.emit("pad_ext", kernel, lead=(0, 0, 0, 0), trail=(0, 0, 0, rest))
+    taps = n.b.reshape(kernel, (width * height, channels, OC_BLOCK, blocks))
+    body = n.b.cont(n.b.permute(taps, (2, 1, 0, 3)))
+    flat = n.b.reshape(body, (blocks * OC_BLOCK * width * height * channels, 1, 1, 1))
+    return n.emit("concat", flat, n.b.fill((channels, 1, 1, 1), 0.0, DType.F32), dim=0)
 
 
 @translates("CONV_2D_DW")
