@@ -239,7 +239,7 @@ def body(shown: Sequence[Shown], absent: Sequence[str]) -> str:
 
 
 _EXPLAINED = f"""[docs/devices.md](../docs/devices.md) says what runs here. "Error" is the largest difference from
-the same program on ggml's CPU, relative to the largest magnitude; a run with more than {TOLERANCE:.0e} fails. "Nodes" are
+the same program on ggml's CPU, relative to the largest magnitude, {TOLERANCE:.0e} at most. "Nodes" are
 those that ggml's scheduler gave to the device, of all, and "graphs" the pieces that they are in: the rest is the CPU's,
 and nothing was given back. A start is a new process from its beginning, imports and all, to its first answer; "cached"
 says how many graphs the second one found compiled."""
