@@ -20,11 +20,16 @@ namespace {
 // Run in a function, so that nothing is left in the program's own names.
 constexpr const char* kAttach = R"(
 def _executorch_ggml_attach(services, log, host):
+    import sys
     try:
-        from executorch_ggml.devices import bridge
+        sys._executorch_ggml_plugin = True
+        try:
+            from executorch_ggml.devices import bridge
+        finally:
+            del sys._executorch_ggml_plugin
         bridge.attach(services)
     except BaseException:
-        import ctypes, sys, traceback
+        import ctypes, traceback
         text = f"pydevice: {sys.executable} cannot bring its devices:\n{traceback.format_exc()}"
         ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)(log)(host, 4, text.encode())
 _executorch_ggml_attach(%llu, %llu, %llu)
@@ -81,7 +86,7 @@ Registration::Registration(const GgmlHost& host) : host_(host) {
 }
 
 void Registration::attach() {
-  char code[1024];
+  char code[2048];
   const auto number = [](const void* address) {
     return static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(address));
   };

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from pathlib import Path
-
-from .export import export
-from .partition import Explanation, GgmlBackend, GgmlPartitioner, explain
-from .runtime import Module, Session, get_num_threads, list_devices, load, load_delegate, set_device, set_num_threads
+from typing import Any
 
 __version__ = "0.1.0"
 
@@ -29,4 +28,27 @@ __all__ = [
     "set_num_threads",
 ]
 
-load_delegate()
+# A plug-in of ggml's (native/devices/pydevice.cpp) comes into programs that may have to do neither with ExecuTorch nor
+# with torch: what takes seconds to import waits there until somebody asks for it.
+if hasattr(sys, "_executorch_ggml_plugin"):
+
+    def __getattr__(name: str) -> Any:
+        if name in __all__:
+            return getattr(importlib.reload(sys.modules[__name__]), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+else:
+    from .export import export
+    from .partition import Explanation, GgmlBackend, GgmlPartitioner, explain
+    from .runtime import (
+        Module,
+        Session,
+        get_num_threads,
+        list_devices,
+        load,
+        load_delegate,
+        set_device,
+        set_num_threads,
+    )
+
+    load_delegate()

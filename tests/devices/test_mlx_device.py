@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("mlx.core")
 
 import mlx.core as mx
+import numpy as np
 import torch
 from tests.devices.mlx_check import built, check_graph, computed, run_plan
 from tests.helpers import run_interpreter
 from tests.native.make_corpus import PROGRAMS, Program
 
+from executorch_ggml.devices.arrays import Contents
 from executorch_ggml.devices.mlx import MlxDevice, available, set_device
 from executorch_ggml.devices.mlx.docs import PAGE, page
+from executorch_ggml.ir.builder import Builder
 from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.ir.ops.custom import BinaryKind
 
@@ -164,3 +169,29 @@ def test_every_reason_is_given_at_once() -> None:
 
 def test_docs_are_up_to_date() -> None:
     assert Path(PAGE).read_text() == page(), "write it anew: python -m executorch_ggml.devices.mlx.docs"
+
+
+def test_plans_share_their_weights() -> None:
+    """A weight of a ggml program is converted once for all its graphs, and goes with the last of them."""
+    reads = []
+
+    def read() -> np.ndarray[Any, Any]:
+        reads.append(1)
+        return np.ones(32, np.float16)
+
+    def plan(rows: int) -> Any:
+        b = Builder()
+        x = b.input("x", DType.F32, (1, 1, rows, 8), (8, rows, 1, 1))
+        made = b.emit("mul_mat", b.constant("w", DType.F16, (8, 4, 1, 1), Contents(read, DType.F16, "a weight")), x)
+        b.output("y", made, (1, 1, rows, 4))
+        return MlxDevice().plan(b.finish())
+
+    plans = [plan(rows) for rows in (1, 2, 7)]
+    assert all(
+        (p([np.ones((1, 1, rows, 8), np.float32)])[0] == 8).all() for p, rows in zip(plans, (1, 2, 7), strict=True)
+    )
+    assert len(reads) == 1
+    del plans
+    gc.collect()
+    plan(1)
+    assert len(reads) == 2

@@ -55,6 +55,35 @@ def test_cpp(program: str, by_path: bool) -> None:
     assert "failed" not in done.stderr
 
 
+def _newest_ggml() -> Path | None:
+    """The newest ggml that a package has, where this system can load it: its device interface is version 3."""
+    spec = importlib.util.find_spec("llama_cpp_py_sync")
+    given = os.environ.get("GGML_NEWEST") or (spec and spec.origin and str(Path(spec.origin).parent))
+    if not given:
+        return None
+    # It may be built for a newer system. In a process of its own: this one has another ggml.
+    loads = run([sys.executable, "-c", "import ctypes, sys; ctypes.CDLL(sys.argv[1])", f"{given}/libggml.so.0"])
+    return Path(given) if loads.returncode == 0 else None
+
+
+@needs_compiler
+def test_version_3(tmp_path: Path) -> None:
+    folder = _newest_ggml()
+    if folder is None:
+        pytest.skip("no ggml with version 3 of the device interface: pip install llama-cpp-py-sync, or set GGML_NEWEST")
+    made = str(tmp_path / "mlp")
+    assert COMPILER is not None
+    libraries = [str(folder / f"lib{name}.so.0") for name in ("ggml", "ggml-base", "ggml-cpu")]
+    line = [COMPILER, "-std=c++17", f"-I{GGML / 'include'}", str(SOURCE), "-o", made, *libraries]
+    line.append(f"-Wl,-rpath,{folder}")
+    subprocess.run(line, check=True)
+    variables = {"EXECUTORCH_GGML_PYTHON": sys.prefix, "EXECUTORCH_GGML_DEVICES": "torch"}
+    done = run([made, str(folder), str(library())], **variables)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "device torch: PyTorch" in done.stdout
+    assert "failed" not in done.stderr
+
+
 @needs_compiler
 def test_no_python(program: str) -> None:
     done = run([program, str(GGML / "lib"), str(library())], EXECUTORCH_GGML_PYTHON="/no/such/python")
@@ -74,21 +103,28 @@ def test_no_such_device(program: str) -> None:
 # A Python that did not import us: ctypes alone.
 BARE = """
 import ctypes, sys
-folder, plugin = sys.argv[1:]
+folder, plugin, device = sys.argv[1:]
 base, ggml = (ctypes.CDLL(f"{folder}/{name}.so.0") for name in ("libggml-base", "libggml"))
 ggml.ggml_backend_load_all_from_path(folder.encode())
 ggml.ggml_backend_load.restype = ctypes.c_void_p
 assert "executorch_ggml" not in sys.modules
 assert ggml.ggml_backend_load(plugin.encode())
 ggml.ggml_backend_dev_by_name.restype = ctypes.c_void_p
-assert ggml.ggml_backend_dev_by_name(b"torch")
+assert ggml.ggml_backend_dev_by_name(device.encode())
 assert not hasattr(sys.modules["__main__"], "_executorch_ggml_attach")
+assert ("torch" in sys.modules) == (device == "torch")
+import executorch_ggml
+assert callable(executorch_ggml.export)
 print("done")
 """
 
 
-def test_bare_python() -> None:
-    done = run([sys.executable, "-c", BARE, str(GGML / "lib"), str(library())])
+@pytest.mark.parametrize("device", ["torch", "mlx"])
+def test_bare_python(device: str) -> None:
+    """What a device does not need is not imported."""
+    if device == "mlx":
+        pytest.importorskip("mlx.core")
+    done = run([sys.executable, "-c", BARE, str(GGML / "lib"), str(library()), device], EXECUTORCH_GGML_DEVICES=device)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "done\n"
 

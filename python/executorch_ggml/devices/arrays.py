@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
+from ..ir._lazy import torch
 from ..ir.dtypes import DType
+
+if TYPE_CHECKING:
+    from ..ir.graph import Constant
 
 try:
     _BF16: np.dtype[Any] = np.dtype(importlib.import_module("ml_dtypes").bfloat16)
@@ -47,3 +51,28 @@ def as_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     if tensor.dtype == torch.bfloat16:
         return tensor.view(torch.int16).numpy().view(_BF16)
     return tensor.numpy()
+
+
+class Contents:
+    """A constant's data: called it is a tensor, as the IR has it; devices that need no torch take the array.
+
+    ``identity`` is the same for the same data alone, in all graphs of the process: a device can convert it once.
+    """
+
+    def __init__(self, array: Callable[[], np.ndarray[Any, Any]], dtype: DType, identity: str) -> None:
+        self.array = array
+        self.identity = identity
+        self._dtype = dtype
+
+    def __call__(self) -> torch.Tensor:
+        """A tensor of one dim, of a quantized type its bytes, in the array's memory."""
+        return as_torch(self.array(), self._dtype)
+
+
+def contents(constant: Constant) -> np.ndarray[Any, Any]:
+    """A constant's data in one dim, of a quantized type its bytes."""
+    data = constant.data
+    if data is None:
+        raise ValueError(f"constant {constant.key!r} has no data")
+    array = data.array() if isinstance(data, Contents) else as_numpy(data().detach().contiguous())
+    return array.reshape(-1)

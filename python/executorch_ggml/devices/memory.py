@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 
 from ..ir.dtypes import DType
 from .arrays import numpy_dtype
@@ -34,11 +33,8 @@ def as_array(
     return np.ndarray(shape, item, _view(address, extent, _WRITABLE), 0, strides)
 
 
-def as_tensor(address: int, dtype: DType, count: int) -> torch.Tensor:
-    """The elements at an address, of quantized types the bytes, as a tensor of one dim."""
+def elements(address: int, dtype: DType, count: int) -> np.ndarray[Any, Any]:
+    """The elements at an address, of quantized types the bytes, in one dim."""
     if dtype.is_quantized:
-        return torch.from_numpy(as_array(address, DType.U8, (dtype.nbytes(count),)))
-    array = as_array(address, dtype, (count,))
-    if dtype == DType.BF16:
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
+        return as_array(address, DType.U8, (dtype.nbytes(count),))
+    return as_array(address, dtype, (count,))

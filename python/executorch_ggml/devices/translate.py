@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from ..ir.builder import Builder
 from ..ir.dtypes import DType
 from ..ir.graph import Constant, Graph, Value
 from . import memory, windows
+from .arrays import Contents
 from .custom import CustomNodes
 from .words import CONSTANT, NODE, Tensor, UnsupportedError
 
@@ -279,12 +279,12 @@ class Translator:
         key = f"buffer-{buffer}.{version}+{place + tensor.offset}:{dtype.name.lower()}{list(tensor.ne)}"
         address = None if self._addresses is None else self._addresses[tensor.index]
 
-        def data() -> torch.Tensor:
+        def data() -> np.ndarray[Any, Any]:
             if address is None:
                 raise RuntimeError("the data of a weight is there when its graph is planned, not before")
-            return memory.as_tensor(address, dtype, tensor.count)
+            return memory.elements(address, dtype, tensor.count)
 
-        return self.builder.constant(key, dtype, tensor.ne, data)
+        return self.builder.constant(key, dtype, tensor.ne, Contents(data, dtype, key))
 
     def _constant_view(self, tensor: Tensor) -> Value | None:
         """A dense part of a weight is a weight."""

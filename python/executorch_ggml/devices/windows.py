@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from math import prod
 
 import numpy as np
-import torch
 
 from ..ir.builder import Builder
 from ..ir.dtypes import DType
 from ..ir.graph import Value
 from ..ir.ops.indexing import ScatterKind
+from .arrays import Contents
 
 
 def window(b: Builder, base: Value, ne: Sequence[int], strides: Sequence[int], offset: int) -> Value:
@@ -60,7 +60,7 @@ def constant(b: Builder, array: np.ndarray, dtype: DType) -> Value:
     array = np.ascontiguousarray(array)
     ne = (*reversed(array.shape), 1, 1, 1, 1)[:4]
     key = f"{dtype.name.lower()}-{list(ne)}-{hashlib.sha256(array.tobytes()).hexdigest()[:32]}"
-    return b.constant(key, dtype, (ne[0], ne[1], ne[2], ne[3]), lambda: torch.from_numpy(array).reshape(-1))
+    return b.constant(key, dtype, (ne[0], ne[1], ne[2], ne[3]), Contents(lambda: array.reshape(-1), dtype, key))
 
 
 def _is_dense(ne: Sequence[int], strides: Sequence[int]) -> bool:

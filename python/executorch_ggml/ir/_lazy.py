@@ -1,4 +1,4 @@
-"""torch, imported on first use: the op table is read by the build, where torch need not be there."""
+"""What is imported on first use: the op table is read by the build, and by devices in programs, which need no torch."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ class _LazyModule(ModuleType):
 
 
 if TYPE_CHECKING:
+    import sympy
     import torch
     import torch.nn.functional as F
 else:
+    sympy = _LazyModule("sympy")
     torch = _LazyModule("torch")
     F = _LazyModule("torch.nn.functional")
 
-__all__ = ["F", "torch"]
+__all__ = ["F", "sympy", "torch"]

@@ -5,10 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any
-
-import sympy
-import torch
+from typing import TYPE_CHECKING, Any
 
 from .checks import failing_check
 from .dims import as_dim, as_dims, is_one, product, same_dims
@@ -16,6 +13,10 @@ from .dtypes import DType
 from .graph import Constant, Graph, IRError, Node, Port, State, Symbol, Value, dense_strides
 from .op import Dim, Dims, Layout, OpSpec
 from .ops import OPS
+
+if TYPE_CHECKING:
+    import sympy
+    import torch
 
 IDENTITY = (0, 1, 2, 3)
 WRITES = frozenset({"write_state", "update_state"})  # nodes that matter though nothing may read them

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import sympy
-from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PythonMod
-
+from ._lazy import sympy
 from .op import Dim, Dims
 
 
@@ -77,7 +76,11 @@ def evaluate(size: Dim, bindings: Mapping[sympy.Symbol, int]) -> int:
 
 def floor_div(a: Dim, b: Dim) -> Dim:
     """``a // b`` on dims."""
-    return a // b if isinstance(a, int) and isinstance(b, int) else as_dim(FloorDiv(a, b))
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b
+    from torch.utils._sympy.functions import FloorDiv
+
+    return as_dim(FloorDiv(a, b))
 
 
 def minimum(a: Dim, b: Dim) -> Dim:
@@ -90,20 +93,24 @@ def maximum(a: Dim, b: Dim) -> Dim:
     return max(a, b) if isinstance(a, int) and isinstance(b, int) else as_dim(sympy.Max(a, b))
 
 
-# What the wire format can say: (ExprOp name, how to split the expression into two operands).
-BINARY_EXPRS: dict[str, tuple[type, ...]] = {
-    "Add": (sympy.Add,),
-    "Mul": (sympy.Mul,),
-    "FloorDiv": (FloorDiv,),
-    "Mod": (Mod, PythonMod, sympy.Mod),
-    "Min": (Min, sympy.Min),
-    "Max": (Max, sympy.Max),
-}
+@functools.cache
+def binary_exprs() -> dict[str, tuple[type, ...]]:
+    """What the wire format can say: by ExprOp the classes of an expression of two operands, first the one to make."""
+    from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PythonMod
+
+    return {
+        "Add": (sympy.Add,),
+        "Mul": (sympy.Mul,),
+        "FloorDiv": (FloorDiv,),
+        "Mod": (Mod, PythonMod, sympy.Mod),
+        "Min": (Min, sympy.Min),
+        "Max": (Max, sympy.Max),
+    }
 
 
 def expr_kind(expr: sympy.Expr) -> str | None:
     """The ExprOp that computes this expression from its arguments, or None."""
-    for name, classes in BINARY_EXPRS.items():
+    for name, classes in binary_exprs().items():
         if isinstance(expr, classes):
             return name
     if type(expr).__name__ == "CleanDiv":

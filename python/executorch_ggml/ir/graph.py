@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
-
-import sympy
-import torch
+from typing import TYPE_CHECKING, Any
 
 from .dims import is_one, product, same
 from .dtypes import DType
 from .op import Dim, Dims, OpSpec
+
+if TYPE_CHECKING:
+    import sympy
+    import torch
 
 IR_VERSION = 1
 

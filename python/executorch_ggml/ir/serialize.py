@@ -11,11 +11,11 @@ import zlib
 from typing import Any
 
 import flatbuffers
-import sympy
 
 from ._generated import ggml_ir_generated as fb
+from ._lazy import sympy
 from .builder import _strides, hashable
-from .dims import BINARY_EXPRS, expr_kind
+from .dims import binary_exprs, expr_kind
 from .dtypes import DType
 from .graph import IR_VERSION, Constant, Graph, IRError, Node, Port, State, Symbol, Value, dense_strides
 from .op import Dim, Dims, OpSpec
@@ -24,7 +24,6 @@ from .verify import verify
 
 MAGIC = b"EGGM"
 _HEADER = struct.Struct("<4sIQ")
-_BINARY = {name: classes[0] for name, classes in BINARY_EXPRS.items()}
 
 
 def serialize(graph: Graph) -> bytes:
@@ -247,7 +246,7 @@ class _Reader:
             return int(entry.a)
         if name == "Symbol":
             return self.symbols[entry.a]
-        expr = _BINARY[name](self.dim(entry.a), self.dim(entry.b))
+        expr = binary_exprs()[name][0](self.dim(entry.a), self.dim(entry.b))
         return int(expr) if expr.is_Integer else expr
 
     def _ne(self, ne: Any) -> Dims:

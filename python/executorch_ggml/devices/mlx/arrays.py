@@ -6,10 +6,9 @@ from typing import Any
 
 import mlx.core as mx
 import numpy as np
-import torch
 
 from ...ir.dtypes import DType
-from ..arrays import as_numpy, numpy_dtype
+from ..arrays import numpy_dtype
 
 
 def from_numpy(array: np.ndarray[Any, Any], dtype: DType) -> mx.array:
@@ -19,11 +18,11 @@ def from_numpy(array: np.ndarray[Any, Any], dtype: DType) -> mx.array:
     return mx.array(array)
 
 
-def from_torch(tensor: torch.Tensor, dtype: DType) -> mx.array:
-    """A copy of a tensor of a plain type, evaluated: any thread may read it."""
-    array = from_numpy(as_numpy(tensor.detach().contiguous()), dtype)
-    mx.eval(array)
-    return array
+def kept(array: np.ndarray[Any, Any], dtype: DType) -> mx.array:
+    """A copy of an array of a plain type, evaluated: any thread may read it."""
+    made = from_numpy(array, dtype)
+    mx.eval(made)
+    return made
 
 
 def to_numpy(array: mx.array, dtype: DType) -> np.ndarray[Any, Any]:

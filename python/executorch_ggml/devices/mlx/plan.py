@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import mlx.core as mx
-import torch
+import numpy as np
 
 from ...ir.dtypes import DType
-from .arrays import from_numpy, from_torch, to_numpy
+from ..arrays import Contents, as_numpy, contents
+from .arrays import from_numpy, kept, to_numpy
 from .empty import empty_refusal, function_of_empty
 from .quantized import Packed, pack
 from .registry import MLX_TYPES, Function, shape_of, taken_conditions
 from .table import TABLE
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from ...ir.graph import Constant, Graph, Node, Port, State, Value
 
 
@@ -46,12 +46,12 @@ class Plan:
         self._errors: list[Exception] = []
         with mx.stream(device):
             planner = _Planner(graph)
-        self._states, self._results, self._steps = planner.states, planner.results, list(planner.steps())
-        used = {*self._results, *(place for step in self._steps for place in step.inputs)}
-        self._first: list[Any] = [None] * planner.count
-        for place, array in planner.known.items():
-            if place in used:
-                self._first[place] = array
+            self._states, self._results, self._steps = planner.states, planner.results, list(planner.steps())
+            used = {*self._results, *(place for step in self._steps for place in step.inputs)}
+            self._known = {place: known for place, known in planner.known.items() if place in used}
+            self._first: list[Any] = [None] * planner.count
+            for place, known in self._known.items():
+                self._first[place] = known.array
         for place, state in zip(self._states, graph.states, strict=True):
             self._first[place] = _first_contents(state)
         self._call = mx.compile(self._traced) if compiled else self._traced
@@ -87,19 +87,40 @@ class Plan:
         return outputs, [values[place] for place in self._states], [condition for condition, _ in conditions]
 
 
+class _Known:
+    """An array that constants decide, made when it is first needed."""
+
+    def __init__(self, make: Callable[[], mx.array | Packed]) -> None:
+        self._make: Callable[[], mx.array | Packed] | None = make
+
+    @functools.cached_property
+    def array(self) -> Any:
+        """The array."""
+        make, self._make = self._make, None  # which may hold what this is made of
+        return None if make is None else make()
+
+
+# Of the weights of ggml programs: all plans that have one share it as long as one of them is there.
+_shared: WeakValueDictionary[Any, _Known] = WeakValueDictionary()
+
+
 class _Planner:
     """Gives each value a place, computes what constants decide, and writes down the other calls."""
 
     def __init__(self, graph: Graph) -> None:
         self.calls: list[tuple[Function, tuple[int, ...], int]] = []
-        self.known: dict[int, Any] = {}
+        self.known: dict[int, _Known] = {}
+        self._keys: dict[int, tuple[Any, ...]] = {}  # of what is shared
         self.count = 0
         self._places: dict[Value, int] = {}
         for port in graph.inputs:
             self._place(port.value)
         self.states = [self._place(state.value) for state in graph.states]
         for constant in graph.constants:
-            self.known[self._place(constant.value)] = _contents(constant, graph)
+            packed = constant.value.dtype.is_quantized and _is_read_packed(constant.value, graph)
+            read = functools.partial(_contents, constant, packed=packed)
+            identity = constant.data.identity if isinstance(constant.data, Contents) else None
+            self._know(self._place(constant.value), None if identity is None else (identity, packed), read)
         for node in graph.nodes:
             self._node(node)
         self.results = [self._places[port.value] for port in graph.outputs]
@@ -111,6 +132,27 @@ class _Planner:
         self.count += 1
         return self.count - 1
 
+    def _know(self, place: int, key: tuple[Any, ...] | None, make: Callable[[], mx.array | Packed]) -> None:
+        self.known[place] = _Known(make) if key is None else _shared.setdefault(key, _Known(make))
+        if key is not None:
+            self._keys[place] = key
+
+    def _is_packed(self, place: int, value: Value) -> bool:
+        return value.dtype.is_quantized and place in self.known and isinstance(self.known[place].array, Packed)
+
+    def _prepare(self, prepare: Callable[..., mx.array], node: Node, place: int) -> int:
+        """A place for an input as the function wants it; made now of a constant."""
+        prepared, prepare = self._place(), functools.partial(prepare, node=node)
+        if place not in self.known:
+            self._call(prepare, (place,), prepared, fold=False)
+            return prepared
+        key = self._keys.get(place)
+        sizes = [value.ne[0] for value in (*node.inputs, node.output) if value is not None]
+        about = (node.op, *sizes, repr(node.attrs))  # all that this may depend on
+        raw = self.known[place]
+        self._know(prepared, None if key is None else (key, about), lambda: _evaluated(prepare(raw.array)))
+        return prepared
+
     def _node(self, node: Node) -> None:
         entry = TABLE[node.op]
         arrays = []
@@ -118,10 +160,8 @@ class _Planner:
             if value is None:
                 continue
             place, prepare = self._places[value], entry.prepare.get(number)
-            if prepare is not None and not isinstance(self.known.get(place), Packed):
-                prepared = self._place()
-                self._call(functools.partial(prepare, node=node), (place,), prepared, fold=True)
-                place = prepared
+            if prepare is not None and not self._is_packed(place, value):
+                place = self._prepare(prepare, node, place)
             arrays.append(place)
         output = self._place(node.output)
         writes = node.op in _WRITES
@@ -133,7 +173,8 @@ class _Planner:
 
     def _call(self, function: Function, places: tuple[int, ...], output: int, *, fold: bool) -> None:
         if fold and all(place in self.known for place in places):
-            self.known[output] = _evaluated(function(*(self.known[place] for place in places)))
+            arrays = [self.known[place] for place in places]
+            self._know(output, None, lambda: _evaluated(function(*(known.array for known in arrays))))
         else:
             self.calls.append((function, places, output))
 
@@ -214,32 +255,34 @@ def _given(array: np.ndarray[Any, Any], port: Port) -> mx.array:
     dtype = port.value.dtype
     shape = shape_of(port.value)
     if dtype.is_quantized:
-        return _dequantized(torch.from_numpy(array.reshape(-1).copy()), port.value)
+        return _dequantized(array.reshape(-1).copy(), port.value)
     return from_numpy(array if array.shape == shape else array.reshape(shape), dtype)
 
 
-def _contents(constant: Constant, graph: Graph) -> mx.array | Packed:
-    if constant.data is None:
-        raise ValueError(f"mlx: constant {constant.key!r} has no data")
-    data, value = constant.data(), constant.value
-    if not value.dtype.is_quantized:
-        return from_torch(data.reshape(shape_of(value)), value.dtype)
+def _is_read_packed(value: Value, graph: Graph) -> bool:
     readers = [(node, i) for node in graph.nodes for i, v in enumerate(node.inputs) if v is value]
-    if all(i in TABLE[node.op].packed for node, i in readers):
-        packed = pack(data, value.dtype, shape_of(value))
-        if packed is not None:
-            return packed
-    return _dequantized(data, value)
+    return all(i in TABLE[node.op].packed for node, i in readers)
 
 
-def _dequantized(data: torch.Tensor, value: Value) -> mx.array:
-    from ...quant.codec import dequantize
+def _contents(constant: Constant, *, packed: bool) -> mx.array | Packed:
+    data, value = contents(constant), constant.value
+    if not value.dtype.is_quantized:
+        return kept(data.reshape(shape_of(value)), value.dtype)
+    made = pack(data, value.dtype, shape_of(value)) if packed else None
+    return _dequantized(data, value) if made is None else made
 
-    return from_torch(dequantize(data.contiguous().view(torch.uint8), value.dtype, shape_of(value)), DType.F32)
+
+def _dequantized(data: np.ndarray[Any, Any], value: Value) -> mx.array:
+    """By ggml's own function of the type."""
+    from ... import _session
+
+    made = np.empty(shape_of(value), np.float32)
+    _session.dequantize(value.dtype.ggml_type, np.ascontiguousarray(data).view(np.uint8), made.reshape(-1))
+    return kept(made, DType.F32)
 
 
 def _first_contents(state: State) -> mx.array:
     shape, init = shape_of(state.value), state.init
     if init is None or init.data is None:
         return _evaluated(mx.zeros(shape, MLX_TYPES[state.value.dtype]))
-    return from_torch(init.data().reshape(shape), state.value.dtype)
+    return kept(as_numpy(init.data().reshape(shape).contiguous()), state.value.dtype)

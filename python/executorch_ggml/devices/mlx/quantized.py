@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import mlx.core as mx
 import numpy as np
-import torch
 
 from ...ir.dtypes import DType
 
@@ -129,13 +128,13 @@ FORMATS: dict[DType, _Format] = {
 }
 
 
-def pack(data: torch.Tensor, dtype: DType, shape: tuple[int, ...]) -> Packed | None:
+def pack(data: Bytes, dtype: DType, shape: tuple[int, ...]) -> Packed | None:
     """A constant's bytes in MLX's form; None where the type has none, or a scale is not finite."""
     form = FORMATS.get(dtype)
     count = int(np.prod(shape))
     if form is None or count == 0:
         return None
-    blocks = data.contiguous().numpy().reshape(count // dtype.block, -1)
+    blocks = data.reshape(count // dtype.block, -1)
     with np.errstate(invalid="ignore", over="ignore"):
         q, scales, biases = form.split(blocks)
     if not (np.isfinite(scales).all() and np.isfinite(biases).all()):
