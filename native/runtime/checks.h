@@ -8,6 +8,7 @@
 #include <initializer_list>
 
 #include "ggml.h"
+#include "kernels/integer_product.h"
 #include "ops_generated.h"
 #include "resource_limits.h"
 #include "results.h"
@@ -129,6 +130,7 @@ inline bool multiplies(const ggml_tensor* a, const ggml_tensor* b) {
 // Rows from which on it costs less to pack a matrix and multiply floats than to multiply as ggml does, row by row for
 // most types (tests/native/kernels_product_test --bench).
 inline int64_t rows_of_wide_product(ggml_type type) {
+  if (kernels::integer_product(type) != nullptr) return 8;
   switch (type) {
     case GGML_TYPE_Q4_0:  // ggml has tiles for these
     case GGML_TYPE_Q5_0:
@@ -153,7 +155,8 @@ inline int64_t rows_of_wide_product(ggml_type type) {
 
 // Not where ggml has packed the matrix: then it has tiles. For floats it has some too, but for rows that are adjacent.
 inline bool is_wide_product(const ggml_tensor* a, const ggml_tensor* b) {
-  if (a->extra != nullptr || b->type != GGML_TYPE_F32) return false;
+  if (a->extra != nullptr) return kernels::arranged_product(a) != nullptr;
+  if (b->type != GGML_TYPE_F32) return false;
   const int64_t least = a->type == GGML_TYPE_F32 && !ggml_is_contiguous(b) ? 4 : rows_of_wide_product(a->type);
   return b->ne[1] >= least;
 }

@@ -1,4 +1,5 @@
-// Matrices in the layouts that ggml's CPU backend multiplies fastest, made from those that programs store.
+// Matrices in the layouts that are multiplied fastest, our own or those of ggml's CPU backend, made from those that
+// programs store.
 #pragma once
 
 #include <map>
@@ -8,6 +9,7 @@
 
 #include "devices.h"
 #include "ggml-backend.h"
+#include "kernels/integer_product.h"
 #include "result.h"
 
 namespace executorch_ggml {
@@ -30,6 +32,8 @@ class PackedWeights {
     ggml_tensor* tensor = nullptr;
     ggml_backend_buffer_t buffer = nullptr;
   };
+  static Status arrange(const kernels::IntegerProduct& product, const void* data, const ggml_tensor* like,
+                        Matrix* made);
   static Status make(ggml_backend_buffer_type_t type, const void* data, const ggml_tensor* like, Matrix* made);
   static void free(Matrix* matrix);
 

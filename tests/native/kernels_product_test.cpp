@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ggml.h"
+#include "kernels/integer_product.h"
 #include "kernels/isa.h"
 #include "kernels/kernels.h"
 #include "peer.h"
@@ -33,6 +34,19 @@ std::vector<float> random_floats(int64_t n) {
   return made;
 }
 
+// Rounded as where whole numbers are multiplied: each block has its greatest magnitude as 127.
+std::vector<float> in_8_bits(const std::vector<float>& x) {
+  std::vector<float> made(x.size());
+  for (size_t begin = 0; begin < x.size(); begin += kernels::kIntegerBlock) {
+    float most = 0.0f;
+    for (size_t i = begin; i < begin + kernels::kIntegerBlock; ++i) most = std::max(most, std::fabs(x[i]));
+    for (size_t i = begin; i < begin + kernels::kIntegerBlock; ++i) {
+      made[i] = most > 0.0f ? std::nearbyint(x[i] * (127.0f / most)) * (most / 127.0f) : 0.0f;
+    }
+  }
+  return made;
+}
+
 // Matrices with their rows side by side, as heads are that are cut from one projection, or one after the other.
 void set_shape(ggml_tensor* t, ggml_type type, int64_t width, int64_t rows, int64_t count, bool beside, void* data) {
   t->type = type;
@@ -50,8 +64,8 @@ void set_shape(ggml_tensor* t, ggml_type type, int64_t width, int64_t rows, int6
 struct Case {
   ggml_type type;
   int64_t length, columns, rows, matrices, repeats;
-  std::vector<char> matrix;
-  std::vector<float> weights, x, out;
+  std::vector<char> matrix, arranged;
+  std::vector<float> weights, x, used, out;  // `used`: what is multiplied in the place of x
   ggml_tensor a{}, b{}, dst{};
   KernelCall<MulMatParams> call;
 
@@ -60,6 +74,7 @@ struct Case {
       : type(of), length(length_of), columns(columns_of), rows(rows_of), matrices(matrices_of), repeats(repeats_of) {
     weights = random_floats(length * columns * matrices);
     x = random_floats(length * rows * matrices * repeats);
+    used = kernels::integer_product(type) == nullptr ? x : in_8_bits(x);
     matrix.resize(ggml_row_size(type, length) * static_cast<size_t>(columns * matrices) + 1);
     fill_matrix();
     out.resize(static_cast<size_t>(columns * rows * matrices * repeats + 2 * kGuard));
@@ -82,6 +97,17 @@ struct Case {
     const std::vector<float> importance(static_cast<size_t>(length), 1.0f);
     ggml_quantize_chunk(type, weights.data(), matrix.data(), 0, columns * matrices, length, importance.data());
     ggml_get_type_traits(type)->to_float(matrix.data(), weights.data(), length * columns * matrices);
+  }
+
+  // The matrix as it is kept where it is only multiplied with; false where its type has no such way.
+  bool arrange() {
+    const kernels::IntegerProduct* product = kernels::integer_product(type);
+    if (product == nullptr || product->arranged == nullptr) return false;
+    arranged.resize(kernels::arranged_bytes(*product->arranged, &a));
+    kernels::arrange(*product->arranged, &a, matrix.data(), arranged.data());
+    a.data = arranged.data();
+    a.extra = const_cast<kernels::IntegerProduct*>(product);
+    return true;
   }
 
   void run(int threads) {
@@ -110,7 +136,7 @@ struct Case {
   }
 
   double sum(int64_t i, int64_t row, int64_t column) const {
-    const float* left = row_of(b, x, i, row);
+    const float* left = row_of(b, used, i, row);
     const float* right = row_of(a, weights, i / repeats, column);
     double made = 0.0;  // as it stays where there is nothing to sum
     for (int64_t k = 0; k < length; ++k) made += static_cast<double>(left[k]) * static_cast<double>(right[k]);
@@ -169,6 +195,36 @@ void check_all_types() {
   }
 }
 
+void check_arranged() {
+  for (const ggml_type type : quantized_types()) {
+    for (const int64_t columns : {1, 16, 37, 70}) {
+      for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 12}) {
+        Case made(type, 256 * (1 + columns % 3), columns, rows);
+        if (!made.arrange()) continue;
+        for (const int threads : {1, 3}) {
+          made.run(threads);
+          made.compare();
+        }
+      }
+    }
+  }
+}
+
+// A row with what is not finite gives NaN everywhere, the others what they gave.
+void check_not_finite() {
+  for (const ggml_type type : quantized_types()) {
+    if (kernels::integer_product(type) == nullptr) continue;
+    for (const float value : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+      Case made(type, 256, 20, 3);
+      made.x[256 + 77] = value;
+      made.run(1);
+      for (size_t i = 0; i < 60; ++i) {
+        if (std::isnan(made.out[kGuard + i]) != (i / 20 == 1)) made.fail("NaN is lost or spreads");
+      }
+    }
+  }
+}
+
 // ------------------------------------------------------------------------------------------------------------- speed
 
 void bench_floats() {
@@ -193,15 +249,17 @@ void bench_floats() {
   }
 }
 
-void bench() {
+void bench(bool arranged) {
   for (const ggml_type type : quantized_types()) {
-    std::printf("%8s:", ggml_type_name(type));
-    for (const int64_t rows : {8, 16, 32, 64, 128, 512}) {
-      Case made(type, 2048, 1024, rows);
+    if (arranged && !Case(type, 256, 1, 1).arrange()) continue;
+    std::printf("%8s%s:", ggml_type_name(type), arranged ? ", arranged" : "");
+    for (const int64_t rows : {1, 4, 8, 16, 32, 64, 128, 512}) {
+      Case made(type, 2048, 1024, rows), plain(type, 2048, 1024, rows);
+      if (arranged) made.arrange();
       const double ours = seconds_of([&] { made.run(1); });
       const double theirs =
-          ggml_seconds([&](ggml_context* ctx) { return ggml_mul_mat(ctx, &made.a, &made.b); }, made.dst.data);
-      std::printf("  %d rows %.2f ms (%.2fx)", static_cast<int>(rows), ours * 1e3, theirs / ours);
+          ggml_seconds([&](ggml_context* ctx) { return ggml_mul_mat(ctx, &plain.a, &plain.b); }, plain.dst.data);
+      std::printf("  %d rows %.3f ms (%.2fx)", static_cast<int>(rows), ours * 1e3, theirs / ours);
       std::fflush(stdout);
     }
     std::printf("\n");
@@ -215,7 +273,8 @@ int main(int argc, char** argv) {
   using namespace executorch_ggml;
   if (argc > 1 && std::strcmp(argv[1], "--bench") == 0) {
     bench_floats();
-    bench();
+    bench(false);
+    bench(true);
     return 0;
   }
   const kernels::Isa best = kernels::best_isa();
@@ -223,6 +282,8 @@ int main(int argc, char** argv) {
     kernels::limit_isa(static_cast<kernels::Isa>(isa));
     check_floats();
     check_all_types();
+    check_arranged();
+    check_not_finite();
   }
   std::printf(failures == 0 ? "products: all as expected\n" : "products: %d failures\n", failures);
   return failures == 0 ? 0 : 1;

@@ -1,11 +1,13 @@
-// Products of matrices with many rows of floats: a matrix is packed, and dequantized before where it is quantized, a
-// few columns at a time, and each of these multiplied with all rows. For types that ggml multiplies row by row.
+// Products of matrices with many rows of floats: a matrix is packed a few columns at a time, and each of these
+// multiplied with all rows. Quantized matrices are multiplied as whole numbers where the CPU is good at it, else
+// dequantized.
 
 #include <algorithm>
 #include <new>
 
 #include "dequantize.h"
 #include "image.h"
+#include "integer_product.h"
 #include "kernels.h"
 #include "packed_product.h"
 
@@ -13,9 +15,12 @@ namespace executorch_ggml::kernels {
 namespace {
 
 constexpr int64_t kPanelBytes = 256 << 10;  // of dequantized columns, which stay in the second cache
+constexpr int64_t kIntegerRows = 256;       // that a panel of whole numbers is multiplied with
 
 struct Scratch {
   Buffer<float> floats, panel;
+  Buffer<RowBlock> rows;
+  Buffer<ColumnBlock> columns;
 };
 
 Scratch& thread_scratch() {
@@ -35,43 +40,61 @@ const char* matrix_of(const ggml_tensor* t, const ggml_tensor* dst, int64_t i2, 
   return static_cast<const char*>(t->data) + static_cast<size_t>(j2) * t->nb[2] + static_cast<size_t>(j3) * t->nb[3];
 }
 
-class WideProduct {
+// Calls `work` for this thread's share: a matrix, some of its columns, rows. Work is divided by blocks of columns of
+// all matrices, and by rows as well where those are too few.
+template <class Work>
+void divide(const ggml_tensor* dst, int64_t block_columns, int ith, int nth, const Work& work) {
+  const int64_t blocks = ceil_div(dst->ne[0], block_columns);
+  const int64_t matrices = dst->ne[2] * dst->ne[3];
+  if (blocks == 0 || matrices == 0) return;
+  const int64_t parts = ceil_div(nth, blocks * matrices);
+  const Interval units = Interval::part(matrices * parts * blocks, ith, nth);
+  for (int64_t at = units.begin; at < units.end;) {
+    const int64_t block = at % blocks;
+    const int64_t count = std::min(blocks - block, units.end - at);
+    const int64_t part = at / blocks % parts;
+    const Interval rows = Interval::part(dst->ne[1], part, parts);
+    work(at / blocks / parts, {block * block_columns, std::min((block + count) * block_columns, dst->ne[0])}, rows);
+    at += count;
+  }
+}
+
+// One of a product's matrices.
+struct Matrices {
+  const char* a;
+  const char* b;
+  char* made;
+
+  Matrices(const ggml_tensor* dst, int64_t matrix) {
+    const int64_t i2 = matrix % dst->ne[2];
+    const int64_t i3 = matrix / dst->ne[2];
+    a = matrix_of(dst->src[0], dst, i2, i3);
+    b = matrix_of(dst->src[1], dst, i2, i3);
+    made = static_cast<char*>(dst->data) + i2 * dst->nb[2] + i3 * dst->nb[3];
+  }
+};
+
+// Panels of floats.
+class FloatProduct {
  public:
-  explicit WideProduct(ggml_tensor* dst) : dst_(dst), a_(dst->src[0]), b_(dst->src[1]), length_(a_->ne[0]) {
+  explicit FloatProduct(ggml_tensor* dst) : dst_(dst), a_(dst->src[0]), b_(dst->src[1]), length_(a_->ne[0]) {
     const int64_t block_bytes = std::max<int64_t>(1, length_) * kPackedColumns * static_cast<int64_t>(sizeof(float));
     panel_ = std::max<int64_t>(1, kPanelBytes / block_bytes) * kPackedColumns;
   }
 
-  // Work is divided by blocks of columns of all matrices, and by rows as well where those are too few.
-  void run(int ith, int nth) {
-    const int64_t blocks = ceil_div(dst_->ne[0], kPackedColumns);
-    const int64_t matrices = dst_->ne[2] * dst_->ne[3];
-    if (blocks == 0 || matrices == 0) return;
-    const int64_t parts = ceil_div(nth, blocks * matrices);
-    const Interval units = Interval::part(matrices * parts * blocks, ith, nth);
-    for (int64_t at = units.begin; at < units.end;) {
-      const int64_t block = at % blocks;
-      const int64_t count = std::min(blocks - block, units.end - at);
-      const int64_t part = at / blocks % parts;
-      const Interval rows = Interval::part(dst_->ne[1], static_cast<int>(part), static_cast<int>(parts));
-      multiply_columns(at / blocks / parts, {block, block + count}, rows);
-      at += count;
-    }
+  void run(int ith, int nth) const {
+    divide(dst_, kPackedColumns, ith, nth, [&](int64_t matrix, Interval columns, Interval rows) {
+      multiply_columns(Matrices(dst_, matrix), columns, rows);
+    });
   }
 
  private:
-  void multiply_columns(int64_t matrix, Interval blocks, Interval rows) const {
-    const int64_t i2 = matrix % dst_->ne[2];
-    const int64_t i3 = matrix / dst_->ne[2];
-    const char* a = matrix_of(a_, dst_, i2, i3);
-    const char* b = matrix_of(b_, dst_, i2, i3);
-    char* made = static_cast<char*>(dst_->data) + i2 * dst_->nb[2] + i3 * dst_->nb[3];
+  void multiply_columns(const Matrices& of, Interval all, Interval rows) const {
     float* panel = thread_scratch().panel.sized(panel_ * length_);
-    const int64_t end = std::min(blocks.end * kPackedColumns, dst_->ne[0]);
-    for (int64_t begin = blocks.begin * kPackedColumns; begin < end; begin += panel_) {
-      const Interval columns = {begin, std::min(begin + panel_, end)};
-      pack(a, columns, panel);
-      multiply_rows(b, rows, panel, columns, reinterpret_cast<float*>(made) + begin);
+    for (int64_t begin = all.begin; begin < all.end; begin += panel_) {
+      const Interval columns = {begin, std::min(begin + panel_, all.end)};
+      pack(of.a, columns, panel);
+      multiply_rows(of.b, rows, panel, columns, reinterpret_cast<float*>(of.made) + begin);
     }
   }
 
@@ -109,12 +132,93 @@ class WideProduct {
   int64_t panel_;  // columns that are multiplied at once
 };
 
+// Panels of whole numbers.
+class IntegersProduct {
+ public:
+  IntegersProduct(ggml_tensor* dst, const IntegerProduct& product)
+      : dst_(dst),
+        a_(dst->src[0]),
+        b_(dst->src[1]),
+        product_(product),
+        arranged_(arranged_product(a_) ? product.arranged : nullptr),
+        blocks_(a_->ne[0] / kIntegerBlock) {}
+
+  void run(int ith, int nth) const {
+    divide(dst_, kIntegerColumns, ith, nth, [&](int64_t matrix, Interval columns, Interval rows) {
+      const Matrices of(dst_, matrix);
+      for (int64_t row = rows.begin; row < rows.end; row += kIntegerRows) {
+        multiply_rows(of, columns, {row, std::min(row + kIntegerRows, rows.end)});
+      }
+    });
+  }
+
+ private:
+  void multiply_rows(const Matrices& of, Interval columns, Interval rows) const {
+    RowBlock* quantized = thread_scratch().rows.sized(rows.size() * blocks_);
+    for (int64_t i = 0; i < rows.size(); ++i) {
+      const auto* row = reinterpret_cast<const float*>(of.b + (rows.begin + i) * b_->nb[1]);
+      product_.quantize(row, blocks_, quantized + i * blocks_);
+    }
+    auto* made = reinterpret_cast<float*>(of.made) + rows.begin * dst_->ne[0];
+    if (arranged_ != nullptr && rows.size() <= kStreamRows) return stream(of.a, quantized, rows.size(), columns, made);
+    ColumnBlock* panel = thread_scratch().columns.sized(blocks_ * kIntegerColumns / kIntegerLanes);
+    for (int64_t first = columns.begin; first < columns.end; first += kIntegerColumns) {
+      const int64_t count = std::min(kIntegerColumns, columns.end - first);
+      pack(of.a, first, count, panel);
+      product_.multiply(quantized, rows.size(), blocks_, panel, count, made + first, dst_->ne[0]);
+    }
+  }
+
+  void pack(const char* a, int64_t first, int64_t count, ColumnBlock* panel) const {
+    if (arranged_ == nullptr) return product_.pack(a + first * a_->nb[1], a_->nb[1], count, blocks_, panel);
+    for (int64_t at = 0; at < count; at += kIntegerLanes) {
+      arranged_->unpack(arranged_panel(a, first + at), blocks_, panel + at / kIntegerLanes);
+    }
+  }
+
+  void stream(const char* a, const RowBlock* rows, int64_t count, Interval columns, float* made) const {
+    for (int64_t first = columns.begin; first < columns.end; first += kIntegerLanes) {
+      const int64_t width = std::min(kIntegerLanes, columns.end - first);
+      arranged_->stream(rows, count, blocks_, arranged_panel(a, first), width, made + first, dst_->ne[0]);
+    }
+  }
+
+  const char* arranged_panel(const char* a, int64_t first) const {
+    return a + static_cast<size_t>(first / kIntegerLanes) * arranged_->panel_bytes(blocks_);
+  }
+
+  ggml_tensor* dst_;
+  const ggml_tensor* a_;
+  const ggml_tensor* b_;
+  const IntegerProduct& product_;
+  const ArrangedColumns* arranged_;
+  int64_t blocks_;
+};
+
 }  // namespace
+
+size_t arranged_bytes(const ArrangedColumns& arranged, const ggml_tensor* matrix) {
+  const auto panels = static_cast<size_t>(ceil_div(matrix->ne[1], kIntegerLanes));
+  return panels * arranged.panel_bytes(matrix->ne[0] / kIntegerBlock);
+}
+
+void arrange(const ArrangedColumns& arranged, const ggml_tensor* matrix, const void* data, void* to) {
+  const int64_t blocks = matrix->ne[0] / kIntegerBlock;
+  const auto* from = static_cast<const char*>(data);
+  auto* panel = static_cast<char*>(to);
+  for (int64_t first = 0; first < matrix->ne[1]; first += kIntegerLanes) {
+    const int64_t count = std::min(kIntegerLanes, matrix->ne[1] - first);
+    arranged.arrange(from + static_cast<size_t>(first) * matrix->nb[1], matrix->nb[1], count, blocks, panel);
+    panel += arranged.panel_bytes(blocks);
+  }
+}
 
 void wide_product(ggml_tensor* dst, int ith, int nth, void* call) {
   const auto& c = as_call<MulMatParams>(call);
   try {
-    WideProduct(dst).run(ith, nth);
+    const ggml_tensor* a = dst->src[0];
+    const IntegerProduct* integers = a->extra != nullptr ? arranged_product(a) : integer_product(a->type);
+    integers != nullptr ? IntegersProduct(dst, *integers).run(ith, nth) : FloatProduct(dst).run(ith, nth);
   } catch (const std::bad_alloc&) {  // of the thread's scratch memory; no exception may leave a thread of ggml's
     c.status->fail("%s: out of memory", c.node);
   }

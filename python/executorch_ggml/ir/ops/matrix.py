@@ -24,8 +24,9 @@ def mul_mat(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """``b @ a.T`` per matrix, ``a`` repeated over ``b``'s batch dims in blocks (``ggml_mul_mat``).
 
     Where ``b`` is f32 and ``a`` of a half type, ``b`` is rounded to that type first: ggml multiplies in it. Where ``a``
-    is quantized, ggml rounds ``b`` to blocks of 8-bit integers, which neither this reference does nor the own kernel,
-    which is for many rows and types that ggml is slow with.
+    is quantized, ggml rounds ``b`` to blocks of 8-bit integers, and so does the own kernel where the CPU has AVX-512
+    VNNI and the type is q4_0 to q8_0 or q4_K to q6_K. For other types and CPUs it keeps ``b``, as this reference does;
+    then it is used for many rows alone, of types that ggml is slow with.
     """
     a, b = a.float(), b.to(a.dtype).float()
     for dim in (0, 1):
