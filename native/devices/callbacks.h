@@ -33,8 +33,8 @@ struct Services {
   const char* (*unary_name)(int op);
   const char* (*glu_name)(int op);
   // The program that a custom node is of (see custom_nodes.h): its bytes, or null.
-  const uint8_t* (*program)(int64_t session, uint64_t* size);
-  const int64_t* (*exprs)(int64_t session, int64_t number, uint64_t* count);
+  const uint8_t* (*program)(int64_t number, uint64_t* size);
+  const int64_t* (*exprs)(int64_t program, int64_t number, uint64_t* count);
 };
 
 }  // namespace executorch_ggml::devices

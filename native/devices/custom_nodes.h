@@ -14,7 +14,7 @@ constexpr const char* kCustomNodes = "executorch_ggml_custom_nodes";
 // A node of a serialized IR program, with the values of its expressions.
 struct CustomNode {
   const ggml_tensor* tensor;
-  uint64_t session;  // a number of the program's own; its bytes must stay until the last of its nodes is taken back
+  uint64_t session;  // which of its library's; its bytes must stay until the last of its nodes is taken back
   const uint8_t* program;
   uint64_t program_size;
   int64_t node;
@@ -32,7 +32,7 @@ void custom_nodes(const CustomNode* nodes, uint64_t count, bool add);
 void describe_custom(const ggml_tensor* tensor, int64_t* params);
 
 // The bytes of a program, and the values of its expressions, by the numbers that stand for them; null: not there.
-const uint8_t* custom_program(int64_t session, uint64_t* size);
-const int64_t* custom_exprs(int64_t session, int64_t number, uint64_t* count);
+const uint8_t* custom_program(int64_t number, uint64_t* size);
+const int64_t* custom_exprs(int64_t program, int64_t number, uint64_t* count);
 
 }  // namespace executorch_ggml::devices

@@ -26,7 +26,7 @@ struct Leaves {
   std::vector<ggml_tensor*> states;
 };
 
-// The program that a graph is of: its FlatBuffer, and a number that no other program of the process has.
+// The program that a graph is of: its FlatBuffer, and a number that no other of this library's has.
 struct ProgramId {
   const uint8_t* bytes = nullptr;
   size_t size = 0;

@@ -22,7 +22,8 @@ def cache(tmp_path: Path) -> Cache:
 
 
 def put(cache: Cache, key: str, size: int = 1000) -> Entry:
-    def write(folder: Path) -> None:
+    def write(folder: Path, scratch: Path) -> None:
+        (scratch / "model").write_text("not kept")
         (folder / "part").mkdir()
         (folder / "part" / "model.bin").write_bytes(key[:1].encode() * size)
 
@@ -90,14 +91,14 @@ def test_an_entry_under_another_key(cache: Cache) -> None:
 
 
 def test_a_failure_leaves_nothing(cache: Cache) -> None:
-    def fail(folder: Path) -> None:
+    def fail(folder: Path, scratch: Path) -> None:
         (folder / "half").write_text("x")
         raise RuntimeError("no")
 
     with cache.locked(A), pytest.raises(RuntimeError):
         cache.make(A, ABOUT, fail)
     with cache.locked(A), pytest.raises(CacheError, match="no artifact"):
-        cache.make(A, ABOUT, lambda folder: None)
+        cache.make(A, ABOUT, lambda folder, scratch: None)
     assert find(cache, A) is None
     assert not list((cache.folder / "partial").iterdir())
 
@@ -107,7 +108,7 @@ import os, sys
 from pathlib import Path
 from executorch_ggml.devices.compiled.cache import Cache
 cache = Cache(Path(sys.argv[1]), 10000)
-def write(folder):
+def write(folder, scratch):
     (folder / "half").write_text("x")
     os._exit(3)
 with cache.locked("a" * 64):
@@ -118,6 +119,9 @@ with cache.locked("a" * 64):
 def test_interrupted(cache: Cache) -> None:
     run = subprocess.run([sys.executable, "-c", INTERRUPTED, str(cache.folder)], check=False)
     assert run.returncode == 3
+    assert list((cache.folder / "partial").iterdir())
+    put(cache, B)  # which sweeps
+    assert not list((cache.folder / "partial").iterdir())
     assert find(cache, A) is None
     put(cache, A)
     assert find(cache, A) is not None
@@ -193,3 +197,9 @@ def test_command(cache: Cache, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert main(["cache", "verify"]) == 0
     assert main(["cache", "clear"]) == 0
     assert "1 entries removed" in capsys.readouterr().out
+
+
+def test_locks_do_not_pile_up(cache: Cache) -> None:
+    for number in range(20):
+        find(cache, f"abc{number:061x}")
+    assert len(list((cache.folder / "locks").iterdir())) == 1

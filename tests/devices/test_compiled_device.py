@@ -137,6 +137,41 @@ def test_failure(
     assert len(cache.entries()) == int(kept)
 
 
+@pytest.mark.parametrize("compiler", ["openvino", "onnxruntime"])
+@pytest.mark.parametrize(
+    ("what", "reason"), [("os.abort()", "ended by signal 6"), ("__import__('time').sleep(100)", "took longer than 5 s")]
+)
+def test_a_package_that_crashes_or_hangs(
+    compiler: str,
+    what: str,
+    reason: str,
+    graph: Graph,
+    x: np.ndarray,
+    cache: Cache,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Compilers that are Python packages compile in a process of their own."""
+    pytest.importorskip(compiler)
+    monkeypatch.setenv("EXECUTORCH_GGML_COMPILE_TIMEOUT", "5")
+    (tmp_path / "sitecustomize.py").write_text(
+        f"import os, sys\nif 'run_{compiler}.py' in ' '.join(sys.orig_argv): {what}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    made = compile_graph(graph, compiler, cache=cache)
+    check_right(made, graph, x)
+    assert reason in str(made.failure)
+    assert not cache.entries()
+
+
+def test_a_package_that_refuses(graph: Graph, x: np.ndarray, cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setattr("executorch_ggml.devices.compiled.formats.write", lambda *given: given[-1].write_bytes(b"?"))
+    made = compile_graph(graph, "onnxruntime", cache=cache)
+    check_right(made, graph, x)
+    assert re.search("failed with status 1: onnxruntime: .*Protobuf", str(made.failure))
+
+
 def test_no_program(graph: Graph, x: np.ndarray, cache: Cache) -> None:
     made = compile_graph(graph, CommandCompiler("no-such-compiler {model} {artifact}", "true", ".pt"), cache=cache)
     check_right(made, graph, x)
@@ -210,6 +245,42 @@ def test_index_out_of_range(cache: Cache) -> None:
         made(np.array([5, 0]))
     assert np.array_equal(made(np.array([1, 0]))[0], table[[1, 0]].numpy())
     assert made.failure is None
+
+
+@pytest.mark.parametrize("compiler", ["openvino", "onnxruntime"])
+def test_nan(compiler: str, cache: Cache, caplog: pytest.LogCaptureFixture) -> None:
+    """NaN wins, and is last in order, whatever the compiler makes of it; the graph stays compiled."""
+    pytest.importorskip(compiler)
+    nan, inf = float("nan"), float("inf")
+    x = torch.tensor([[1, nan, -1, 0, inf, -inf], [-inf, nan, -inf, nan, -2, -5], [1, 2, 3, 4, 5, 6]])
+    y = torch.tensor([[nan, 1, -1, nan, -inf, inf], [1, 2, 3, nan, -2, -6], [6, 5, 4, 3, 2, 1]])
+
+    class Ordered(nn.Module):
+        def forward(self, a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+            extremes = torch.maximum(a, b), torch.minimum(a, b), a.amax(-1), a.amin(-1), a.argmax(-1), a.argmin(-1)
+            return *extremes, torch.sort(a, stable=True, dim=-1)[1], a > b, a >= b, a.sign(), torch.softmax(a, -1)
+
+    graph = lowered(Ordered(), (x, y))
+    made = compile_graph(graph, compiler, cache=cache)
+    for inputs in ((x, y), (y, x), (torch.randn(3, 6), torch.randn(3, 6))):
+        outputs = made(*map(as_numpy, inputs))
+        for ours, theirs in zip(outputs, Ordered()(*inputs), strict=True):
+            assert_same(torch.from_numpy(np.array(ours)), theirs)
+    assert made.failure is None, caplog.text
+
+
+def test_numbers_that_a_compiler_lacks_are_of_this_run_alone(cache: Cache, caplog: pytest.LogCaptureFixture) -> None:
+    pytest.importorskip("openvino")
+    table = torch.randn(5, 4)
+    graph = lowered(
+        lambda i, j: nn.functional.embedding(i.minimum(j), table), (torch.tensor([0, 1]), torch.tensor([2, 3]))
+    )
+    made = compile_graph(graph, "openvino", cache=cache)
+    for wide in (2**40, 4):
+        (output,) = made(np.array([4, 2]), np.array([wide, wide]))
+        assert np.array_equal(output, table[[4, 2]].numpy())
+    assert made.failure is None
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 def test_axelera(graph: Graph, x: np.ndarray, cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -187,6 +187,30 @@ def test_states(device: Recording) -> None:
     assert device.runs == 5
 
 
+class Columns(nn.Module):
+    """A state of which columns are written, by negative indices too, and of equal ones the last."""
+
+    kept: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("kept", torch.zeros(3, 6, 4))
+
+    def forward(self, x: Tensor, at: Tensor) -> Tensor:
+        self.kept.index_copy_(1, at, x)
+        return self.kept.sum(1)
+
+
+def test_parts_of_states_are_written_alone(device: Recording) -> None:
+    model = Columns()
+    program = session(model, (torch.randn(3, 2, 4), torch.tensor([1, 3])), "recording")
+    for places in ([1, 3], [5, 0], [2, 2]):
+        x, at = torch.randn(3, 2, 4), torch.tensor(places)
+        check(program.run(x, at), [model(x, at)])
+    (graph,) = device.graphs
+    assert all(port.value.count < 3 * 6 * 4 for port in graph.outputs)
+
+
 def test_a_failed_run_writes_nothing(device: Recording) -> None:
     device.fail = "dtype"
     model, x, at = Counter(), torch.randn(2, 8), torch.tensor([1, 3])
@@ -234,6 +258,30 @@ def test_executorch(device: Recording, tmp_path: Path) -> None:
     runs = device.runs
     check(executorch_ggml.load(tmp_path / "model.pte")(x), model(x))
     assert device.runs == runs
+
+
+def test_programs_of_both_libraries(device: Recording, tmp_path: Path) -> None:
+    """The delegate's programs and the sessions' are numbered apart, and told apart."""
+
+    class Sorted(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+            return x.sort()[1], torch.where(x > 0, x, -x).cumsum(-1)
+
+    models, x = [nn.Sequential(nn.Linear(8, width), Sorted()).eval() for width in range(3, 9)], torch.randn(2, 8)
+    executorch_ggml.set_device("recording")
+    try:
+        for number, model in enumerate(models):
+            executorch_ggml.export(model, (x,)).save(str(tmp_path / f"{number}.pte"))
+        modules = [executorch_ggml.load(tmp_path / f"{number}.pte") for number in range(len(models))]
+        for model, module in zip(models, modules, strict=True):
+            check(module(x), model(x))
+    finally:
+        executorch_ggml.set_device("")
+    runs = device.runs
+    sessions = [session(Mixed(32 + width), (torch.randn(5, 32 + width),), "recording") for width in range(6)]
+    for width, program in enumerate(sessions):
+        program.run(torch.randn(5, 32 + width))
+    assert device.runs == runs + len(sessions)
 
 
 def test_registration() -> None:

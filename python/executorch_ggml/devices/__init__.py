@@ -1,6 +1,6 @@
 """ggml devices written in Python."""
 
-from .device import GgmlDevice, get, register, registered
+from .device import DeclinedError, GgmlDevice, get, register, registered
 from .library import library, load
 
-__all__ = ["GgmlDevice", "get", "library", "load", "register", "registered"]
+__all__ = ["DeclinedError", "GgmlDevice", "get", "library", "load", "register", "registered"]

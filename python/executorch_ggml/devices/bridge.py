@@ -12,6 +12,7 @@ import itertools
 import math
 import os
 import struct
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
@@ -24,9 +25,9 @@ from ..ir.graph import IRError
 from . import ops  # noqa: F401 - declares the translations
 from .arrays import numpy_dtype
 from .custom import CustomNodes
-from .device import GgmlDevice, get, registered
+from .device import DeclinedError, GgmlDevice, get, registered
 from .memory import as_array
-from .translate import Effect, Names, Translation, Translator
+from .translate import Effect, Names, Scattered, Translation, Translator
 from .words import WORDS, Tensor, UnsupportedError, read
 
 VARIABLE = "EXECUTORCH_GGML_DEVICES"
@@ -143,22 +144,22 @@ class _Host:
 
     def _failed(self, device: int, what: str) -> None:
         """Log an exception, in full the first time."""
+        if isinstance(sys.exception(), DeclinedError):
+            return
         text = traceback.format_exc()
         if text not in self._warned:
             self._warned.add(text)
             self.log(_ERROR, f"{self._devices[device].name}: {what}:\n{text}")
 
-    def _program(self, session: int) -> bytes | None:
+    def _program(self, number: int) -> bytes | None:
         size = ctypes.c_uint64()
-        address = self._services.program(session, size)
+        address = self._services.program(number, size)
         return ctypes.string_at(address, size.value) if address else None
 
-    def _exprs(self, session: int, number: int) -> list[int] | None:
+    def _exprs(self, program: int, number: int) -> list[int]:
         count = ctypes.c_uint64()
-        address = self._services.exprs(session, number, count)
-        if not address:
-            return None if count.value else []
-        return list(struct.unpack(f"<{count.value}q", ctypes.string_at(address, 8 * count.value)))
+        address = self._services.exprs(program, number, count)
+        return list(struct.unpack(f"<{count.value}q", ctypes.string_at(address, 8 * count.value))) if address else []
 
     def _tensors(self, words: Any, count: int) -> list[Tensor]:
         return read(np.ctypeslib.as_array(words, (count,)), self._names.op)
@@ -245,13 +246,13 @@ class Runner:
         if any(np.may_share_memory(output, array) for output in outputs for array in inputs):
             outputs = [output.copy() for output in outputs]  # what is written first may be what another shows
         for effect, place in zip(self._effects, places, strict=True):
-            if effect.rows is not None:
-                _check_rows(place, outputs[effect.rows])
+            if effect.at is not None:
+                _check_places(place, outputs[effect.at.output], effect.at)
         for effect, place in zip(self._effects, places, strict=True):
-            if effect.rows is None:
+            if effect.at is None:
                 np.copyto(place, outputs[effect.output])
             else:
-                _write_rows(place, outputs[effect.rows], outputs[effect.output])
+                _write_places(place, outputs[effect.at.output], outputs[effect.output], effect.at)
 
     def _checked(self, outputs: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
         if len(outputs) != len(self._expected):
@@ -270,15 +271,23 @@ def _strides(tensor: Tensor) -> tuple[int, ...]:
     return tuple(reversed(tensor.strides))
 
 
-def _check_rows(table: np.ndarray[Any, Any], index: np.ndarray[Any, Any]) -> None:
-    if index.size and (index.min() < 0 or index.max() >= table.shape[2]):
-        raise IndexError(f"rows {index.min()} to {index.max()} of {table.shape[2]}")
+def _check_places(table: np.ndarray[Any, Any], index: np.ndarray[Any, Any], at: Scattered) -> None:
+    size = table.shape[3 - at.axis]
+    if index.size and (index.min() < (-size if at.wrap else 0) or index.max() >= size):
+        raise IndexError(f"indices {index.min()} to {index.max()} of {size}")
 
 
-def _write_rows(table: np.ndarray[Any, Any], index: np.ndarray[Any, Any], rows: np.ndarray[Any, Any]) -> None:
-    """``table[..., index, :] = rows`` of each matrix; of equal rows the last stays."""
-    for outer in np.ndindex(rows.shape[:2]):
-        table[outer][index[outer][:, 0]] = rows[outer]
+def _write_places(
+    table: np.ndarray[Any, Any], index: np.ndarray[Any, Any], values: np.ndarray[Any, Any], at: Scattered
+) -> None:
+    """Write values at places along an axis; of equal places the last stays."""
+    dim = 3 - at.axis
+    table = table[tuple(slice(None if d == dim else n) for d, n in enumerate(values.shape))]
+    if index.size == index.shape[dim]:  # the same for all that lies beside it
+        places: Any = (*[slice(None)] * dim, np.broadcast_to(index.reshape(-1), values.shape[dim]))
+        table[places] = values
+    else:
+        np.put_along_axis(table, np.broadcast_to(index, values.shape), values, dim)
 
 
 class _Place:

@@ -7,11 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..ir._generated import ggml_ir_generated as fb
-from ..ir.builder import Builder
 from ..ir.dtypes import DType
 from ..ir.graph import Value
 from ..ir.ops import OPS
-from ..ir.ops.indexing import ScatterKind
 from ..ir.serialize import _camel
 from .words import Tensor, UnsupportedError
 
@@ -21,7 +19,7 @@ _KEPT = 32  # programs
 class CustomNodes:
     """Reads custom nodes. ``program`` and ``exprs`` give what the bridge has of them, by its numbers."""
 
-    def __init__(self, program: Callable[[int], bytes | None], exprs: Callable[[int, int], list[int] | None]) -> None:
+    def __init__(self, program: Callable[[int], bytes | None], exprs: Callable[[int, int], list[int]]) -> None:
         self._bytes = program
         self._exprs = exprs
         self._programs: OrderedDict[int, Any] = OrderedDict()
@@ -42,21 +40,19 @@ class CustomNodes:
                     dtypes[root] = dtype
         return dtypes
 
-    def emit(self, b: Builder, tensor: Tensor, sources: Sequence[Value]) -> Value:
-        """The IR node, with these sources."""
+    def call(self, tensor: Tensor, sources: Sequence[Value]) -> tuple[str, list[Value | None], dict[str, Any]]:
+        """The IR node: its op, its inputs, which are these sources, and its attributes."""
         if not _is_known(tensor):
             raise UnsupportedError("a custom node of another program")
         _, node = self._node(tensor)
         spec = OPS.by_number(node.opType)
         exprs = self._exprs(_session(tensor), tensor_number(tensor, 3))
-        if spec is None or exprs is None:
+        if spec is None:
             raise UnsupportedError(f"custom node of op #{node.opType}")
         given = iter(sources)
         inputs = [None if value < 0 else next(given) for value in node.inputs]
         attrs = {attr.name: _attr(node.op, attr, exprs) for attr in spec.attrs}
-        if spec.name == "update_state":
-            return _update(b, inputs, attrs)
-        return b.emit(spec.name, *inputs, **attrs)
+        return spec.name, inputs, attrs
 
     def _node(self, tensor: Tensor) -> tuple[Any, Any]:
         session = _session(tensor)
@@ -98,15 +94,3 @@ def _attr(op: Any, attr: Any, exprs: Sequence[int]) -> Any:
     if attr.kind == "ints":
         return tuple(int(n) for n in value)
     return value if attr.enum is None else attr.enum(value)
-
-
-def _update(b: Builder, inputs: Sequence[Value | None], attrs: dict[str, Any]) -> Value:
-    """What is in a state after the write."""
-    state, index, src = inputs
-    assert state is not None
-    assert src is not None
-    if state.dtype.is_quantized:
-        raise UnsupportedError("a quantized state")
-    return b.emit(
-        "scatter", state, index, b.convert(src, state.dtype), kind=ScatterKind.ASSIGN, include_self=True, **attrs
-    )

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 GROUP = "executorch_ggml.devices"
 
 
+class DeclinedError(Exception):
+    """Raised by ``plan``, or by what it gives, to leave a graph or a run to ggml's CPU.
+
+    It is no error of the device's, and not logged: the device tells its user what there is to tell.
+    """
+
+
 class GgmlDevice(ABC):
     """A device of ggml's.
 

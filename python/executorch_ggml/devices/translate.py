@@ -16,6 +16,7 @@ import numpy as np
 from ..ir.builder import Builder
 from ..ir.dtypes import DType
 from ..ir.graph import Constant, Graph, Value
+from ..ir.ops.indexing import ScatterKind
 from . import memory, windows
 from .arrays import Contents
 from .custom import CustomNodes
@@ -23,12 +24,21 @@ from .words import CONSTANT, NODE, Tensor, UnsupportedError
 
 
 @dataclass(frozen=True)
+class Scattered:
+    """Which output has the numbers of the places along ``axis``; with ``wrap`` negative ones count from the end."""
+
+    output: int
+    axis: int
+    wrap: bool
+
+
+@dataclass(frozen=True)
 class Effect:
-    """Output ``output`` goes where tensor ``tensor`` is. With ``rows``, only to the rows that this output numbers."""
+    """Output ``output`` goes where tensor ``tensor`` is: whole, or to the places that another output numbers."""
 
     output: int
     tensor: int
-    rows: int | None = None
+    at: Scattered | None = None
 
 
 @dataclass
@@ -105,6 +115,15 @@ class Node:
         return windows.constant(self.b, array, dtype)
 
 
+@dataclass(frozen=True)
+class _At:
+    """The places of what is written: their numbers along an axis."""
+
+    index: Value
+    axis: int
+    wrap: bool
+
+
 Function = Callable[[Node], Value]
 FUNCTIONS: dict[str, Function] = {}
 
@@ -140,7 +159,7 @@ class Translator:
         self._contents: dict[int, Value] = {}
         self._views: dict[int, Value] = {}
         self._inputs: list[int] = []
-        self._effects: list[tuple[Value, int, Value | None]] = []
+        self._effects: list[tuple[Value, int, _At | None]] = []
         self._dtypes = {} if custom is None else custom.leaf_dtypes(tensors)
 
     def translate(self) -> Translation:
@@ -155,14 +174,14 @@ class Translator:
             if tensor.role == NODE and tensor.index in live:
                 self._effects.append((self._contents[tensor.index], tensor.index, None))
         effects = []
-        for number, (value, index, rows) in enumerate(self._effects):
+        for number, (value, index, _) in enumerate(self._effects):
             self.builder.output(f"output_{number}", value, tuple(reversed(value.ne)))
             effects.append(Effect(number, index))
-            del rows
-        for number, (_, index, rows) in enumerate(self._effects):
-            if rows is not None:
-                effects[number] = Effect(number, index, len(self.builder.graph.outputs))
-                self.builder.output(f"rows_{number}", rows, tuple(reversed(rows.ne)))
+        for number, (_, index, at) in enumerate(self._effects):
+            if at is not None:
+                places = Scattered(len(self.builder.graph.outputs), at.axis, at.wrap)
+                effects[number] = Effect(number, index, places)
+                self.builder.output(f"places_{number}", at.index, tuple(reversed(at.index.ne)))
         graph = self.builder.finish()
         return Translation(graph, self._inputs, effects)
 
@@ -175,7 +194,10 @@ class Translator:
             self._set_rows(node)
             return
         if tensor.op == "CUSTOM":
-            value = self._translate_custom(tensor)
+            made = self._translate_custom(tensor)
+            if made is None:
+                return
+            value = made
         elif tensor.op in FUNCTIONS:
             value = FUNCTIONS[tensor.op](node)
         else:
@@ -190,37 +212,42 @@ class Translator:
     def _is_leaf(self, index: int) -> bool:
         return self.tensors[index].role < NODE
 
-    def _translate_custom(self, tensor: Tensor) -> Value:
+    def _translate_custom(self, tensor: Tensor) -> Value | None:
+        """A node of this project's own; None where it is a write, which is done."""
         if self._custom is None:
             raise UnsupportedError("a custom node")
-        return self._custom.emit(self.builder, tensor, [self.value(at) for at in tensor.sources if at >= 0])
+        op, inputs, attrs = self._custom.call(tensor, [self.value(at) for at in tensor.sources if at >= 0])
+        if op != "update_state":
+            return self.builder.emit(op, *inputs, **attrs)
+        state, index, src = inputs
+        assert state is not None
+        assert index is not None
+        assert src is not None
+        if state.dtype.is_quantized:
+            raise UnsupportedError("a quantized state")
+        rows = self.builder.broadcast(self.builder.convert(src, state.dtype), attrs["ne"])
+        self._scatter(tensor, state, rows, _At(index, attrs["axis"], attrs["wrap"]))
+        return None
 
     def _set_rows(self, node: Node) -> None:
-        """Rows written into a table, by number: what leaves the graph are the rows alone."""
+        """Rows written into a table, by number."""
         tensor, table = node.tensor, self.value(node.tensor.sources[2]) if node.has(2) else None
         if table is None or self.tensors[node.tensor.sources[2]].offset != tensor.offset:
             table = self.window(tensor)
         if table.dtype.is_quantized:
             raise UnsupportedError(f"rows written to {table.dtype.name.lower()}")
         rows = self.builder.convert(node.plain(0), table.dtype)
-        index = self.builder.convert(node.plain(1), DType.I64)
-        index = tile(self.builder, self.builder.permute(index, (1, 2, 3, 0)), (1, *rows.ne[1:]))
-        from ..ir.ops.indexing import ScatterKind
+        index = self.builder.permute(self.builder.convert(node.plain(1), DType.I64), (1, 2, 3, 0))
+        if index.ne != (1, rows.ne[1], 1, 1):
+            index = tile(self.builder, index, (1, *rows.ne[1:]))
+        self._scatter(tensor, table, rows, _At(index, 1, wrap=False))
 
-        made = self.builder.emit(
-            "scatter",
-            table,
-            index,
-            rows,
-            ne=rows.ne,
-            axis=1,
-            kind=ScatterKind.ASSIGN,
-            include_self=True,
-            wrap=False,
-        )
-        self._write(tensor, made)
+    def _scatter(self, tensor: Tensor, base: Value, rows: Value, at: _At) -> None:
+        """Write a part of a tensor: what leaves the graph is that part alone."""
+        how = {"axis": at.axis, "kind": ScatterKind.ASSIGN, "include_self": True, "wrap": at.wrap}
+        self._write(tensor, self.builder.emit("scatter", base, at.index, rows, ne=rows.ne, **how))
         if self._is_leaf(tensor.root):
-            self._effects.append((rows, tensor.index, index))
+            self._effects.append((rows, tensor.index, at))
 
     # ------------------------------------------------------------------------------------------------ contents
 

@@ -1,8 +1,9 @@
 """Artifacts by key, in a folder that processes share.
 
 An entry is a folder ``entries/<key>`` with the artifact's files and a manifest of their sizes and digests, which is
-verified whenever an entry is read. It is made in ``partial/<key>`` and renamed when it is whole, under a lock of its
-own, so that no reader sees half of one and no two processes compile the same graph at once.
+verified whenever an entry is read. It is made in ``partial/<key>`` and renamed when it is whole, under a lock, so that
+no reader sees half of one and no two processes compile the same graph at once. A lock is of all keys that begin alike,
+so that there are no more files of locks than that.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class Cache:
     @contextlib.contextmanager
     def locked(self, key: str, wait: bool = True) -> Iterator[bool]:
         """Hold an entry; without waiting, gives whether it is held. The system lets go of it for who dies."""
-        lock = FileLock(self._locks / f"{_checked(key)}.lock", timeout=-1 if wait else 0)
+        lock = FileLock(self._locks / f"{_checked(key)[:3]}.lock", timeout=-1 if wait else 0)
         try:
             lock.acquire()
         except Timeout:
@@ -127,24 +128,27 @@ class Cache:
         os.utime(folder / _MANIFEST)
         return entry
 
-    def make(self, key: str, about: Mapping[str, Any], write: Callable[[Path], None]) -> Entry:
-        """A new entry with the files that ``write`` puts into the folder it is given; nothing stays where it raises.
+    def make(self, key: str, about: Mapping[str, Any], write: Callable[[Path, Path], None]) -> Entry:
+        """A new entry with the files that ``write`` puts into a folder; nothing stays where it raises.
 
-        Call it with the entry locked.
+        ``write`` is given the folder, and another for what it needs meanwhile. Call it with the entry locked.
         """
         partial, folder = self._partial / _checked(key), self._entries / key
+        artifact, scratch = partial / "artifact", partial / "scratch"
         _remove(partial)  # of one that was interrupted
         partial.mkdir(mode=0o700)
         try:
-            write(partial)
-            files = {str(path.relative_to(partial)): _digest(path) for path in _files(partial)}
+            for path in (artifact, scratch):
+                path.mkdir(mode=0o700)
+            write(artifact, scratch)
+            files = {str(path.relative_to(artifact)): _digest(path) for path in _files(artifact)}
             if not files:
                 raise CacheError("there is no artifact")
             created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
             manifest = {**about, "format": _FORMAT, "key": key, "created": created, "files": files}
-            (partial / _MANIFEST).write_text(json.dumps({**manifest, "checksum": _checksum(manifest)}, indent=1))
+            (artifact / _MANIFEST).write_text(json.dumps({**manifest, "checksum": _checksum(manifest)}, indent=1))
             _remove(folder)
-            partial.rename(folder)
+            artifact.rename(folder)
         finally:
             _remove(partial)
         self.evict(keep=key)
@@ -164,6 +168,7 @@ class Cache:
 
     def evict(self, keep: str = "") -> list[str]:
         """Drop what was used longest ago until the rest fits the limit; what another process holds stays."""
+        self._sweep(keep)
         entries = self.entries()
         total, dropped = sum(entry.size for entry in entries), []
         for entry in reversed(entries):
@@ -177,6 +182,7 @@ class Cache:
 
     def clear(self) -> int:
         """Drop all entries but those that are held; gives how many."""
+        self._sweep()
         return sum(self._drop(folder.name) for folder in self._folders())
 
     def verify(self) -> dict[str, str]:
@@ -192,8 +198,16 @@ class Cache:
                     _remove(folder)
         return damaged
 
-    def _folders(self) -> list[Path]:
-        return sorted(path for path in self._entries.iterdir() if _KEY.fullmatch(path.name))
+    def _sweep(self, keep: str = "") -> None:
+        """Drop what interrupted compilations left."""
+        for folder in self._folders(self._partial):
+            if folder.name != keep:
+                with self.locked(folder.name, wait=False) as held:
+                    if held:
+                        _remove(folder)
+
+    def _folders(self, of: Path | None = None) -> list[Path]:
+        return sorted(path for path in (of or self._entries).iterdir() if _KEY.fullmatch(path.name))
 
     def _drop(self, key: str) -> bool:
         with self.locked(key, wait=False) as held:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from ..arrays import as_numpy, as_torch, numpy_dtype
 from ..device import GgmlDevice
 from . import compilers, formats, translations
 from .cache import Cache
-from .compilers import CompileError, Compiler
+from .compilers import CompileError, Compiler, InputError
 from .key import graph_key
 from .log import log, set_up
 from .module import GraphModule, boundary_dtype, example_inputs, fold, is_guarded, unsupported
@@ -76,7 +75,7 @@ class CompiledDevice(GgmlDevice):
                 raise self._fail(key, error) from error
         reject = functools.partial(self._reject, key)
         fail = functools.partial(self._fail, key)
-        return _Checked(graph, runner, self._check_of(graph), reject, fail, int64=self.compiler.int64)
+        return _Checked(graph, runner, self._check_of(graph), reject, fail, self.compiler)
 
     def key(self, graph: Graph) -> str:
         """The graph's key, with this compiler."""
@@ -129,23 +128,22 @@ class CompiledDevice(GgmlDevice):
             else:
                 log.info("%s: miss, %d nodes, %s", key[:16], len(graph.nodes), self.name)
             about = {"compiler": self.compiler.name, "version": self.compiler.version(), "nodes": len(graph.nodes)}
-            entry = self._cache.make(key, about, lambda folder: self._compile(graph, key, folder))
+            entry = self._cache.make(key, about, functools.partial(self._compile, graph, key))
             try:
                 return self._load(key, entry.folder)
             except CompileError:
                 self._cache.remove(key)
                 raise
 
-    def _compile(self, graph: Graph, key: str, folder: Path) -> None:
-        with tempfile.TemporaryDirectory(prefix="executorch-ggml-") as name:
-            path = Path(name) / f"model{self.compiler.form}"
-            start = time.perf_counter()
-            module = GraphModule(graph)
-            formats.write(module, example_inputs(graph), len(graph.outputs) + module.guarded, path)
-            exported = time.perf_counter()
-            log.info("%s: exported in %.2f s, %d bytes", key[:16], exported - start, path.stat().st_size)
-            self.compiler.compile(path, folder)
-            log.info("%s: compiled in %.2f s by %s", key[:16], time.perf_counter() - exported, self.compiler.name)
+    def _compile(self, graph: Graph, key: str, folder: Path, scratch: Path) -> None:
+        path = scratch / f"model{self.compiler.form}"
+        start = time.perf_counter()
+        module = GraphModule(graph)
+        formats.write(module, example_inputs(graph), len(graph.outputs) + module.guarded, path)
+        exported = time.perf_counter()
+        log.info("%s: exported in %.2f s, %d bytes", key[:16], exported - start, path.stat().st_size)
+        self.compiler.compile(path, folder)
+        log.info("%s: compiled in %.2f s by %s", key[:16], time.perf_counter() - exported, self.compiler.name)
 
     def _load(self, key: str, folder: Path) -> Runner:
         start = time.perf_counter()
@@ -192,10 +190,9 @@ class _Checked:
         check: Callable[[Sequence[Array], Sequence[Array]], None] | None,
         reject: Callable[[CompileError], CompileError],
         fail: Callable[[CompileError], CompileError],
-        *,
-        int64: bool,
+        compiler: Compiler,
     ) -> None:
-        self._int64 = int64
+        self._int64, self._nan = compiler.int64, compiler.nan
         self._runner, self._check, self._reject, self._fail = runner, check, reject, fail
         self._inputs = [(port.value.dtype, boundary_dtype(port.value)) for port in graph.inputs]
         self._outputs = [
@@ -208,8 +205,8 @@ class _Checked:
             as_numpy(as_torch(array, dtype).float()) if dtype == DType.BF16 else array
             for array, (dtype, _) in zip(inputs, self._inputs, strict=True)
         ]
+        self._check_inputs(given)
         try:
-            self._check_integers(given)
             made = list(self._runner(given))
         except CompileError as error:
             raise self._fail(error) from error
@@ -218,7 +215,7 @@ class _Checked:
         except CompileError as error:
             raise self._reject(error) from error
         if self._guarded and made[-1].reshape(-1)[0] != 0:
-            raise IndexError("an index is out of range")
+            raise InputError("an index is out of range, or what is to be sorted has a NaN")
         if self._check is not None:
             try:
                 self._check(inputs, outputs)
@@ -227,10 +224,12 @@ class _Checked:
             self._check = None
         return outputs
 
-    def _check_integers(self, given: Sequence[Array]) -> None:
+    def _check_inputs(self, given: Sequence[Array]) -> None:
         for number, array in enumerate(given):
             if not self._int64 and array.dtype == np.int64 and not _in_int32(array):
-                raise CompileError(f"input {number} has int64 numbers that int32 does not hold")
+                raise InputError(f"input {number} has int64 numbers that int32 does not hold")
+            if not self._nan and array.dtype.kind == "f" and _has_nan(array):
+                raise InputError(f"input {number} has a NaN")
 
     def _received(self, made: list[Array]) -> list[Array]:
         count = len(self._outputs) + self._guarded
@@ -264,8 +263,8 @@ class CompiledGraph:
         if self._plan is not None:
             try:
                 return self._plan(inputs)
-            except IndexError:
-                return self._on_cpu(inputs)  # which says what was wrong with these inputs
+            except InputError:
+                return self._on_cpu(inputs)  # which says what is wrong with them, if anything is
             except CompileError as error:
                 self.failure = str(error)
                 self._plan = None
@@ -297,6 +296,11 @@ def on_cpu(graph: Graph) -> Plan:
     constants = {constant.key: constant.data().contiguous() for constant in graph.constants if constant.data}
     session = Session(serialize(graph), constants)
     return lambda inputs: session.run(*(np.ascontiguousarray(array).reshape(array.shape) for array in inputs))
+
+
+def _has_nan(array: Array) -> bool:
+    with np.errstate(invalid="ignore", over="ignore"):
+        return bool(np.isnan(array.sum()) and np.isnan(array).any())  # infinities may add up to NaN
 
 
 def _in_int32(array: Array) -> bool:

@@ -11,7 +11,7 @@ import torch
 
 from ...ir.graph import Constant, Graph, IRError, Port, Value
 
-EXPORT_VERSION = 1  # count up when translations change what is exported of the same graph
+EXPORT_VERSION = 2  # count up when translations change what is exported of the same graph
 
 
 def graph_key(graph: Graph, *, compiler: str, version: str, form: str, options: Mapping[str, str]) -> str:

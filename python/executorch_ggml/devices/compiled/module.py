@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from ...ir.dtypes import DType
 from ...ir.graph import Graph, Node, Port, Value
 from ...ir.ops.movement import shape_of
+from . import translations
 from .compilers.compiler import CompileError
-from .translations import GUARDED, PREPARED, Trace, call, refusal
+from .translations import PREPARED, Trace, call, refusal
 
 
 def unsupported(graph: Graph) -> list[str]:
@@ -56,7 +57,7 @@ _FOLDED = 1 << 20  # elements
 
 def is_guarded(graph: Graph, folded: dict[Value, Tensor]) -> bool:
     """Whether a run needs something of its data."""
-    return any(node.op in GUARDED for node in graph.nodes if node.output not in folded)
+    return any(translations.is_guarded(node) for node in graph.nodes if node.output not in folded)
 
 
 def boundary_dtype(value: Value) -> torch.dtype:

@@ -50,9 +50,9 @@ CHECKS: dict[str, Check] = {}  # of ops that are exported for some arguments onl
 
 # Their references are what is exported.
 _AS_REFERENCE = """
-    permute concat pad_ext add sub mul div sqr sqrt log sin cos abs sgn neg tanh elu relu sigmoid gelu gelu_erf silu
+    permute concat pad_ext add sub mul div sqr sqrt log sin cos abs neg tanh elu relu sigmoid gelu gelu_erf silu
     hardswish hardsigmoid exp softplus floor ceil leaky_relu scale_bias clamp swiglu_split geglu_split
-    geglu_erf_split norm rms_norm soft_max_ext diag_mask_inf sum_rows mean cumsum interpolate grid_sample convert
+    geglu_erf_split norm rms_norm soft_max_ext diag_mask_inf sum_rows mean cumsum interpolate grid_sample
     iota fill rotary max_pool_index
 """
 AS_REFERENCE = frozenset(_AS_REFERENCE.split())
@@ -81,6 +81,11 @@ def _checks(*ops: str) -> Callable[[Check], Check]:
         return function
 
     return register
+
+
+def is_guarded(node: Node) -> bool:
+    """Whether a node's translation requires something of its data: indices in range, numbers that have an order."""
+    return node.op in GUARDED or (node.op == "sort" and _given(node.inputs[0]).dtype.is_floating)
 
 
 def exported_ops() -> list[str]:
@@ -260,6 +265,8 @@ def _scatter(
         for i in range(shape[dim]):  # one after the other: the last of equal indices stays
             a = a.scatter(dim, places.narrow(dim, i, 1), src.narrow(dim, i, 1))
         return a
+    if a.dtype.is_floating_point and kind in {ScatterKind.MAX, ScatterKind.MIN}:
+        trace.require(~(torch.isnan(a).any() | torch.isnan(src).any()))
     places = places.expand(shape)
     if not include_self:
         if kind in {ScatterKind.MAX, ScatterKind.MIN}:  # any of the values at a place is one to start from
@@ -296,6 +303,28 @@ def _scatter_check(node: Node) -> str | None:
 
 
 # ---------------------------------------------------------------------------------------------------------- arithmetic
+
+
+@translates("sgn")
+def _sgn(_: Trace, a: Tensor) -> Tensor:
+    return _nan_kept(torch.sign(a), a)
+
+
+def _nan_kept(made: Tensor, *given: Tensor) -> Tensor:
+    """What was made, and NaN where there was one: compilers need not keep those."""
+    if not made.dtype.is_floating_point:
+        return made
+    nan = torch.isnan(given[0])
+    for other in given[1:]:
+        nan = nan | torch.isnan(other)
+    return torch.where(nan, torch.full_like(made, float("nan")), made)
+
+
+@translates("convert")
+def _convert(_: Trace, a: Tensor, *, dtype: DType) -> Tensor:
+    if dtype == DType.BOOL and a.dtype == torch.float32:
+        return a != 0  # NaN is true
+    return a.to(DType(dtype).torch)
 
 
 @translates("trunc")
@@ -347,6 +376,8 @@ def _unary(_: Trace, a: Tensor, *, kind: UnaryKind) -> Tensor:
         return a == 0
     if kind == UnaryKind.BITWISE_NOT:
         return ~a if a.dtype == torch.bool else -a - 1
+    if kind == UnaryKind.SIGN:
+        return _nan_kept(torch.sign(a), a)
     if kind == UnaryKind.EXP2:
         return torch.pow(2.0, a)
     reference: Tensor = OPS["unary"].reference(a, kind=kind)
@@ -371,8 +402,14 @@ def _binary(_: Trace, a: Tensor, b: Tensor, *, kind: BinaryKind) -> Tensor:
         return _divided(a, b, kind)
     if kind == BinaryKind.FLOOR_DIVIDE:
         return _floor_divided(a, b)
+    if kind in _TURNED:  # of NaN, openvino's are true
+        a, b, kind = b, a, _TURNED[kind]
     reference: Tensor = OPS["binary"].reference(a, b, kind=kind)
-    return reference
+    return _nan_kept(reference, a, b) if kind in _EXTREMES else reference
+
+
+_TURNED = {BinaryKind.GT: BinaryKind.LT, BinaryKind.GE: BinaryKind.LE}
+_EXTREMES = frozenset({BinaryKind.MAXIMUM, BinaryKind.MINIMUM})
 
 
 _LOGICAL = frozenset({BinaryKind.LOGICAL_AND, BinaryKind.LOGICAL_OR, BinaryKind.LOGICAL_XOR})
@@ -424,8 +461,25 @@ def _reduce(_: Trace, a: Tensor, *, kind: ReduceKind, axes: tuple[int, ...]) -> 
         return (ones.amax(dims, keepdim=True) if kind == ReduceKind.ANY else ones.amin(dims, keepdim=True)) > 0
     if a.dtype == torch.bool:  # its largest and smallest
         return _reduce(_, a.to(torch.int32), kind=kind, axes=axes).to(torch.bool)
+    if a.dtype.is_floating_point and kind in _NAN_WINS:
+        return _with_nan(a, kind, axes)
     reference: Tensor = OPS["reduce"].reference(a, kind=kind, axes=axes)
     return reference
+
+
+_NAN_WINS = frozenset({ReduceKind.MAX, ReduceKind.MIN, ReduceKind.ARGMAX, ReduceKind.ARGMIN})
+
+
+def _with_nan(a: Tensor, kind: ReduceKind, axes: tuple[int, ...]) -> Tensor:
+    """The largest or least, or its place: the first NaN where there is one."""
+    nan = torch.isnan(a)
+    least = torch.full_like(a, float("-inf" if kind in {ReduceKind.MAX, ReduceKind.ARGMAX} else "inf"))
+    made: Tensor = OPS["reduce"].reference(torch.where(nan, least, a), kind=kind, axes=axes)
+    any_nan = nan.float().amax(tuple(3 - axis for axis in axes), keepdim=True) > 0
+    if made.dtype.is_floating_point:
+        return torch.where(any_nan, torch.full_like(made, float("nan")), made)
+    first: Tensor = OPS["reduce"].reference(nan.float(), kind=ReduceKind.ARGMAX, axes=axes)
+    return torch.where(any_nan, first, made)
 
 
 @_checks("reduce")
@@ -438,7 +492,9 @@ def _reduce_check(node: Node) -> str | None:
 
 
 @translates("sort")
-def _sort(_: Trace, a: Tensor, *, count: int, descending: bool) -> Tensor:
+def _sort(trace: Trace, a: Tensor, *, count: int, descending: bool) -> Tensor:
+    if a.dtype.is_floating_point:
+        trace.require(~torch.isnan(a))
     return torch.topk(a, int(count), -1, largest=descending, sorted=True).indices  # ONNX's keeps equals in order
 
 

@@ -10,6 +10,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...device import DeclinedError
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -23,14 +25,19 @@ FORMS = (".onnx", ".pt", ".pt2")  # ONNX, TorchScript, torch.export
 TIMEOUT = "EXECUTORCH_GGML_COMPILE_TIMEOUT"
 
 
-class CompileError(RuntimeError):
+class CompileError(DeclinedError):
     """There is nothing that computes the graph right; the message says why."""
+
+
+class InputError(DeclinedError):
+    """These inputs are left to the CPU, others need not be; the message says why."""
 
 
 class Compiler(ABC):
     """An external compiler.
 
-    ``form`` is the kind of file that it reads, by suffix. ``int64`` says that it computes int64 as such, not as int32.
+    ``form`` is the kind of file that it reads, by suffix. ``int64`` says that it computes int64 as such, not as int32,
+    ``nan`` that a NaN that it is given comes through all of its functions: else the CPU gets inputs that have one.
     ``self_check`` says that what it makes is compared with the CPU, whatever the environment says: of compilers that
     round.
     """
@@ -38,6 +45,7 @@ class Compiler(ABC):
     name: str
     form: str = ".onnx"
     int64: bool = True
+    nan: bool = True
     self_check: bool = False
 
     @abstractmethod

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from . import apart
 from .compiler import CompileError, Compiler
 
 if TYPE_CHECKING:
@@ -34,20 +35,13 @@ class OnnxRuntimeCompiler(Compiler):
 
     def compile(self, model: Path, folder: Path) -> None:
         """Optimize the model and keep the result."""
-        ort = _package()
-        options = _session_options(ort)
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
-        options.optimized_model_filepath = str(folder / _MODEL)
         size = sum(file.stat().st_size for file in model.parent.iterdir() if file.is_file())
-        if size > _INLINE:
-            options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "weights.bin")
-        _session(ort, model, options)
+        weights = ["weights.bin"] if size > _INLINE else []
+        apart.run("run_onnxruntime.py", [str(model), str(folder / _MODEL), *weights], folder)
 
     def load(self, folder: Path) -> Runner:
         """A session on the artifact."""
-        ort = _package()
-        options = _session_options(ort)
-        session = _session(ort, folder / _MODEL, options)
+        session = _session(_package(), folder / _MODEL)
         names = [entry.name for entry in session.get_inputs()]
 
         def run(inputs: Sequence[np.ndarray[Any, Any]]) -> Sequence[np.ndarray[Any, Any]]:
@@ -67,14 +61,10 @@ def _package() -> Any:
         raise CompileError("onnxruntime is not installed: pip install onnxruntime") from error
 
 
-def _session_options(ort: Any) -> Any:
+def _session(ort: Any, model: Path) -> Any:
     options = ort.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = os.cpu_count() or 1
-    return options
-
-
-def _session(ort: Any, model: Path, options: Any) -> Any:
     try:
         return ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     except Exception as error:

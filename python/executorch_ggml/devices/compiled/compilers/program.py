@@ -56,12 +56,18 @@ def identity(template: Sequence[str], remedy: str) -> str:
     return digest.hexdigest()
 
 
-def run(line: Sequence[str], folder: Path, limit: float) -> None:
+def run(line: Sequence[str], folder: Path, limit: float, environment: Mapping[str, str] | None = None) -> None:
     """Run a program in a folder. Raises CompileError where it is not there, fails, or takes longer."""
     with tempfile.TemporaryFile() as said:
         try:
             process = subprocess.Popen(
-                list(line), cwd=folder, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
+                list(line),
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                start_new_session=True,
             )
         except OSError as error:
             raise CompileError(f"{line[0]} cannot be run: {error}") from error
