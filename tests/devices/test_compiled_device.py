@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from tests.helpers import assert_same, lowered
+from tests.native.make_corpus import Program
 from torch import Tensor, nn
 
 from executorch_ggml import devices
@@ -327,3 +328,17 @@ def test_models(name: str, compiler: str, cache: Cache) -> None:
     assert made.failure is None
     (output,) = made(*map(as_numpy, model.args))
     assert_same(torch.from_numpy(np.array(output)), model.module(*model.args).detach(), 1e-4)
+
+
+@pytest.mark.parametrize("compiler", ["onnxruntime", "openvino"])
+def test_an_input_that_nothing_reads(compiler: str, tmp_path: Path) -> None:
+    if importlib.util.find_spec(compiler) is None:
+        pytest.skip(f"{compiler} is missing")
+    p = Program()
+    unread, a = p.input(torch.ones(7)), p.input(torch.tensor([1.0, -2.0]))
+    p.emit("neg", unread)
+    p.build.output("made", p.emit("neg", a), (2,))
+    run = compile_graph(p.build.graph, compiler, cache=Cache(tmp_path / "cache"))
+    (made,) = run(np.ones(7, np.float32), np.array([1, -2], np.float32))
+    np.testing.assert_array_equal(made, [-1, 2])
+    assert run.failure is None

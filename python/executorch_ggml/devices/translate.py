@@ -183,7 +183,10 @@ class Translator:
                 effects[number] = Effect(number, index, places)
                 self.builder.output(f"places_{number}", at.index, tuple(reversed(at.index.ne)))
         graph = self.builder.finish()
-        return Translation(graph, self._inputs, effects)
+        read = {value for node in graph.nodes for value in node.inputs} | {port.value for port in graph.outputs}
+        inputs = [index for index, port in zip(self._inputs, graph.inputs, strict=True) if port.value in read]
+        graph.inputs = [port for port in graph.inputs if port.value in read]
+        return Translation(graph, inputs, effects)
 
     def _translate(self, tensor: Tensor) -> None:
         if tensor.count == 0:

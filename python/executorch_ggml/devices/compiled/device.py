@@ -21,7 +21,7 @@ from .cache import Cache
 from .compilers import CompileError, Compiler, InputError
 from .key import graph_key
 from .log import log, set_up
-from .module import GraphModule, boundary_dtype, example_inputs, fold, is_guarded, unsupported
+from .module import GraphModule, boundary_dtype, example_inputs, fold, is_guarded, needed, unsupported
 
 if TYPE_CHECKING:
     from ...ir.graph import Constant, Graph, Node
@@ -64,7 +64,11 @@ class CompiledDevice(GgmlDevice):
         return self.refusal(node) is None
 
     def plan(self, graph: Graph) -> Plan:
-        """The compiled graph, from the cache or made now."""
+        """The compiled graph, from the cache or made now. Exporters drop inputs that nothing reads, so it has none."""
+        part, read = needed(graph)
+        if len(read) < len(graph.inputs):
+            plan = self.plan(part)
+            return lambda inputs: plan([inputs[at] for at in read])
         key = self.key(graph)
         with self._lock:
             if key in self._failed:

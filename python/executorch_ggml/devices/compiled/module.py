@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ...ir.builder import WRITES
 from ...ir.dtypes import DType
 from ...ir.graph import Graph, Node, Port, Value
 from ...ir.ops.movement import shape_of
@@ -58,6 +60,18 @@ _FOLDED = 1 << 20  # elements
 def is_guarded(graph: Graph, folded: dict[Value, Tensor]) -> bool:
     """Whether a run needs something of its data."""
     return any(translations.is_guarded(node) for node in graph.nodes if node.output not in folded)
+
+
+def needed(graph: Graph) -> tuple[Graph, list[int]]:
+    """What the outputs depend on, and which of the inputs that leaves, by number. Writes to states stay."""
+    read = {port.value for port in graph.outputs}
+    nodes = []
+    for node in reversed(graph.nodes):
+        if node.output in read or node.op in WRITES:
+            nodes.append(node)
+            read.update(value for value in node.inputs if value is not None)
+    kept = [number for number, port in enumerate(graph.inputs) if port.value in read]
+    return replace(graph, inputs=[graph.inputs[at] for at in kept], nodes=nodes[::-1]), kept
 
 
 def boundary_dtype(value: Value) -> torch.dtype:

@@ -10,7 +10,6 @@ from ...ir.dtypes import DType
 from ...ir.graph import Value
 from .. import windows
 from ..translate import Node, tile, translates
-from ..words import UnsupportedError
 
 
 @translates("DUP", "CONT", "CPY")
@@ -46,11 +45,23 @@ def window_of(n: Node) -> Value:
 
 @translates("PAD")
 def pad(n: Node) -> Value:
-    """Zeros around."""
-    if n.i32(8) != 0:
-        raise UnsupportedError("circular padding")
+    """Zeros around, or the tensor's own other side."""
     lead, trail = (tuple(n.i32(2 * i + end) for i in range(4)) for end in (0, 1))
+    if n.i32(8) != 0:
+        return _around(n, lead, trail)
     return n.emit("pad_ext", n.f32(0), lead=lead, trail=trail)
+
+
+def _around(n: Node, lead: tuple[int, ...], trail: tuple[int, ...]) -> Value:
+    value = n.plain(0)
+    for axis in range(4):
+        if lead[axis] or trail[axis]:
+            size = value.ne[axis]
+            shape = [1, 1, 1, 1]
+            shape[3 - axis] = lead[axis] + size + trail[axis]
+            places = (np.arange(-lead[axis], size + trail[axis]) % size).reshape(shape)
+            value = n.emit("take", value, n.constant(places, DType.I64), axis=axis, wrap=False)
+    return value
 
 
 @translates("PAD_REFLECT_1D")

@@ -6,6 +6,7 @@ import numpy as np
 
 from ...ir.dtypes import DType
 from ...ir.graph import Value
+from ...ir.op import Dim
 from ...ir.ops.custom import BinaryKind, ReduceKind
 from ..translate import Node, translates
 
@@ -75,7 +76,7 @@ def argmax(n: Node) -> Value:
     a = n.f32(0)
     last = a.ne[0] - 1
     turned = n.emit("take", a, n.constant(np.arange(last, -1, -1), DType.I64), axis=0, wrap=False)
-    places = n.b.convert(n.emit("reduce", turned, kind=ReduceKind.ARGMAX, axes=(0,)), DType.I32)
+    places = _index(n, n.emit("reduce", turned, kind=ReduceKind.ARGMAX, axes=(0,)), a.ne[0])
     made = n.emit("binary", n.b.scalar(last, DType.I32), places, kind=BinaryKind.SUB)
     return n.b.reshape(made, n.ne)
 
@@ -84,10 +85,16 @@ def argmax(n: Node) -> Value:
 def argsort(n: Node) -> Value:
     """Places of each row's elements in order."""
     a = n.f32(0)
-    return n.b.convert(n.emit("sort", a, count=a.ne[0], descending=n.i32(0) == 1), DType.I32)
+    return _index(n, n.emit("sort", a, count=a.ne[0], descending=n.i32(0) == 1), a.ne[0])
 
 
 @translates("TOP_K")
 def top_k(n: Node) -> Value:
     """Places of each row's largest elements."""
-    return n.b.convert(n.emit("sort", n.f32(0), count=n.ne[0], descending=True), DType.I32)
+    a = n.f32(0)
+    return _index(n, n.emit("sort", a, count=n.ne[0], descending=True), a.ne[0])
+
+
+def _index(n: Node, places: Value, size: Dim) -> Value:
+    """As ggml has them: in 32 bits, which a device of 32 bits knows to suffice."""
+    return n.emit("to_index", n.b.cont(places), size=size, wrap=False)

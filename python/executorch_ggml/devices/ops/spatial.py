@@ -132,18 +132,18 @@ def conv_2d_dw(n: Node) -> Value:
 def pool_2d(n: Node) -> Value:
     """Maxima or means; padding counts in these."""
     kind, *window = (n.i32(i) for i in range(7))
-    return _pool(n, n.f32(0), kind, window)
+    return _pool(n, n.f32(0), kind, window, divisor=window[0] * window[1])
 
 
 @translates("POOL_1D")
 def pool_1d(n: Node) -> Value:
-    """The same along rows."""
+    """The same along rows, but padding does not count."""
     a, (kind, kernel, stride, pad) = n.f32(0), (n.i32(i) for i in range(4))
     rows = n.b.reshape(n.b.cont(a), (a.ne[0], 1, a.ne[1] * a.ne[2] * a.ne[3], 1))
-    return n.b.reshape(n.b.cont(_pool(n, rows, kind, [kernel, 1, stride, 1, pad, 0])), n.ne)
+    return n.b.reshape(n.b.cont(_pool(n, rows, kind, [kernel, 1, stride, 1, pad, 0], divisor=0)), n.ne)
 
 
-def _pool(n: Node, image: Value, kind: int, window: list[int]) -> Value:
+def _pool(n: Node, image: Value, kind: int, window: list[int], divisor: int) -> Value:
     kernel_w, kernel_h, stride_w, stride_h, pad_w, pad_h = window
     if kind not in (0, 1):
         raise UnsupportedError(f"pooling #{kind}")
@@ -167,7 +167,7 @@ def _pool(n: Node, image: Value, kind: int, window: list[int]) -> Value:
         pad_h=pad_h,
         dilation_w=1,
         dilation_h=1,
-        divisor=kernel_w * kernel_h if kind == 1 else 0,
+        divisor=divisor if kind == 1 else 0,
     )
     return n.b.permute(made, _OUTSIDE)
 
@@ -178,7 +178,7 @@ def upscale(n: Node) -> Value:
     mode, a = n.i32(0), n.f32(0)
     modes = {0: ScaleMode.NEAREST, 1: ScaleMode.BILINEAR, 1 | 256: ScaleMode.BILINEAR_ALIGN_CORNERS}
     if mode not in modes or a.ne[2:] != n.ne[2:]:
-        raise UnsupportedError(f"resizing of mode {mode}")
+        raise UnsupportedError("resizing of more than the two inner dims, bicubic, or antialiased")
     if mode == 0:
         return _nearest(n, a)
     return n.emit("interpolate", a, ne=n.ne, mode=modes[mode])
