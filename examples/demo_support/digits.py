@@ -70,7 +70,7 @@ def train(digits: Digits) -> DigitNet:
         for index in torch.split(torch.randperm(len(digits.train_images)), BATCH):
             loss = functional.cross_entropy(model(digits.train_images[index]), digits.train_labels[index])
             optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()  # type: ignore[no-untyped-call] # torch has no types for it
             optimizer.step()
             schedule.step()
     return model.eval()

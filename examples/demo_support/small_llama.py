@@ -104,7 +104,7 @@ def _train(model: LlamaForCausalLM, data: torch.Tensor, progress: Callable[[str]
         logits = model(batch[:, :-1]).logits
         loss = functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()  # type: ignore[no-untyped-call] # torch has no types for it
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()

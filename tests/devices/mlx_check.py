@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
 from tests.helpers import assert_same, run_interpreter
 from tests.native.make_corpus import Program
 from torch import Tensor
@@ -27,13 +29,15 @@ def computed(graph: Graph, inputs: Sequence[Tensor], device: MlxDevice | None = 
     return run_plan((device or MlxDevice()).plan(graph), graph, inputs)
 
 
-def run_plan(plan: Callable[..., Sequence[object]], graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
+def run_plan(
+    plan: Callable[..., Sequence[np.ndarray[Any, Any]]], graph: Graph, inputs: Sequence[Tensor]
+) -> list[Tensor]:
     """A plan's outputs as tensors."""
     arrays = [as_numpy(tensor.contiguous()) for tensor in inputs]
     for array in arrays:
         array.flags.writeable = False
     outputs = zip(plan(arrays), graph.outputs, strict=True)
-    return [as_torch(output.copy(), port.value.dtype) for output, port in outputs]  # type: ignore[attr-defined]
+    return [as_torch(output.copy(), port.value.dtype) for output, port in outputs]
 
 
 def check_graph(

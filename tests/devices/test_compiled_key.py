@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.ir.graph import Graph, IRError
 from executorch_ggml.ir.ops.custom import BinaryKind
 
-HOW = {"compiler": "stand-in", "version": "1", "form": ".onnx", "options": {"level": "2"}}
+HOW: dict[str, Any] = {"compiler": "stand-in", "version": "1", "form": ".onnx", "options": {"level": "2"}}
 
 
 def graph(
@@ -49,8 +50,8 @@ def graph(
     return b.finish()
 
 
-def key(made: Graph, **changes: object) -> str:
-    return graph_key(made, **{**HOW, **changes})  # type: ignore[arg-type]
+def key(made: Graph, **changes: Any) -> str:
+    return graph_key(made, **{**HOW, **changes})
 
 
 CHANGES: dict[str, Callable[[], str]] = {

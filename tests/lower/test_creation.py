@@ -111,7 +111,7 @@ def test_symbolic_sizes() -> None:
 
 
 def test_a_program_without_inputs() -> None:
-    program = lambda: (torch.arange(4) * 2, torch.full((2,), 1.5) + torch.ones(2))  # noqa: E731
+    program = lambda: (torch.arange(4) * 2, torch.full((2,), 1.5) + torch.ones(2))
     graph = lowered(program, ())
     for made in (run_interpreter(graph, ()), run_session(session(graph), ())):
         for actual, expected in zip(made, program(), strict=True):

@@ -545,7 +545,7 @@ def test_int64_beyond_float_precision_is_exact() -> None:
 
 
 def test_size_as_an_operand() -> None:
-    program = lambda a: (a.long() + a.shape[0], a.long() < a.shape[0] * 2, a * a.shape[1])  # noqa: E731
+    program = lambda a: (a.long() + a.shape[0], a.long() < a.shape[0] * 2, a * a.shape[1])
     check_program(program, rand(3, 4) * 5, dynamic=({0: DYNAMIC},), others=((rand(6, 4) * 9,),))
 
 

@@ -156,7 +156,7 @@ def test_activation_after_a_linear_layer(activation: object) -> None:
             self.layer = layer
 
         def forward(self, x: Tensor) -> Tensor:
-            made: Tensor = activation(self.layer(x))  # type: ignore[operator]
+            made: Tensor = activation(self.layer(x))  # type: ignore[operator] # a function or a module
             return made
 
     x = rand(2, 5, 6)

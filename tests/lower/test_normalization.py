@@ -190,7 +190,7 @@ def test_case(case: Case) -> None:
 
 def test_symbolic_channels_of_a_group_norm_are_refused() -> None:
     """No weight fixes the number of channels here."""
-    program = lambda x: torch.nn.functional.group_norm(x, 2)  # noqa: E731
+    program = lambda x: torch.nn.functional.group_norm(x, 2)
     check_refused(program, rand(2, 6, 3), dynamic=({1: 2 * torch.export.Dim("half", min=1, max=9)},), reason="symbolic")
 
 

@@ -302,7 +302,7 @@ def test_weights_that_are_only_cast_are_kept_too(tmp_path: Path) -> None:
 def test_dynamic_activations(dtype: torch.dtype, tmp_path: Path) -> None:
     """Rows rounded to 8 bits by the model, weights of 4 bits: ggml rounds the rows once more."""
     config = Int8DynamicActivationIntxWeightConfig(
-        weight_dtype=torch.int4,  # type: ignore[attr-defined]
+        weight_dtype=torch.int4,  # type: ignore[attr-defined] # torch's types lack it
         weight_granularity=PerGroup(32),
         weight_scale_dtype=torch.bfloat16,
     )

@@ -150,7 +150,7 @@ def test_session_arguments() -> None:
     with pytest.raises(ValueError, match="max_memory=0, expected 1 or more"):
         Session(IR, {"table": TABLE}, max_memory=0)
     with pytest.raises(TypeError):
-        Session("not bytes", {"table": TABLE})  # type: ignore[arg-type]
+        Session("not bytes", {"table": TABLE})  # type: ignore[arg-type] # what is tested
     assert_good(session())
 
 

@@ -68,9 +68,9 @@ def test_a_backend_that_is_not_there() -> None:
 
 def test_wrong_preferences() -> None:
     with pytest.raises(TypeError, match="device_type is 'tpu'"):
-        webnn.ML().create_context(device_type="tpu")  # type: ignore[arg-type]
+        webnn.ML().create_context(device_type="tpu")  # type: ignore[arg-type] # what is tested
     with pytest.raises(TypeError, match="power_preference is 'much'"):
-        webnn.ML().create_context(power_preference="much")  # type: ignore[arg-type]
+        webnn.ML().create_context(power_preference="much")  # type: ignore[arg-type] # what is tested
 
 
 def test_what_a_backend_lacks_is_told_at_build(fake: type[Fake]) -> None:

@@ -18,7 +18,7 @@ from executorch_ggml.webnn.operators import OPERATORS
 
 ct = pytest.importorskip("coremltools")
 
-from executorch_ggml.webnn.converters.coreml import convert, to_program  # noqa: E402
+from executorch_ggml.webnn.converters.coreml import convert, to_program  # noqa: E402 - which needs coremltools
 
 
 def constant(made: Call) -> Call:

@@ -20,8 +20,8 @@ if __package__:
     from .op import OPS, AttrSpec, InputSpec, OpSpec
 else:  # run as a script: import the table alone, not the package around it
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from ir.dtypes import DType  # type: ignore[import-not-found,no-redef]
-    from ir.op import OPS, AttrSpec, InputSpec, OpSpec  # type: ignore[import-not-found,no-redef]
+    from ir.dtypes import DType  # type: ignore[import-not-found,no-redef] # by its path
+    from ir.op import OPS, AttrSpec, InputSpec, OpSpec  # type: ignore[import-not-found,no-redef] # by its path
 
 ROOT = Path(__file__).resolve().parents[3]
 SCHEMA = ROOT / "schema" / "ggml_ir.fbs"
@@ -34,7 +34,7 @@ def load_table() -> None:
     if __package__:
         from . import ops as _  # noqa: F401 - imported for the rows it declares
     else:
-        import ir.ops  # type: ignore[import-not-found]  # noqa: F401 - as above
+        import ir.ops  # type: ignore[import-not-found]  # noqa: F401 - as above, by its path
 
 
 def ordered() -> list[OpSpec]:

@@ -20,7 +20,7 @@ from .layout import dense_base, unbroadcast
 from .registry import Refused, lowers
 
 aten = torch.ops.aten
-_LIBRARY: Any = torch.library.Library("executorch_ggml", "FRAGMENT")  # type: ignore[no-untyped-call]
+_LIBRARY: Any = torch.library.Library("executorch_ggml", "FRAGMENT")  # type: ignore[no-untyped-call] # torch has no types for it
 _LIBRARY.define(
     "softcapped_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, float scale, float softcap)"
     " -> Tensor"

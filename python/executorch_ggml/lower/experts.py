@@ -15,7 +15,7 @@ from .context import Context, Tensor
 from .indexing import is_index
 from .registry import Refused, lowers
 
-_LIBRARY: Any = torch.library.Library("executorch_ggml", "FRAGMENT")  # type: ignore[no-untyped-call]
+_LIBRARY: Any = torch.library.Library("executorch_ggml", "FRAGMENT")  # type: ignore[no-untyped-call] # torch has no types for it
 _LIBRARY.define("expert_linear(Tensor x, Tensor weight, Tensor ids) -> Tensor")
 
 

@@ -15,7 +15,7 @@ from torch.export import ExportedProgram
 
 from ..lower.registry import ALIASES, PRESERVED
 
-_LIBRARY: Any = torch.library.Library("executorch_ggml", "DEF")  # type: ignore[no-untyped-call]
+_LIBRARY: Any = torch.library.Library("executorch_ggml", "DEF")  # type: ignore[no-untyped-call] # torch has no types for it
 
 
 def carried_through(program: ExportedProgram, accepted: Callable[[OpOverload], bool]) -> ExportedProgram:

@@ -111,7 +111,7 @@ def _why_not_owned(buffer: Node, written: Node, output: Node) -> str | None:
         return "it is read or written by what stays with ExecuTorch"
     if len(tags) > 1:
         return "it is read by one delegate and written by another, with ops of ExecuTorch between them"
-    if list(written.users) != [output] or list(output.args[0]).count(written) > 1:  # type: ignore[arg-type]
+    if list(written.users) != [output] or list(output.args[0]).count(written) > 1:  # type: ignore[arg-type] # an output's are a tuple
         return "what is written to it is used elsewhere too"
     return None if buffer.users else "nothing reads it"
 

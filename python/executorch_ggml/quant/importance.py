@@ -152,7 +152,7 @@ class _Place:
         return offset * self.matrices // max(self.parameter.numel(), 1)
 
 
-class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has no types for it
     """Sees every product with a parameter, and every look-up in one, whichever module or function makes it.
 
     ``entries`` has the parameters by name, in the order of their first use; None for those of embeddings, whose inputs
@@ -160,7 +160,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()  # type: ignore[no-untyped-call] # torch has no types for it
         self.entries: dict[str, Entry | None] = {}
         self._places = {
             parameter.untyped_storage().data_ptr(): _Place(name, parameter)

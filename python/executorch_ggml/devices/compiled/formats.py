@@ -66,7 +66,7 @@ def _symbolic(name: str) -> Callable[..., Any]:
 
 
 def _torchscript(module: GraphModule, inputs: tuple[Tensor, ...], _: list[str], __: list[str], path: Path) -> None:
-    traced = torch.jit.trace(module, inputs, check_trace=False)  # type: ignore[no-untyped-call]
+    traced = torch.jit.trace(module, inputs, check_trace=False)  # type: ignore[no-untyped-call] # torch has no types for it
     torch.jit.save(traced, str(path))
 
 

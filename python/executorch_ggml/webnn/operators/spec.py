@@ -226,7 +226,7 @@ class Choice(Option):
     words: tuple[str, ...] = ()
 
     @property
-    def annotation(self) -> str:  # type: ignore[override]
+    def annotation(self) -> str:  # type: ignore[override] # of others a constant
         """A Literal."""
         return f"Literal[{', '.join(repr(word) for word in self.words)}]".replace("'", '"')
 
@@ -244,7 +244,7 @@ class Choices(Choice):
     length: int = 0
 
     @property
-    def annotation(self) -> str:  # type: ignore[override]
+    def annotation(self) -> str:  # type: ignore[override] # of others a constant
         """A sequence of a Literal."""
         return f"Sequence[{super().annotation}]"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import coremltools as ct
-from coremltools.converters.mil.mil import Builder as mb  # noqa: N813 - its name in all of Core ML's code
+from coremltools.converters.mil.mil import Builder as mb
 from coremltools.converters.mil.mil import Function, Program
 
 from ...decompositions import decompose

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from coremltools.converters.mil.mil import Builder as mb  # noqa: N813
+from coremltools.converters.mil.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 
 from ...graph_info import Array, Operand

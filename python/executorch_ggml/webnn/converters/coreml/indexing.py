@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from coremltools.converters.mil.mil import Builder as mb  # noqa: N813
+from coremltools.converters.mil.mil import Builder as mb
 
 from .emitter import Emitter, Var, emits
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from coremltools.converters.mil.mil import Builder as mb  # noqa: N813
+from coremltools.converters.mil.mil import Builder as mb
 
 from ..places import source_places
 from .emitter import CannotError, Emitter, Var, emits

@@ -39,8 +39,10 @@ def batch_normalization(
     epsilon: float,
 ) -> Tensor:
     """By given moments."""
-    mean, variance, scale, bias = (_along(vector, axis, input.dim()) for vector in (mean, variance, scale, bias))  # type: ignore[assignment]
-    return _scaled((input - mean) / torch.sqrt(variance + epsilon), scale, bias)
+    rank = input.dim()
+    along = [-1 if i == axis else 1 for i in range(rank)]
+    made = (input - mean.reshape(along)) / torch.sqrt(variance.reshape(along) + epsilon)
+    return _scaled(made, _along(scale, axis, rank), _along(bias, axis, rank))
 
 
 @computes("instance_normalization")
