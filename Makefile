@@ -139,6 +139,10 @@ endif
 conformance: setup  ## run ExecuTorch's backend test suite; writes docs/conformance.md
 	$(PY) -m tests.conformance
 
+.PHONY: devices-support
+devices-support: setup  ## run ggml's operator cases on every device; writes docs/devices_support.md
+	$(PY) -m tests.devices.support
+
 .PHONY: wpt
 wpt: setup  ## run WebNN's conformance cases on every executor; writes docs/webnn_conformance.md and webnn_support.md
 	$(PY) -m tests.webnn.wpt
@@ -167,6 +171,7 @@ lint: setup  ## check style, types, and that generated files are up to date
 	$(PY) -m executorch_ggml.lower.docs --check
 	$(PY) -m executorch_ggml.webnn.generate --check
 	$(PY) -m executorch_ggml.devices.compiled.docs --check
+	$(PY) -m tests.devices.support --check
 
 .PHONY: format
 format: setup  ## put the style right where that can be done without thought

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-F32, F16, Q4_0, Q8_0, Q4_K, I8, I32, I64, BF16 = 0, 1, 2, 8, 12, 24, 26, 27, 30
-_NUMPY = {F32: np.float32, F16: np.float16, I8: np.int8, I32: np.int32, I64: np.int64}
+F32, F16, Q4_0, Q8_0, Q4_K, I8, I16, I32, I64, BF16 = 0, 1, 2, 8, 12, 24, 25, 26, 27, 30
+_NUMPY = {F32: np.float32, F16: np.float16, I8: np.int8, I16: np.int16, I32: np.int32, I64: np.int64}
 _WEIGHTS = 1
 
 
@@ -74,7 +74,7 @@ class Graph:
         self.backend = ctypes.c_void_p(backend)
         self._buffers: list[int] = []
         self._contexts = [
-            ctypes.c_void_p(call("ggml_init", _Params(1 << 20, None, True))) for _ in range(2)
+            ctypes.c_void_p(call("ggml_init", _Params(1 << 23, None, True))) for _ in range(2)
         ]  # weights, and all else
         self.leaves: list[tuple[Tensor, np.ndarray[Any, Any]]] = []
         self._random = np.random.default_rng(0)
@@ -107,13 +107,17 @@ class Graph:
 
     def compute(self, graph: ctypes.c_void_p) -> None:
         """Give the leaves their data, and compute a graph of ggml's."""
+        self.place()
+        status = call("ggml_backend_graph_compute", self.backend, graph, result=ctypes.c_int)
+        assert status == 0
+
+    def place(self) -> None:
+        """Give the tensors memory, and the leaves their data."""
         self._buffers = [call("ggml_backend_alloc_ctx_tensors", ctx, self.backend) for ctx in self._contexts]
         if self._buffers[0]:
             call("ggml_backend_buffer_set_usage", ctypes.c_void_p(self._buffers[0]), _WEIGHTS, result=None)
         for tensor, data in self.leaves:
             tensor.write(data)
-        status = call("ggml_backend_graph_compute", self.backend, graph, result=ctypes.c_int)
-        assert status == 0
 
     def supported(self, tensor: Tensor) -> bool:
         """Whether the device takes the node."""
@@ -137,8 +141,15 @@ def _encoded(values: np.ndarray[Any, Any], type: int) -> np.ndarray[Any, Any]:
     made = np.empty(size, np.uint8)
     source, into = (ctypes.c_void_p(array.ctypes.data) for array in (rows, made))
     count, width = rows.size // rows.shape[-1], rows.shape[-1]
-    call("ggml_quantize_chunk", type, source, into, 0, count, width, None, result=ctypes.c_size_t)
+    importance = np.ones(width, np.float32)  # which some types need
+    weights = ctypes.c_void_p(importance.ctypes.data)
+    call("ggml_quantize_chunk", type, source, into, 0, count, width, weights, result=ctypes.c_size_t)
     return made
+
+
+def element_size(type: int) -> int:
+    """Bytes."""
+    return 2 if type == BF16 else np.dtype(_NUMPY[type]).itemsize
 
 
 def data_address(tensor: int) -> int:
