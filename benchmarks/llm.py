@@ -39,7 +39,7 @@ CONDITIONS = """\
 {threads} threads; the cache holds {length} positions, in f16 except for XNNPACK (f32). Tokens per second; in brackets
 the speed as a multiple of llama.cpp's. "prefill n" reads n tokens into an empty cache, "decode n" makes one token after
 n. XNNPACK runs 4-bit weights with 8-bit activations by ExecuTorch's own recipe (8da4w, groups of 32, its custom
-attention and cache ops), transformers bf16."""
+attention and cache ops), transformers bf16. "-": not measured."""
 START = """\
 Loading, loading and the first token after 32, and the most memory that the process had at any time beyond that of its
 imported libraries, which loading does not include:"""
@@ -77,15 +77,18 @@ class Plan:
     contexts: Sequence[int]
     threads: int
     rounds: int
+    exports: bool = True
 
     @property
     def parts(self) -> list[str]:
         """In the order of the tables."""
         return [*(f"prefill {n}" for n in self.prefills), *(f"decode {n}" for n in self.contexts)]
 
-    def engines_for(self, kind: str) -> list[str]:
-        """The engines that have weights like a file's."""
-        return [name for name in self.engines if (types := ENGINES[name].types) is None or kind in types]
+    def engines_for(self, label: str) -> list[str]:
+        """The engines that have weights like a file's, and a program of it or leave to export one."""
+        kind = label.rsplit(maxsplit=1)[-1]
+        fitting = [name for name in self.engines if (types := ENGINES[name].types) is None or kind in types]
+        return [name for name in fitting if self.exports or has_program(label, name)]
 
     def whole(self) -> bool:
         """Whether no part and no engine is missing that the results should have."""
@@ -104,24 +107,30 @@ class Kept:
         self.cells: dict[str, dict[str, Any]] = json.loads(path.read_text("utf-8")) if path.exists() else {}
 
     @staticmethod
-    def _conditions(plan: Plan, kind: str) -> dict[str, Any]:
-        engines = {name: ENGINES[name].version() for name in plan.engines_for(kind)}
+    def _conditions(plan: Plan, label: str) -> dict[str, Any]:
+        engines = {name: ENGINES[name].version() for name in plan.engines_for(label)}
         return {"engines": engines, "parts": plan.parts, "threads": plan.threads}
 
-    def find(self, label: str, plan: Plan, kind: str) -> Found | None:
+    def find(self, label: str, plan: Plan) -> Found | None:
         """What was measured under the same conditions."""
         cell = self.cells.get(label)
-        if cell is None or cell["conditions"] != self._conditions(plan, kind):
+        if cell is None or cell["conditions"] != self._conditions(plan, label):
             return None
         return {name: Measured(**measured) for name, measured in cell["found"].items()}
 
-    def keep(self, label: str, plan: Plan, kind: str, found: Found) -> None:
+    def keep(self, label: str, plan: Plan, found: Found) -> None:
         """Write down what was measured, unless an engine failed."""
-        if set(found) != set(plan.engines_for(kind)):
+        if set(found) != set(plan.engines_for(label)):
             return
         made = {name: asdict(measured) for name, measured in found.items()}
-        self.cells[label] = {"conditions": self._conditions(plan, kind), "found": made}
+        self.cells[label] = {"conditions": self._conditions(plan, label), "found": made}
         self.path.write_text(json.dumps(self.cells), "utf-8")
+
+
+def has_program(label: str, name: str) -> bool:
+    """Whether an engine could load a file right now."""
+    gguf = FOLDER / f"{label.replace(' ', '-')}.gguf"
+    return ENGINES[name].ending is None or ENGINES[name].program(gguf).exists()
 
 
 def prepare(shape: str, kind: str, engines: Sequence[str]) -> Path:
@@ -198,7 +207,7 @@ def report(table: dict[str, Found], plan: Plan) -> str:
     """The tables, in Markdown."""
 
     def missing(label: str, name: str) -> str:
-        return "failed" if name in plan.engines_for(label.rsplit(maxsplit=1)[-1]) else "-"
+        return "failed" if name in plan.engines_for(label) else "-"
 
     titles = [ENGINES[name].title for name in plan.engines]
     speed = [
@@ -291,22 +300,29 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="how often each engine gets its turn")
     parser.add_argument("--write", action="store_true", help="put the tables into RESULTS.md, not all models too")
     parser.add_argument("--resume", action="store_true", help="keep what was measured before with the same code")
+    parser.add_argument("--no-export", action="store_true", help="leave out the programs that are not exported yet")
     arguments = parser.parse_args()
     if max(arguments.prefills, default=0) > LENGTH or max(arguments.contexts, default=0) > LENGTH - STEPS:
         parser.error(f"the cache holds {LENGTH} positions")
     plan = Plan(
-        installed(arguments.engines), arguments.prefills, arguments.contexts, arguments.threads, arguments.rounds
+        installed(arguments.engines),
+        arguments.prefills,
+        arguments.contexts,
+        arguments.threads,
+        arguments.rounds,
+        not arguments.no_export,
     )
     FOLDER.mkdir(parents=True, exist_ok=True)
     kept = Kept(FOLDER / "measured.json")
     table: dict[str, Found] = {}
     for shape in arguments.models:
         for kind in arguments.types:
-            label, engines = f"{shape} {kind}", plan.engines_for(kind)
-            found = kept.find(label, plan, kind) if arguments.resume else None
+            label = f"{shape} {kind}"
+            engines = plan.engines_for(label)
+            found = kept.find(label, plan) if arguments.resume else None
             if found is None and engines:
                 found = measure(prepare(shape, kind, engines), engines, plan)
-                kept.keep(label, plan, kind, found)
+                kept.keep(label, plan, found)
             table[label] = found or {}
     body = report(table, plan)
     print(f"\n{body}")
