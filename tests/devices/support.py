@@ -116,7 +116,7 @@ def _note_reasons() -> None:
             raise
 
     if inner.__name__ != "noting":
-        translate.Translator.translate = noting  # type: ignore[method-assign]
+        translate.Translator.translate = noting  # type: ignore[method-assign] # it notes, and raises as before
 
 
 def outcomes(group: Sequence[Case], name: str) -> list[Outcome | None]:

@@ -126,7 +126,7 @@ def _turn(
 def rope() -> Iterator[Case]:
     def case(type: int, ne: Sequence[int], dims: int, mode: int, view: bool, **how: float) -> Case:
         def build(g: Graph) -> Tensor:
-            return _turn(g, tensor(g, type, ne, view=view), dims, mode, **how)  # type: ignore[arg-type]
+            return _turn(g, tensor(g, type, ne, view=view), dims, mode, **how)  # type: ignore[arg-type] # numbers and a flag
 
         settings = [f"{key} {value}" for key, value in how.items()]
         return Case(
