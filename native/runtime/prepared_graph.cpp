@@ -165,12 +165,13 @@ bool PreparedGraph::takes(const std::vector<int64_t>& key, const Shapes& shapes)
 
 Status PreparedGraph::make(const fb::Graph& graph, const ProgramId& program, std::vector<int64_t> key, Shapes shapes,
                            const Leaves& leaves, ggml_backend_t device, std::shared_ptr<Cpu> cpu, const Limits& limits,
-                           std::unique_ptr<PreparedGraph>* made) {
+                           std::shared_ptr<WorkingMemory> memory, std::unique_ptr<PreparedGraph>* made) {
   std::unique_ptr<PreparedGraph> prepared(new PreparedGraph(graph, program, limits));
   prepared->key_ = std::move(key);
   prepared->device_ = device;
   prepared->cpu_ = std::move(cpu);
   prepared->shapes_ = std::move(shapes);
+  prepared->memory_ = std::move(memory);
   EXECUTORCH_GGML_TRY(prepared->build(leaves));
   EXECUTORCH_GGML_TRY(device == nullptr ? prepared->plan_on_cpu() : prepared->schedule());
   *made = std::move(prepared);
@@ -183,7 +184,6 @@ PreparedGraph::~PreparedGraph() {
     ggml_backend_sched_free(sched_);
     explain_custom_nodes(false);
   }
-  if (buffer_) ggml_backend_buffer_free(buffer_);
 }
 
 Status PreparedGraph::open_arena(const Leaves& leaves) {
@@ -346,24 +346,25 @@ Status PreparedGraph::plan_on_cpu() {
   size_t needed = memory.size();
   for (const Boundary& output : outputs_) needed += ggml_nbytes(output.tensor);
   EXECUTORCH_GGML_TRY(check_memory(needed));
-  if (memory.size() > 0) {
-    buffer_ = ggml_backend_alloc_buffer(cpu_backend_, memory.size());
-    if (buffer_ == nullptr)
+  if (memory.size() == 0) {
+    memory_.reset();
+  } else if (memory_ == nullptr || memory_->size() < memory.size()) {
+    ggml_backend_buffer_t buffer = ggml_backend_alloc_buffer(cpu_backend_, memory.size());
+    if (buffer == nullptr)
       return Status::error(format("no memory for intermediate values of %zu bytes; run smaller inputs", memory.size()));
-    memory.apply(buffer_);
+    memory_ = std::make_shared<WorkingMemory>(buffer);
   }
-  working_memory_ = memory.size();
+  if (memory_ != nullptr) memory.apply(memory_->buffer());
   place_views();
-  return make_plan();
+  return make_plan(memory.size());
 }
 
-Status PreparedGraph::make_plan() {
+Status PreparedGraph::make_plan(size_t bytes) {
   try {
     plan_ = ggml_backend_graph_plan_create(cpu_backend_, cgraph_);
   } catch (const std::bad_alloc&) {  // ggml does not tell of how much
-    return Status::error(
-        format("no memory for what ggml's kernels need beside intermediate values of %zu bytes; run smaller inputs",
-               working_memory_));
+    return Status::error(format(
+        "no memory for what ggml's kernels need beside intermediate values of %zu bytes; run smaller inputs", bytes));
   }
   return plan_ ? Status() : Status::error("ggml cannot make a plan for its threads");
 }
@@ -371,13 +372,13 @@ Status PreparedGraph::make_plan() {
 Status PreparedGraph::schedule() {
   ggml_backend_t backends[] = {device_, work_ >= kParallelWork ? cpu_->parallel() : cpu_->serial()};
   const auto graph_size = static_cast<size_t>(ggml_graph_size(cgraph_));
-  working_memory_ = MemoryPlan(cgraph_).size();
-  EXECUTORCH_GGML_TRY(check_memory(working_memory_));
+  device_memory_ = MemoryPlan(cgraph_).size();
+  EXECUTORCH_GGML_TRY(check_memory(device_memory_));
   sched_ = ggml_backend_sched_new(backends, nullptr, 2, graph_size, /*parallel=*/false, /*op_offload=*/false);
   if (sched_ == nullptr) return Status::error("ggml cannot make a scheduler");
   explain_custom_nodes(true);
   if (ggml_backend_sched_alloc_graph(sched_, cgraph_)) return {};
-  return Status::error(format("no memory on the device for intermediate values of %zu bytes", working_memory_));
+  return Status::error(format("no memory on the device for intermediate values of %zu bytes", device_memory_));
 }
 
 void PreparedGraph::explain_custom_nodes(bool add) {

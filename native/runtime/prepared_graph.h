@@ -49,12 +49,28 @@ class Arena {
   ggml_context* ctx_ = nullptr;
 };
 
+// Where intermediate values lie. The graphs of a session share it, of which one runs at a time.
+class WorkingMemory {
+ public:
+  explicit WorkingMemory(ggml_backend_buffer_t buffer) : buffer_(buffer) {}
+  ~WorkingMemory() { ggml_backend_buffer_free(buffer_); }
+  WorkingMemory(const WorkingMemory&) = delete;
+  WorkingMemory& operator=(const WorkingMemory&) = delete;
+
+  ggml_backend_buffer_t buffer() const { return buffer_; }
+  size_t size() const { return ggml_backend_buffer_get_size(buffer_); }
+
+ private:
+  ggml_backend_buffer_t buffer_;
+};
+
 class PreparedGraph {
  public:
-  // `key` is what input_key gave for the inputs, `shapes` what bind_sizes made of it.
+  // `key` is what input_key gave for the inputs, `shapes` what bind_sizes made of it. `memory`, which may be null, is
+  // used if it is large enough.
   static Status make(const fb::Graph& graph, const ProgramId& program, std::vector<int64_t> key, Shapes shapes,
                      const Leaves& leaves, ggml_backend_t device, std::shared_ptr<Cpu> cpu, const Limits& limits,
-                     std::unique_ptr<PreparedGraph>* made);
+                     std::shared_ptr<WorkingMemory> memory, std::unique_ptr<PreparedGraph>* made);
   ~PreparedGraph();
   PreparedGraph(const PreparedGraph&) = delete;
   PreparedGraph& operator=(const PreparedGraph&) = delete;
@@ -68,8 +84,11 @@ class PreparedGraph {
 
   const std::vector<int64_t>& output_sizes(size_t index) const { return output_sizes_[index]; }
 
-  // Bytes that it holds for intermediate values.
-  size_t working_memory() const { return working_memory_; }
+  // On the CPU alone; null also where there are no intermediate values.
+  const std::shared_ptr<WorkingMemory>& memory() const { return memory_; }
+
+  // Bytes that intermediate values take on a device, which does not share them.
+  size_t device_memory() const { return device_memory_; }
 
   // Run with inputs read from, and outputs written to, these addresses. Allocates nothing.
   Status run(void* const* inputs, void* const* outputs);
@@ -96,7 +115,7 @@ class PreparedGraph {
   void place_views();
   Status check_memory(size_t bytes) const;
   Status plan_on_cpu();
-  Status make_plan();
+  Status make_plan(size_t bytes);
   Status schedule();
   void explain_custom_nodes(bool add);
 
@@ -112,9 +131,9 @@ class PreparedGraph {
   Arena arena_;
   ggml_cgraph* cgraph_ = nullptr;
   int64_t work_ = 0;
-  size_t working_memory_ = 0;
+  size_t device_memory_ = 0;
   // The CPU alone: memory, and ggml's plan for the threads. Else the scheduler, which has both.
-  ggml_backend_buffer_t buffer_ = nullptr;
+  std::shared_ptr<WorkingMemory> memory_;
   ggml_backend_t cpu_backend_ = nullptr;
   ggml_backend_graph_plan_t plan_ = nullptr;
   ggml_backend_sched_t sched_ = nullptr;

@@ -266,8 +266,8 @@ Status Session::prepare(const TensorView* inputs, size_t count, PreparedGraph** 
     if ((*it)->takes(key_, shapes)) return use_again(it, prepared);
   }
   std::unique_ptr<PreparedGraph> made;
-  EXECUTORCH_GGML_TRY(
-      PreparedGraph::make(*graph_, program_, key_, std::move(shapes), leaves_, device_, cpu_, limits_, &made));
+  EXECUTORCH_GGML_TRY(PreparedGraph::make(*graph_, program_, key_, std::move(shapes), leaves_, device_, cpu_, limits_,
+                                          largest_memory(), &made));
   prepared_.push_front(std::move(made));
   make_room();
   *prepared = prepared_.front().get();
@@ -280,12 +280,29 @@ Status Session::use_again(PreparedGraphs::iterator found, PreparedGraph** prepar
   return {};
 }
 
+std::shared_ptr<WorkingMemory> Session::largest_memory() const {
+  std::shared_ptr<WorkingMemory> largest;
+  for (const auto& graph : prepared_) {
+    if (graph->memory() != nullptr && (largest == nullptr || largest->size() < graph->memory()->size()))
+      largest = graph->memory();
+  }
+  return largest;
+}
+
+// What states and prepared graphs hold, memory that these share counted once.
+size_t Session::held_memory() const {
+  std::unordered_set<const WorkingMemory*> counted;
+  size_t bytes = state_memory_;
+  for (const auto& graph : prepared_) {
+    bytes += graph->device_memory();
+    if (graph->memory() != nullptr && counted.insert(graph->memory().get()).second) bytes += graph->memory()->size();
+  }
+  return bytes;
+}
+
 // Drops what was not used for longest until the rest is few enough and, together, within the memory limit.
 void Session::make_room() {
-  size_t memory = state_memory_;
-  for (const auto& graph : prepared_) memory += graph->working_memory();
-  while (prepared_.size() > 1 && (prepared_.size() > kMaxPrepared || memory > limits_.memory_limit())) {
-    memory -= prepared_.back()->working_memory();
+  while (prepared_.size() > 1 && (prepared_.size() > kMaxPrepared || held_memory() > limits_.memory_limit())) {
     prepared_.pop_back();
   }
 }

@@ -250,7 +250,9 @@ void bench_floats() {
 }
 
 void bench(bool arranged) {
-  for (const ggml_type type : quantized_types()) {
+  std::vector<ggml_type> types = quantized_types();
+  types.insert(types.begin(), GGML_TYPE_F16);
+  for (const ggml_type type : types) {
     if (arranged && !Case(type, 256, 1, 1).arrange()) continue;
     std::printf("%8s%s:", ggml_type_name(type), arranged ? ", arranged" : "");
     for (const int64_t rows : {1, 4, 8, 16, 32, 64, 128, 512}) {
