@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-import torch
+from typing import Any
 
+import numpy as np
+
+from ...ir._lazy import torch
 from ...ir.dtypes import DType
 from ...ir.graph import Value
 from ...ir.ops.spatial import OC_BLOCK, Activation, PoolKind, ScaleMode, pack_conv_weight
@@ -52,30 +54,28 @@ def _columns(n: Node, image: Value, kernel: _Pair, out: _Pair, stride: _Pair, pa
 @translates("CONV_2D")
 def conv_2d(n: Node) -> Value:
     """In one op, of a kernel in that op's order: packed once where it is a weight."""
-    stride_w, stride_h, pad_w, pad_h, step_w, step_h = (n.i32(i) for i in range(6))
-    width, height, _, filters = n.source(0).ne
-    made = n.emit(
-        "conv_2d",
-        n.b.cont(n.b.permute(n.f32(1), _INSIDE)),
-        _packed(n),
-        None,
-        ne=(filters, n.ne[0], n.ne[1], n.ne[3]),
-        kernel_w=width,
-        kernel_h=height,
-        stride_w=stride_w,
-        stride_h=stride_h,
-        pad_w=pad_w,
-        pad_h=pad_h,
-        dilation_w=step_w,
-        dilation_h=step_h,
-        up_w=1,
-        up_h=1,
-        groups=1,
-        activation=Activation.NONE,
-        act_min=0.0,
-        act_max=0.0,
-    )
-    return n.b.permute(made, _OUTSIDE)
+    image = n.b.cont(n.b.permute(n.f32(1), _INSIDE))
+    return n.b.permute(n.emit("conv_2d", image, _packed(n), None, up_w=1, up_h=1, groups=1, **_windows(n)), _OUTSIDE)
+
+
+def _windows(n: Node) -> dict[str, Any]:
+    """The attributes that both kinds of convolution have; filters are the outermost dim of either's kernel."""
+    stride_w, stride_h, pad_w, pad_h, dilation_w, dilation_h = (n.i32(i) for i in range(6))
+    kernel_w, kernel_h, _, filters = n.source(0).ne
+    return {
+        "ne": (filters, n.ne[0], n.ne[1], n.ne[3]),
+        "kernel_w": kernel_w,
+        "kernel_h": kernel_h,
+        "stride_w": stride_w,
+        "stride_h": stride_h,
+        "pad_w": pad_w,
+        "pad_h": pad_h,
+        "dilation_w": dilation_w,
+        "dilation_h": dilation_h,
+        "activation": Activation.NONE,
+        "act_min": 0.0,
+        "act_max": 0.0,
+    }
 
 
 def _packed(n: Node) -> Value:
@@ -104,28 +104,10 @@ def _packed(n: Node) -> Value:
 @translates("CONV_2D_DW")
 def conv_2d_dw(n: Node) -> Value:
     """Each channel by itself."""
-    stride_w, stride_h, pad_w, pad_h, step_w, step_h = (n.i32(i) for i in range(6))
-    kernel, image = n.f32(0), n.f32(1)
+    kernel, image = n.f32(0), n.b.permute(n.f32(1), _INSIDE)
     width, height, _, channels = kernel.ne
-    made = n.emit(
-        "conv_2d_dw",
-        n.b.permute(image, _INSIDE),
-        n.b.reshape(n.b.cont(n.b.permute(kernel, (1, 2, 3, 0))), (channels, width, height)),
-        None,
-        ne=(channels, n.ne[0], n.ne[1], n.ne[3]),
-        kernel_w=width,
-        kernel_h=height,
-        stride_w=stride_w,
-        stride_h=stride_h,
-        pad_w=pad_w,
-        pad_h=pad_h,
-        dilation_w=step_w,
-        dilation_h=step_h,
-        activation=Activation.NONE,
-        act_min=0.0,
-        act_max=0.0,
-    )
-    return n.b.permute(made, _OUTSIDE)
+    taps = n.b.reshape(n.b.cont(n.b.permute(kernel, (1, 2, 3, 0))), (channels, width, height))
+    return n.b.permute(n.emit("conv_2d_dw", image, taps, None, **_windows(n)), _OUTSIDE)
 
 
 @translates("POOL_2D")
