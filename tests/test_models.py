@@ -22,13 +22,14 @@ SIZES = {
     "lstm": ({"batch": 1}, {"batch": 5}),
     "gru": (),  # ExecuTorch's check of Edge programs fixes its batch at the example's; see test_gru_of_any_batch
 }
+SLOW = {"mobilenet_v2", "llama_packed"}  # resnet18 and the other llamas stand for them
 
 
 def test_every_model_is_tested() -> None:
     assert set(SIZES) == set(zoo.MODELS)
 
 
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in SIZES])
 def test_model(name: str, tmp_path: Path) -> None:
     model = zoo.load(name, small=True)
     exported = torch.export.export(model.module, model.args, dynamic_shapes=model.dynamic_shapes)

@@ -57,7 +57,7 @@ def test_logits(family: str, exported: Callable[..., Exported]) -> None:
         assert at == 280
 
 
-@pytest.mark.parametrize("family", models.slow_but(models.ENCODER_DECODERS, "t5", "whisper"))
+@pytest.mark.parametrize("family", models.slow_but(models.ENCODER_DECODERS, "t5"))
 def test_greedy_is_eager(family: str, exported: Callable[..., Exported]) -> None:
     model, path = exported(family, **SIZES)
     generator = llm.Generator(path)

@@ -295,7 +295,7 @@ def test_weights_that_are_only_cast_are_kept_too(tmp_path: Path) -> None:
     x = rand(3, 64)
     made = delegated(model, (x,), tmp_path)
     assert types_of(made.graph()) == {DType.Q8_0}
-    assert_same(made.load()(x), model(on_blocks(x)))
+    assert_same(made.load()(x), model(on_blocks(x)), 1e-3)  # as above
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
