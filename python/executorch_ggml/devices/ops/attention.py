@@ -83,8 +83,9 @@ def flash_attn_ext(n: Node) -> Value:
 def _zero_where_hidden(n: Node, weights: Value, mask: Value) -> Value:
     """Rows of which the mask leaves nothing see nothing."""
     mask = n.b.convert(n.b.view(mask, (0, 0, 0, 0), (mask.ne[0], weights.ne[1], *mask.ne[2:])), DType.F32)
-    most = n.emit("reduce", mask, kind=ReduceKind.MAX, axes=(0,))
-    hidden = n.emit("binary", most, n.b.scalar(-math.inf, DType.F32), kind=BinaryKind.EQ)
+    nothing = n.emit("binary", mask, n.b.scalar(-math.inf, DType.F32), kind=BinaryKind.EQ)
+    count = n.emit("reduce", n.b.convert(nothing, DType.F32), kind=ReduceKind.SUM, axes=(0,))
+    hidden = n.emit("binary", count, n.b.scalar(float(mask.ne[0]), DType.F32), kind=BinaryKind.EQ)
     hidden = n.b.convert(tile(n.b, n.b.convert(hidden, DType.I32), (1, *weights.ne[1:])), DType.BOOL)
     return n.emit("select", hidden, n.b.scalar(0.0, DType.F32), weights)
 
