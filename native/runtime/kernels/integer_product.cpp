@@ -585,11 +585,17 @@ template <>
 constexpr const ArrangedColumns* kArranged<Q6K> = &Arranged<Q6K, Q6KGroup>::kFunctions;
 
 template <class Type>
-const IntegerProduct* product_of() {
-  static constexpr IntegerProduct kProduct = {quantize<Type::kOffset, Type::kHalves>, pack<Type>,
-                                              multiply<Type::kHalves, Type::kMins>, kArranged<Type>};
-  return &kProduct;
-}
+constexpr IntegerProduct kProduct = {quantize<Type::kOffset, Type::kHalves>, pack<Type>,
+                                     multiply<Type::kHalves, Type::kMins>, kArranged<Type>};
+
+constexpr struct {
+  ggml_type type;
+  const IntegerProduct* product;
+} kProducts[] = {
+    {GGML_TYPE_Q4_0, &kProduct<Q4_0>}, {GGML_TYPE_Q4_1, &kProduct<Q4_1>}, {GGML_TYPE_Q5_0, &kProduct<Q5_0>},
+    {GGML_TYPE_Q5_1, &kProduct<Q5_1>}, {GGML_TYPE_Q8_0, &kProduct<Q8_0>}, {GGML_TYPE_Q4_K, &kProduct<Q4K>},
+    {GGML_TYPE_Q5_K, &kProduct<Q5K>},  {GGML_TYPE_Q6_K, &kProduct<Q6K>},
+};
 
 bool cpu_multiplies_integers() {
   static const bool can = __builtin_cpu_supports("avx512vnni") != 0;
@@ -597,26 +603,10 @@ bool cpu_multiplies_integers() {
 }
 
 const IntegerProduct* product_for(ggml_type type) {
-  switch (type) {
-    case GGML_TYPE_Q4_0:
-      return product_of<Q4_0>();
-    case GGML_TYPE_Q4_1:
-      return product_of<Q4_1>();
-    case GGML_TYPE_Q5_0:
-      return product_of<Q5_0>();
-    case GGML_TYPE_Q5_1:
-      return product_of<Q5_1>();
-    case GGML_TYPE_Q8_0:
-      return product_of<Q8_0>();
-    case GGML_TYPE_Q4_K:
-      return product_of<Q4K>();
-    case GGML_TYPE_Q5_K:
-      return product_of<Q5K>();
-    case GGML_TYPE_Q6_K:
-      return product_of<Q6K>();
-    default:
-      return nullptr;
+  for (const auto& [its, product] : kProducts) {
+    if (its == type) return product;
   }
+  return nullptr;
 }
 
 }  // namespace

@@ -176,16 +176,21 @@ class Builder:
     def finish(self) -> Graph:
         """The graph, without the nodes, constants and states that nothing needs."""
         graph = self.graph
-        needed: set[Value] = {port.value for port in graph.outputs}
-        kept: list[Node] = []
-        for node in reversed(graph.nodes):
-            if node.output in needed or node.op in WRITES:
-                kept.append(node)
-                needed.update(value for value in node.inputs if value is not None)
-        graph.nodes = kept[::-1]
+        graph.nodes, needed = needed_nodes(graph)
         graph.constants = [constant for constant in graph.constants if constant.value in needed]
         graph.states = [state for state in graph.states if state.value in needed]
         return graph
+
+
+def needed_nodes(graph: Graph) -> tuple[list[Node], set[Value]]:
+    """The nodes that outputs depend on or that write to states, and the values that they and the outputs read."""
+    read: set[Value] = {port.value for port in graph.outputs}
+    nodes: list[Node] = []
+    for node in reversed(graph.nodes):
+        if node.output in read or node.op in WRITES:
+            nodes.append(node)
+            read.update(value for value in node.inputs if value is not None)
+    return nodes[::-1], read
 
 
 def _given(value: Value | None) -> Value:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...ir.builder import WRITES
+from ...ir.builder import needed_nodes
 from ...ir.dtypes import DType
 from ...ir.graph import Graph, Node, Port, Value
 from ...ir.ops.movement import shape_of
@@ -64,14 +64,9 @@ def is_guarded(graph: Graph, folded: dict[Value, Tensor]) -> bool:
 
 def needed(graph: Graph) -> tuple[Graph, list[int]]:
     """What the outputs depend on, and which of the inputs that leaves, by number. Writes to states stay."""
-    read = {port.value for port in graph.outputs}
-    nodes = []
-    for node in reversed(graph.nodes):
-        if node.output in read or node.op in WRITES:
-            nodes.append(node)
-            read.update(value for value in node.inputs if value is not None)
+    nodes, read = needed_nodes(graph)
     kept = [number for number, port in enumerate(graph.inputs) if port.value in read]
-    return replace(graph, inputs=[graph.inputs[at] for at in kept], nodes=nodes[::-1]), kept
+    return replace(graph, inputs=[graph.inputs[at] for at in kept], nodes=nodes), kept
 
 
 def boundary_dtype(value: Value) -> torch.dtype:

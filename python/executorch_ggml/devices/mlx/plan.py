@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 import mlx.core as mx
 import numpy as np
 
+from ...ir.builder import WRITES
 from ...ir.dtypes import DType
 from ..arrays import Contents, as_numpy, contents
 from .arrays import from_numpy, kept, to_numpy
@@ -164,7 +165,7 @@ class _Planner:
                 place = self._prepare(prepare, node, place)
             arrays.append(place)
         output = self._place(node.output)
-        writes = node.op in _WRITES
+        writes = node.op in WRITES
         self._call(_function(node), tuple(arrays), output, fold=not (entry.checks or writes))
         if writes:
             state = _written(node)
@@ -188,9 +189,6 @@ class _Planner:
             done = {place for place in places if last[place] == number}
             done |= {output} - last.keys()
             yield _Step(function, places, output, tuple(done - kept))
-
-
-_WRITES = frozenset({"write_state", "update_state"})
 
 
 def refusal(node: Node) -> str | None:
