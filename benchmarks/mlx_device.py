@@ -4,14 +4,17 @@
 - chain: 64 functions of small vectors one after the other; a 64th of the difference is what a node costs.
 - mlp, block, cnn: three linear layers, a decoder block of Llama's kind, and a small CNN.
 
-Plain MLX code takes the same numpy arrays, and gives one. Each engine has its process, and they take turns; ratios are
-those of a round. On Linux MLX's own CPU functions are slow, so the last column says little there.
+Plain MLX code takes the same numpy arrays, and gives one. It and the device share a process and take turns call by
+call: what is over plain is the median of neighbours' differences, in which the machine's drift cancels. ggml has its
+own process. On Linux MLX's own CPU functions are slow, so the last column says little there.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import statistics
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,7 +27,7 @@ from tests.helpers import lowered, session
 from torch import Tensor, nn
 
 from benchmarks import results
-from benchmarks.worker import EngineError, Ready, Timed, Worker
+from benchmarks.worker import EngineError, Ready, Worker
 
 DEVICE, PLAIN, GGML = "MLX device", "plain MLX", "ggml CPU"
 ENGINES = (DEVICE, PLAIN, GGML)
@@ -210,48 +213,66 @@ def _ggml(load: Workload, threads: int) -> Run:
 
 
 _PREPARE = {DEVICE: _mlx_device, PLAIN: _plain_mlx, GGML: _ggml}
+_PROCESSES = {"MLX": (DEVICE, PLAIN), "ggml": (GGML,)}
 
 
-class _Server(Timed):
-    """What an engine's process does."""
+class _Server:
+    """What a process does for its engines."""
 
-    def __init__(self, engine: str, threads: int, folder: Path) -> None:
+    def __init__(self, process: str, threads: int, folder: Path) -> None:
         torch.set_num_threads(threads)
-        self.engine, self.threads = engine, threads
-        self.run: Callable[[], list[Array]] = list
+        self.engines, self.threads = _PROCESSES[process], threads
+        self.runs: list[Callable[[], list[Array]]] = []
 
     def prepare(self, workload: str) -> Ready:
         torch.manual_seed(0)
         load = WORKLOADS[workload]()
+        arrays = [tensor.numpy() for tensor in load.inputs]
         with torch.no_grad():
             expected = load.module(*load.inputs)
-            run = _PREPARE[self.engine](load, self.threads)
-        arrays = [tensor.numpy() for tensor in load.inputs]
-        self.run = lambda: run(arrays)
-        error = (torch.from_numpy(np.array(self.run()[0])).reshape(expected.shape) - expected).abs().max()
+            runs = [_PREPARE[engine](load, self.threads) for engine in self.engines]
+        self.runs = [functools.partial(run, arrays) for run in runs]
+        results = [torch.from_numpy(np.array(run()[0])).reshape(expected.shape) for run in self.runs]
+        error = max((result - expected).abs().max() for result in results)
         return Ready(float(error / expected.abs().max()), None, None)
+
+    def time(self, seconds: float, warm_up: int) -> list[list[float]]:
+        """The microseconds of each engine's calls, of which the engines take turns."""
+        for _ in range(warm_up):
+            for run in self.runs:
+                run()
+        durations: list[list[float]] = [[] for _ in self.runs]
+        deadline = time.perf_counter() + seconds
+        while time.perf_counter() < deadline:
+            for run, its in zip(self.runs, durations, strict=True):
+                start = time.perf_counter()
+                run()
+                its.append((time.perf_counter() - start) * 1e6)
+        return durations
 
 
 def _row(name: str, workers: dict[str, Worker], rounds: int, seconds: float) -> list[str]:
-    for engine, worker in workers.items():
+    for process, worker in workers.items():
         error = worker.prepare(name).error
         if error > 1e-4:
-            raise EngineError(f"{engine} is wrong by {error:.1e} on {name}")
-    medians: dict[str, list[float]] = {engine: [] for engine in workers}
+            raise EngineError(f"{process} is wrong by {error:.1e} on {name}")
+    calls: dict[str, list[float]] = {engine: [] for engine in ENGINES}
+    of_ggml = []
     for _ in range(rounds):
-        for engine, worker in workers.items():
-            medians[engine].append(statistics.median(worker.time(seconds, warm_up=5)) * 1e6)
-    micros = {engine: statistics.median(values) for engine, values in medians.items()}
-
-    def beside(other: str, how: Callable[[float, float], float]) -> float:
-        return statistics.median(map(how, medians[DEVICE], medians[other]))
-
+        turn: dict[str, list[float]] = {}
+        for process, worker in workers.items():
+            turn |= zip(_PROCESSES[process], worker.ask("time", seconds, 5), strict=True)
+        of_ggml.append(statistics.median(turn[DEVICE]) / statistics.median(turn[GGML]))
+        for engine, its in turn.items():
+            calls[engine] += its
+    medians = {engine: statistics.median(its) for engine, its in calls.items()}
+    over = statistics.median(ours - theirs for ours, theirs in zip(calls[DEVICE], calls[PLAIN], strict=True))
     return [
         name,
-        *(f"{micros[engine]:.0f}" for engine in ENGINES),
-        f"{beside(PLAIN, lambda ours, theirs: ours - theirs):+.0f}",
-        f"{beside(PLAIN, lambda ours, theirs: ours / theirs):.2f}",
-        f"{beside(GGML, lambda ours, theirs: ours / theirs):.2f}",
+        *(f"{medians[engine]:.0f}" for engine in ENGINES),
+        f"{over:+.0f}",
+        f"{1 + over / medians[PLAIN]:.2f}",
+        f"{statistics.median(of_ggml):.2f}",
     ]
 
 
@@ -274,7 +295,7 @@ def main() -> None:
         raise SystemExit(f"mlx_device: {what}")
     try:
         with ExitStack() as stack:
-            workers = {e: stack.enter_context(Worker(e, arguments.threads, server=_Server)) for e in ENGINES}
+            workers = {p: stack.enter_context(Worker(p, arguments.threads, server=_Server)) for p in _PROCESSES}
             rows = [_row(name, workers, arguments.rounds, arguments.seconds) for name in arguments.workloads]
     except EngineError as error:
         raise SystemExit(f"mlx_device: {error}") from error

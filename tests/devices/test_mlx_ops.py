@@ -176,6 +176,27 @@ def row_functions(p: Program) -> None:
     p.output(p.emit("sum_rows", p.input(ODD.reshape(1, -1))), p.emit("rms_norm", p.input(torch.zeros(2, 4)), eps=1e-6))
 
 
+@case("norm", "rms_norm")
+def weighted_norms(p: Program) -> None:
+    """What follows a normalization becomes part of it only where it is a row and nothing else reads between."""
+    x, row, bias, rows = p.random(2, 3, 17), p.random(17), p.random(17), p.random(3, 17)
+    for op in ("norm", "rms_norm"):
+
+        def normal(value: Value = x, op: str = op) -> Value:
+            return p.emit(op, value, eps=1e-5)
+
+        p.output(p.emit("mul", normal(), row), p.emit("mul", normal(), rows))
+        p.output(p.emit("add", p.emit("mul", normal(), row), bias), p.emit("add", p.emit("mul", normal(), row), rows))
+        p.output(p.emit("add", normal(), bias))
+        kept = normal(p.random(4, 17))
+        p.output(kept, p.emit("mul", kept, row))
+        twice = p.emit("mul", normal(p.random(5, 17)), row)
+        p.output(
+            p.emit("add", twice, twice), p.emit("add", twice, bias), p.emit("add", p.emit("add", twice, bias), row)
+        )
+        p.output(p.emit("mul", normal(p.random(1, 1)), p.random(1)), p.emit("mul", normal(row), normal(bias)))
+
+
 @case("soft_max_ext", "diag_mask_inf")
 def softmax(p: Program) -> None:
     scores = p.random(2, 4, 5, 6)

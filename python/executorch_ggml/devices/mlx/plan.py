@@ -18,6 +18,7 @@ from .empty import empty_refusal, function_of_empty
 from .quantized import Packed, pack
 from .registry import MLX_TYPES, Function, shape_of, taken_conditions
 from .table import TABLE
+from .weighted_norms import weighted_norms
 
 if TYPE_CHECKING:
     from ...ir.graph import Constant, Graph, Node, Port, State, Value
@@ -122,8 +123,13 @@ class _Planner:
             read = functools.partial(_contents, constant, packed=packed)
             identity = constant.data.identity if isinstance(constant.data, Contents) else None
             self._know(self._place(constant.value), None if identity is None else (identity, packed), read)
+        norms, between = weighted_norms(graph)
         for node in graph.nodes:
-            self._node(node)
+            if (norm := norms.get(node.output)) is not None:
+                places = tuple(self._places[value] for value in norm.inputs)
+                self._call(norm.function, places, self._place(node.output), fold=True)
+            elif node.output not in between:
+                self._node(node)
         self.results = [self._places[port.value] for port in graph.outputs]
 
     def _place(self, value: Value | None = None) -> int:

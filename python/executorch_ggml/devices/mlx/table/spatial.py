@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ import numpy as np
 from ....ir.graph import Node
 from ....ir.ops.spatial import OC_BLOCK, Activation, PoolKind
 from ..registry import Function, planned, shape_of
-from .elementwise import gelu_exact, hard_swish, silu_of
+from .elementwise import gelu_exact, hard_swish, relu_of, silu_of
 
 # -------------------------------------------------------------------------------------------------------- convolution
 
@@ -21,7 +22,7 @@ def _activation(node: Node) -> Callable[[mx.array], mx.array]:
     low, high = node.attrs["act_min"], node.attrs["act_max"]
     functions: dict[Activation, Callable[[mx.array], mx.array]] = {
         Activation.NONE: lambda x: x,
-        Activation.CLAMP: lambda x: mx.clip(x, low, high),
+        Activation.CLAMP: relu_of if (low, high) == (0, math.inf) else lambda x: mx.clip(x, low, high),
         Activation.SILU: silu_of,
         Activation.HARDSWISH: hard_swish,
         Activation.GELU_ERF: gelu_exact,
@@ -146,7 +147,7 @@ def conv_2d_dw(node: Node) -> Function:
 class _Taps(NamedTuple):
     """Along one axis: the places of each window's taps, which are inside the image, and how many an average counts."""
 
-    places: mx.array
+    places: np.ndarray[Any, np.dtype[np.int32]]
     inside: np.ndarray[Any, np.dtype[np.bool_]]
     counted: np.ndarray[Any, np.dtype[np.int64]]
 
@@ -162,29 +163,65 @@ class _Taps(NamedTuple):
             places = number * window.stride - window.pad + np.arange(window.kernel) * window.dilation
             inside = (places >= 0) & (places < size)
         counted = places < size + window.pad if count_pad and window.kernel > 0 else inside
-        return _Taps(mx.array(places.clip(0, size - 1).astype(np.int32)), inside, counted.sum(1))
+        return _Taps(places.clip(0, size - 1).astype(np.int32), inside, counted.sum(1))
 
-    def pooled(self, x: mx.array, axis: int, *, largest: bool) -> mx.array:
-        """The largest of each window along an axis, or their sum."""
-        taps = mx.take(x, self.places, axis=axis)
-        if not self.inside.all():
-            inside = mx.array(self.inside.reshape([1] * axis + [*self.inside.shape] + [1] * (3 - axis)))
-            taps = mx.where(inside, taps, -mx.inf if largest else 0.0)
-        return (mx.max if largest else mx.sum)(taps, axis=axis + 1)
+
+def _same_size(window: _Window) -> _Window:
+    """Adaptive windows that are all of one size as windows of that size."""
+    if window.kernel > 0 or window.size % window.out:
+        return window
+    size = window.size // window.out
+    return window._replace(kernel=size, stride=size)
+
+
+class _Fold(NamedTuple):
+    """How the taps of a window become one number: along an axis, two by two, and what the taps outside an image are."""
+
+    along: Callable[..., mx.array]
+    pair: Callable[[mx.array, mx.array], mx.array]
+    outside: float
+
+
+_LARGEST = _Fold(mx.max, mx.maximum, -math.inf)
+_SUM = _Fold(mx.sum, mx.add, 0.0)
+
+
+def _gathered(x: mx.array, axis: int, taps: _Taps, fold: _Fold) -> mx.array:
+    """Fold windows of any places."""
+    found = mx.take(x, mx.array(taps.places), axis=axis)
+    inside = taps.inside.reshape([1] * axis + [*taps.inside.shape] + [1] * (3 - axis))
+    return fold.along(mx.where(mx.array(inside), found, fold.outside), axis=axis + 1)
+
+
+def _slid(x: mx.array, axis: int, window: _Window, fold: _Fold) -> mx.array:
+    """Fold windows at equal distances."""
+    near, far = window.pad, max(window.far, 0)
+    if near or far:
+        x = mx.pad(x, [(near, far) if d == axis else (0, 0) for d in range(4)], constant_values=fold.outside)
+    before, after = (slice(None),) * axis, x.shape[axis + 1 :]
+    if window.stride == window.kernel and window.dilation == 1:  # tiles, which lie side by side
+        tiles = x[(*before, slice(0, window.out * window.kernel))]
+        return fold.along(tiles.reshape(*x.shape[:axis], window.out, window.kernel, *after), axis=axis + 1)
+    starts = [tap * window.dilation for tap in range(window.kernel)]
+    reach = (window.out - 1) * window.stride + 1
+    taps = (x[(*before, slice(start, start + reach, window.stride))] for start in starts)
+    return functools.reduce(fold.pair, taps)
 
 
 @planned()
 def pool_2d(node: Node) -> Function:
     """Pooling, one axis after the other."""
     kind = PoolKind(node.attrs["kind"])
-    largest = kind == PoolKind.MAX
-    down, across = (_Taps.of(w, count_pad=kind == PoolKind.AVG_PAD) for w in _windows(node, "dilation"))
-    divisor = node.attrs["divisor"] or (down.counted[:, None] * across.counted)[..., None]
+    fold = _LARGEST if kind == PoolKind.MAX else _SUM
+    windows = [_same_size(w) for w in _windows(node, "dilation")]
+    taps = [_Taps.of(w, count_pad=kind == PoolKind.AVG_PAD) for w in windows]
+    divisor = node.attrs["divisor"] or (taps[0].counted[:, None] * taps[1].counted)[..., None]
     count = mx.array(np.asarray(divisor, dtype=np.float32))
 
     def pool(x: mx.array) -> mx.array:
-        y = across.pooled(down.pooled(x, 1, largest=largest), 2, largest=largest)
-        return y if largest else y / count
+        for axis, (window, its) in enumerate(zip(windows, taps, strict=True), 1):
+            x = _slid(x, axis, window, fold) if window.kernel else _gathered(x, axis, its, fold)
+        return x if fold is _LARGEST else x / count
 
     return pool
 
@@ -212,7 +249,7 @@ def max_pool_index(node: Node) -> Function:
         best = mx.full((n, out_depth, out_height, out_width, channels), -mx.inf)
         place = mx.full(best.shape, -1, dtype=mx.int64)
         for tap in np.ndindex(deep.places.shape[1], down.places.shape[1], across.places.shape[1]):
-            at = [axis.places[:, t] for axis, t in zip((deep, down, across), tap, strict=True)]
+            at = [mx.array(axis.places[:, t]) for axis, t in zip((deep, down, across), tap, strict=True)]
             inside = grid(*(axis.inside[:, t] for axis, t in zip((deep, down, across), tap, strict=True)))
             here = mx.array((inside[0] & inside[1] & inside[2])[..., None])
             value = mx.take(mx.take(mx.take(volume, at[0], axis=1), at[1], axis=2), at[2], axis=3)
