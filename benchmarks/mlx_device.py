@@ -115,12 +115,13 @@ class Block(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.before, self.after = nn.RMSNorm(WIDTH, eps=1e-5), nn.RMSNorm(WIDTH, eps=1e-5)
-        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH, bias=False), nn.Linear(WIDTH, WIDTH, bias=False)
+        self.q, self.k, self.v, self.out = (nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(4))
         self.gate, self.up = (nn.Linear(WIDTH, 3 * WIDTH, bias=False) for _ in range(2))
         self.down = nn.Linear(3 * WIDTH, WIDTH, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        q, k, v = self.qkv(self.before(x)).view(1, TOKENS, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
+        y = self.before(x)
+        q, k, v = (layer(y).view(1, TOKENS, HEADS, -1).transpose(1, 2) for layer in (self.q, self.k, self.v))
         attended = F.scaled_dot_product_attention(q, k, v)
         x = x + self.out(attended.transpose(1, 2).reshape(1, TOKENS, WIDTH))
         y = self.after(x)
@@ -136,8 +137,9 @@ def block() -> Workload:
         scale = (WIDTH // HEADS) ** -0.5
 
         def run(x: Any) -> Any:
-            y = mx.fast.rms_norm(x, w["before.weight"], 1e-5) @ t["qkv.weight"]
-            q, k, v = y.reshape(1, TOKENS, 3, HEADS, -1).transpose(2, 0, 3, 1, 4)
+            y = mx.fast.rms_norm(x, w["before.weight"], 1e-5)
+            heads = ((y @ t[f"{name}.weight"]).reshape(1, TOKENS, HEADS, -1) for name in "qkv")
+            q, k, v = (part.transpose(0, 2, 1, 3) for part in heads)
             attended = mx.fast.scaled_dot_product_attention(q, k, v, scale=scale)
             x = x + attended.transpose(0, 2, 1, 3).reshape(1, TOKENS, WIDTH) @ t["out.weight"]
             y = mx.fast.rms_norm(x, w["after.weight"], 1e-5)
@@ -242,9 +244,11 @@ class _Server:
             for run in self.runs:
                 run()
         durations: list[list[float]] = [[] for _ in self.runs]
+        turns = list(zip(self.runs, durations, strict=True))
         deadline = time.perf_counter() + seconds
         while time.perf_counter() < deadline:
-            for run, its in zip(self.runs, durations, strict=True):
+            turns.reverse()  # who comes second may find its data in the cache
+            for run, its in turns:
                 start = time.perf_counter()
                 run()
                 its.append((time.perf_counter() - start) * 1e6)

@@ -21,7 +21,7 @@ from .table import TABLE
 from .weighted_norms import weighted_norms
 
 if TYPE_CHECKING:
-    from ...ir.graph import Constant, Graph, Node, Port, State, Value
+    from ...ir.graph import Constant, Graph, Node, State, Value
 
 
 class _Step(NamedTuple):
@@ -42,9 +42,8 @@ class Plan:
     def __init__(self, graph: Graph, device: mx.Device, *, compiled: bool = False) -> None:
         _check(graph)
         self._device = device
-        self._inputs = graph.inputs
-        self._outputs = graph.outputs
-        self._shapes = [None if port.shape == shape_of(port.value) else port.shape for port in graph.outputs]
+        self._given = [_conversion(port.value) for port in graph.inputs]
+        self._outputs = [(port.shape, port.value.dtype) for port in graph.outputs]
         self._errors: list[Exception] = []
         with mx.stream(device):
             planner = _Planner(graph)
@@ -61,8 +60,8 @@ class Plan:
     def __call__(self, inputs: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
         """The outputs for these inputs."""
         with mx.stream(self._device):
-            arrays = [_given(array, port) for array, port in zip(inputs, self._inputs, strict=True)]
-            results = self._call(arrays, [self._first[place] for place in self._states])
+            given = zip(self._given, inputs, strict=True)
+            results = self._call([convert(a) for convert, a in given], [self._first[place] for place in self._states])
             mx.eval(results)
             outputs, states, conditions = results
             for condition, error in zip(conditions, self._errors, strict=True):
@@ -70,7 +69,7 @@ class Plan:
                     raise type(error)(*error.args)
             for place, state in zip(self._states, states, strict=True):
                 self._first[place] = state
-            return [to_numpy(array, port.value.dtype) for array, port in zip(outputs, self._outputs, strict=True)]
+            return [to_numpy(array, dtype) for array, (_, dtype) in zip(outputs, self._outputs, strict=True)]
 
     def _traced(self, inputs: list[mx.array], states: list[mx.array]) -> tuple[list[mx.array], ...]:
         values = self._first.copy()
@@ -85,7 +84,7 @@ class Plan:
                 values[place] = None
         conditions = taken_conditions()
         self._errors = [error for _, error in conditions]
-        outputs = [values[place].reshape(port.shape) for place, port in zip(self._results, self._outputs, strict=True)]
+        outputs = [values[place].reshape(shape) for place, (shape, _) in zip(self._results, self._outputs, strict=True)]
         return outputs, [values[place] for place in self._states], [condition for condition, _ in conditions]
 
 
@@ -126,7 +125,7 @@ class _Planner:
         norms, between = weighted_norms(graph)
         for node in graph.nodes:
             if (norm := norms.get(node.output)) is not None:
-                places = tuple(self._places[value] for value in norm.inputs)
+                places = self._places[norm.inputs[0]], *(self._row(value) for value in norm.inputs[1:])
                 self._call(norm.function, places, self._place(node.output), fold=True)
             elif node.output not in between:
                 self._node(node)
@@ -138,6 +137,12 @@ class _Planner:
             self._places[value] = self.count
         self.count += 1
         return self.count - 1
+
+    def _row(self, value: Value) -> int:
+        """A place for a value as an array of one dim."""
+        place = self._place()
+        self._call(lambda array: array.reshape(-1), (self._places[value],), place, fold=True)
+        return place
 
     def _know(self, place: int, key: tuple[Any, ...] | None, make: Callable[[], mx.array | Packed]) -> None:
         self.known[place] = _Known(make) if key is None else _shared.setdefault(key, _Known(make))
@@ -255,12 +260,12 @@ def _written(node: Node) -> Value:
 # --------------------------------------------------------------------------------------------------------- leaves
 
 
-def _given(array: np.ndarray[Any, Any], port: Port) -> mx.array:
-    dtype = port.value.dtype
-    shape = shape_of(port.value)
+def _conversion(value: Value) -> Callable[[np.ndarray[Any, Any]], mx.array]:
+    """What makes an input's array of numpy's."""
+    shape, dtype = shape_of(value), value.dtype
     if dtype.is_quantized:
-        return _dequantized(array.reshape(-1).copy(), port.value)
-    return from_numpy(array if array.shape == shape else array.reshape(shape), dtype)
+        return lambda array: _dequantized(array.reshape(-1).copy(), value)
+    return lambda array: from_numpy(array if array.shape == shape else array.reshape(shape), dtype)
 
 
 def _is_read_packed(value: Value, graph: Graph) -> bool:

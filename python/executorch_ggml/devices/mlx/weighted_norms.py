@@ -27,7 +27,7 @@ class WeightedNorm:
 
     @property
     def inputs(self) -> tuple[Value, ...]:
-        """What :attr:`function` takes."""
+        """What :attr:`function` takes, the rows as arrays of one dim."""
         x = self.node.inputs[0]
         assert x is not None
         return (x, self.weight) if self.bias is None else (x, self.weight, self.bias)
@@ -39,11 +39,11 @@ class WeightedNorm:
 
 
 def _rms_norm(x: mx.array, weight: mx.array, *, eps: float) -> mx.array:
-    return mx.fast.rms_norm(x, weight.reshape(-1), eps)
+    return mx.fast.rms_norm(x, weight, eps)
 
 
 def _layer_norm(x: mx.array, weight: mx.array, bias: mx.array | None = None, *, eps: float) -> mx.array:
-    return mx.fast.layer_norm(x, weight.reshape(-1), None if bias is None else bias.reshape(-1), eps)
+    return mx.fast.layer_norm(x, weight, bias, eps)
 
 
 _FUNCTIONS: dict[str, Function] = {"rms_norm": _rms_norm, "norm": _layer_norm}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mlx.core as mx
 
 from ....ir.dtypes import DType
-from ....ir.graph import Node
+from ....ir.graph import Node, Value
 from ..quantized import Packed
 from ..registry import MLX_TYPES, Function, in_range, planned, shape_of
 from .normalization import repeated
@@ -22,7 +22,19 @@ def _rounded(b: mx.array, dtype: DType) -> mx.array:
     return b.astype(mx.float32)
 
 
-@planned(prepare={0: _as_f32}, packed=(0,))
+def _is_one(matrices: Value) -> bool:
+    return matrices.ne[2:] == (1, 1)
+
+
+def _operand(a: mx.array, node: Node) -> mx.array:
+    """The matrices in f32; one alone as the second factor that it is."""
+    matrices = node.inputs[0]
+    assert matrices is not None
+    a = a.astype(mx.float32)
+    return a[0, 0].T if _is_one(matrices) else a
+
+
+@planned(prepare={0: _operand}, packed=(0,))
 def mul_mat(node: Node) -> Function:
     """``b @ a.T`` per matrix, ``a`` repeated over ``b``'s batch dims in blocks."""
     first, second = node.inputs
@@ -36,7 +48,7 @@ def mul_mat(node: Node) -> Function:
         if isinstance(a, Packed):
             weight, scales, biases, bits, group = a.matrix()
             return mx.quantized_matmul(b, weight, scales, biases, transpose=True, group_size=group, bits=bits)
-        return b @ a[0, 0].T
+        return b @ a
 
     def many(a: mx.array | Packed, b: mx.array) -> mx.array:
         if isinstance(a, Packed):
@@ -47,7 +59,7 @@ def mul_mat(node: Node) -> Function:
         b = b.reshape(a_outer, outer // a_outer, a_heads, heads // a_heads * rows, width)
         return (b @ a[:, None].swapaxes(-1, -2)).reshape(outer, heads, rows, columns)
 
-    return one if a_outer == a_heads == 1 else many
+    return one if _is_one(first) else many
 
 
 @planned(prepare={0: _as_f32}, packed=(0,), checks=True)

@@ -81,8 +81,14 @@ def _fitted(x: mx.array, windows: tuple[_Window, _Window]) -> mx.array:
     return x
 
 
+def _is_linear(node: Node) -> bool:
+    """Whether each pixel is a row of a matrix product, by the attributes alone."""
+    ones = (f"{name}_{side}" for name in ("kernel", "stride", "up") for side in "hw")
+    return node.attrs["groups"] == 1 and all(node.attrs[name] == 1 for name in ones)
+
+
 def _unpacked(weight: mx.array, node: Node) -> mx.array:
-    """``OC, KH, KW, IC / groups`` in f32, of the packed weight (see ``pack_conv_weight``)."""
+    """``OC, KH, KW, IC / groups`` in f32, of the packed weight (see ``pack_conv_weight``); ``IC, OC`` where linear."""
     groups, kh, kw = (int(node.attrs[name]) for name in ("groups", "kernel_h", "kernel_w"))
     x = node.inputs[0]
     assert x is not None
@@ -91,10 +97,14 @@ def _unpacked(weight: mx.array, node: Node) -> mx.array:
     body = weight.reshape(-1)[: groups * blocks * kh * kw * ic * OC_BLOCK].astype(mx.float32)
     full = body.reshape(groups, blocks, kh, kw, ic, OC_BLOCK).transpose(0, 1, 5, 2, 3, 4)
     kept = full.reshape(groups, blocks * OC_BLOCK, kh, kw, ic)[:, : oc // groups]
-    return mx.contiguous(kept.reshape(oc, kh, kw, ic))
+    return kept.reshape(oc, ic).T if _is_linear(node) else mx.contiguous(kept.reshape(oc, kh, kw, ic))
 
 
-@planned(prepare={1: _unpacked})
+def _flat(bias: mx.array, node: Node) -> mx.array:
+    return bias.reshape(-1)
+
+
+@planned(prepare={1: _unpacked, 2: _flat})
 def conv_2d(node: Node) -> Function:
     """Convolution with bias and activation, in f32."""
     windows = _windows(node, "dilation", "up")
@@ -104,20 +114,22 @@ def conv_2d(node: Node) -> Function:
         "kernel_dilation": tuple(w.dilation for w in windows),
         "groups": int(node.attrs["groups"]),
     }
-    plain = all(w.pad >= 0 and w.far >= 0 for w in windows)
     padding = ([w.pad for w in windows], [w.far for w in windows])
-    pointwise = how["groups"] == 1 and all((w.kernel, w.stride, w.up) == (1, 1, 1) and w.size == w.out for w in windows)
+    plain = all(w.pad >= 0 and w.far >= 0 for w in windows)
+    exact = all(w.pad == 0 and w.far == 0 for w in windows)
 
-    def convolve(x: mx.array, weight: mx.array, bias: mx.array | None) -> mx.array:
-        if plain and pointwise:  # a linear layer
-            y = x @ weight.reshape(len(weight), -1).T
-        elif plain:
+    def linear(x: mx.array, matrix: mx.array, bias: mx.array | None = None) -> mx.array:
+        x = x if exact else _fitted(x, windows)
+        return activate(x @ matrix if bias is None else mx.addmm(bias, x, matrix))
+
+    def convolve(x: mx.array, weight: mx.array, bias: mx.array | None = None) -> mx.array:
+        if plain:
             y = mx.conv_general(x, weight, padding=padding, input_dilation=tuple(w.up for w in windows), **how)
         else:
             y = mx.conv_general(_fitted(x, windows), weight, **how)
-        return activate(y if bias is None else y + bias.reshape(-1))
+        return activate(y if bias is None else y + bias)
 
-    return convolve
+    return linear if _is_linear(node) else convolve
 
 
 @planned()
