@@ -4,9 +4,10 @@
 - chain: 64 functions of small vectors one after the other; a 64th of the difference is what a node costs.
 - mlp, block, cnn: three linear layers, a decoder block of Llama's kind, and a small CNN.
 
-Plain MLX code takes the same numpy arrays, and gives one. It and the device share a process and take turns call by
-call: what is over plain is the median of neighbours' differences, in which the machine's drift cancels. ggml has its
-own process. On Linux MLX's own CPU functions are slow, so the last column says little there.
+Plain MLX code takes the same numpy arrays, and gives one. It and the device, as it is and through ``mx.compile``, share
+a process and take turns call by call: what is over plain is the median of neighbours' differences, in which the
+machine's drift cancels. ggml has its own process. On Linux MLX's own CPU functions are slow, so the last column says
+little there.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from torch import Tensor, nn
 from benchmarks import results
 from benchmarks.worker import EngineError, Ready, Worker
 
-DEVICE, PLAIN, GGML = "MLX device", "plain MLX", "ggml CPU"
-ENGINES = (DEVICE, PLAIN, GGML)
+DEVICE, COMPILED, PLAIN, GGML = "MLX device", "compiled", "plain MLX", "ggml CPU"
+ENGINES = (DEVICE, COMPILED, PLAIN, GGML)
 CHAIN = 64
 WIDTH, HEADS, TOKENS = 256, 4, 64
 
@@ -189,10 +190,10 @@ WORKLOADS = {"one node": one_node, "chain": chain, "mlp": mlp, "block": block, "
 # ------------------------------------------------------------------------------------------------------------ engines
 
 
-def _mlx_device(load: Workload, threads: int) -> Run:
+def _mlx_device(load: Workload, threads: int, *, compile: bool = False) -> Run:
     from executorch_ggml.devices.mlx import MlxDevice
 
-    plan = MlxDevice().plan(lowered(load.module, load.inputs))
+    plan = MlxDevice(compile=compile).plan(lowered(load.module, load.inputs))
     return lambda arrays: list(plan(arrays))
 
 
@@ -214,8 +215,13 @@ def _ggml(load: Workload, threads: int) -> Run:
     return lambda arrays: ready.run(*arrays)
 
 
-_PREPARE = {DEVICE: _mlx_device, PLAIN: _plain_mlx, GGML: _ggml}
-_PROCESSES = {"MLX": (DEVICE, PLAIN), "ggml": (GGML,)}
+_PREPARE: dict[str, Callable[[Workload, int], Run]] = {
+    DEVICE: _mlx_device,
+    COMPILED: functools.partial(_mlx_device, compile=True),
+    PLAIN: _plain_mlx,
+    GGML: _ggml,
+}
+_PROCESSES = {"MLX": (DEVICE, PLAIN, COMPILED), "ggml": (GGML,)}
 
 
 class _Server:
@@ -270,12 +276,15 @@ def _row(name: str, workers: dict[str, Worker], rounds: int, seconds: float) -> 
         for engine, its in turn.items():
             calls[engine] += its
     medians = {engine: statistics.median(its) for engine, its in calls.items()}
-    over = statistics.median(ours - theirs for ours, theirs in zip(calls[DEVICE], calls[PLAIN], strict=True))
+
+    def over_plain(engine: str) -> float:
+        return statistics.median(ours - theirs for ours, theirs in zip(calls[engine], calls[PLAIN], strict=True))
+
     return [
         name,
         *(f"{medians[engine]:.0f}" for engine in ENGINES),
-        f"{over:+.0f}",
-        f"{1 + over / medians[PLAIN]:.2f}",
+        *(f"{over_plain(engine):+.0f}" for engine in (DEVICE, COMPILED)),
+        f"{1 + over_plain(DEVICE) / medians[PLAIN]:.2f}",
         f"{statistics.median(of_ggml):.2f}",
     ]
 
@@ -303,7 +312,7 @@ def main() -> None:
             rows = [_row(name, workers, arguments.rounds, arguments.seconds) for name in arguments.workloads]
     except EngineError as error:
         raise SystemExit(f"mlx_device: {error}") from error
-    header = ["graph, µs a call", *ENGINES, "over plain, µs", "of plain", "of ggml"]
+    header = ["graph, µs a call", *ENGINES, "over plain", "compiled over plain", "of plain", "of ggml"]
     table = results.markdown_table(header, rows)
     body = f"{what}, threads: {arguments.threads}. numpy arrays in and out, medians of calls.\n\n{table}"
     print(body)
