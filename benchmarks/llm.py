@@ -41,8 +41,8 @@ the speed as a multiple of llama.cpp's. "prefill n" reads n tokens into an empty
 n. XNNPACK runs 4-bit weights with 8-bit activations by ExecuTorch's own recipe (8da4w, groups of 32, its custom
 attention and cache ops), transformers bf16. "-": not measured."""
 START = """\
-Loading, loading and the first token after 32, and the most memory that the process had at any time beyond that of its
-imported libraries, which loading does not include:"""
+Loading a file that is in the page cache, loading and the first token after 32, and the most memory that the process had
+at any time beyond that of its imported libraries, which loading does not include:"""
 
 SUMMARY = """\
 Multiples of llama.cpp's, as a geometric mean and the worst: of speeds, of seconds, of bytes. And the largest difference

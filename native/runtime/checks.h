@@ -9,6 +9,7 @@
 
 #include "ggml.h"
 #include "kernels/integer_product.h"
+#include "kernels/isa.h"
 #include "ops_generated.h"
 #include "resource_limits.h"
 #include "results.h"
@@ -140,6 +141,8 @@ inline int64_t rows_of_wide_product(ggml_type type) {
       return INT64_MAX;
     case GGML_TYPE_F32:
       return 64;
+    case GGML_TYPE_F16:
+      return kernels::active_isa() == kernels::Isa::Avx512 ? 8 : INT64_MAX;
     case GGML_TYPE_Q2_K:
       return 256;
     case GGML_TYPE_Q5_1:

@@ -78,7 +78,7 @@ struct Case {
     matrix.resize(ggml_row_size(type, length) * static_cast<size_t>(columns * matrices) + 1);
     fill_matrix();
     out.resize(static_cast<size_t>(columns * rows * matrices * repeats + 2 * kGuard));
-    beside = beside && type == GGML_TYPE_F32;
+    beside = beside && !ggml_is_quantized(type);
     set_shape(&a, type, length, columns, matrices, beside, matrix.data());
     set_shape(&b, GGML_TYPE_F32, length, rows, matrices * repeats, beside, x.data());
     set_shape(&dst, GGML_TYPE_F32, columns, rows, matrices * repeats, false, out.data() + kGuard);
@@ -89,6 +89,7 @@ struct Case {
   Case(const Case&) = delete;
 
   void fill_matrix() {
+    if (weights.empty()) return;
     if (type == GGML_TYPE_F32) {
       const auto* bytes = reinterpret_cast<const char*>(weights.data());
       std::copy(bytes, bytes + weights.size() * sizeof(float), matrix.data());
@@ -173,16 +174,17 @@ void check(Case&& made) {
   }
 }
 
-void check_floats() {
+void check_floats(ggml_type type) {
   for (const int64_t length : {0, 1, 32, 37, 300}) {
     for (const int64_t columns : {1, 7, 16, 129}) {
       for (const int64_t rows : {1, 8, 13}) {
-        check(Case(GGML_TYPE_F32, length, columns, rows));
-        check(Case(GGML_TYPE_F32, length, columns, rows, 3));
-        check(Case(GGML_TYPE_F32, length, columns, rows, 2, 3));
+        check(Case(type, length, columns, rows));
+        check(Case(type, length, columns, rows, 3));
+        check(Case(type, length, columns, rows, 2, 3));
       }
     }
   }
+  check(Case(type, 20000, 9, 9));  // rows longer than what stays in a cache
 }
 
 void check_all_types() {
@@ -282,7 +284,8 @@ int main(int argc, char** argv) {
   const kernels::Isa best = kernels::best_isa();
   for (int isa = static_cast<int>(best); isa >= 0; --isa) {
     kernels::limit_isa(static_cast<kernels::Isa>(isa));
-    check_floats();
+    check_floats(GGML_TYPE_F32);
+    check_floats(GGML_TYPE_F16);
     check_all_types();
     check_arranged();
     check_not_finite();

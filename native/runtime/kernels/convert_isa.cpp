@@ -28,19 +28,7 @@ void halves_from_floats(const float* x, int64_t n, uint16_t* y) {
 
 void floats_from_halves(const uint16_t* x, int64_t n, float* y) {
   int64_t i = 0;
-#if defined(__AVX512F__)
-  for (; i + 16 <= n; i += 16) {
-    store(y + i, _mm512_maskz_cvtph_ps(0xffff, load<__m256i>(x + i)));
-  }
-#elif defined(__F16C__)
-  for (; i + 8 <= n; i += 8) {
-    store(y + i, _mm256_cvtph_ps(load<__m128i>(x + i)));
-  }
-#elif defined(__aarch64__)
-  for (; i + 4 <= n; i += 4) {
-    store(y + i, vcvt_f32_f16(load<float16x4_t>(x + i)));
-  }
-#endif
+  for (; i + kLanes <= n; i += kLanes) store(y + i, load_halves(x + i));
   for (; i < n; ++i) {
     y[i] = ggml_fp16_to_fp32(x[i]);
   }

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "ggml.h"
+
 #if defined(__SSE2__)
 #include <immintrin.h>
 #elif defined(__ARM_NEON)
@@ -78,6 +80,21 @@ VEC_INLINE Float rounded(Float x) {
   asm("" : "+w"(x));
 #endif
   return x;
+}
+
+// As many halves as Float has lanes.
+VEC_INLINE Float load_halves(const uint16_t* from) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<Float>(_mm512_maskz_cvtph_ps(0xffff, load<__m256i>(from)));
+#elif defined(__F16C__)
+  return reinterpret_cast<Float>(_mm256_cvtph_ps(load<__m128i>(from)));
+#elif defined(__aarch64__)
+  return reinterpret_cast<Float>(vcvt_f32_f16(load<float16x4_t>(from)));
+#else
+  Float x;
+  for (int i = 0; i < kLanes; ++i) x[i] = ggml_fp16_to_fp32(from[i]);
+  return x;
+#endif
 }
 
 VEC_INLINE Float square_root(Float x) {

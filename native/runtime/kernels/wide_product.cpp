@@ -1,11 +1,12 @@
 // Products of matrices with many rows of floats: a matrix is packed a few columns at a time, and each of these
 // multiplied with all rows. Quantized matrices are multiplied as whole numbers where the CPU is good at it, else
-// dequantized.
+// dequantized; halves are widened in registers.
 
 #include <algorithm>
 #include <new>
 
 #include "dequantize.h"
+#include "half_product.h"
 #include "image.h"
 #include "integer_product.h"
 #include "kernels.h"
@@ -14,8 +15,9 @@
 namespace executorch_ggml::kernels {
 namespace {
 
-constexpr int64_t kPanelBytes = 256 << 10;  // of dequantized columns, which stay in the second cache
-constexpr int64_t kIntegerRows = 256;       // that a panel of whole numbers is multiplied with
+constexpr int64_t kPanelBytes = 256 << 10;     // of dequantized columns, which stay in the second cache
+constexpr int64_t kHalfRowsBytes = 768 << 10;  // of rows that halves are multiplied with, which stay there as well
+constexpr int64_t kIntegerRows = 256;          // that a panel of whole numbers is multiplied with
 
 struct Scratch {
   Buffer<float> floats, panel;
@@ -132,6 +134,40 @@ class FloatProduct {
   int64_t panel_;  // columns that are multiplied at once
 };
 
+// Tiles of halves, as they are.
+class HalfProduct {
+ public:
+  explicit HalfProduct(ggml_tensor* dst) : dst_(dst), a_(dst->src[0]), b_(dst->src[1]), length_(a_->ne[0]) {
+    const int64_t row_bytes = std::max<int64_t>(1, length_) * static_cast<int64_t>(sizeof(float));
+    rows_ = std::max<int64_t>(1, kHalfRowsBytes / row_bytes / kHalfRows) * kHalfRows;
+  }
+
+  void run(int ith, int nth) const {
+    divide(dst_, kHalfColumns, ith, nth, [&](int64_t matrix, Interval columns, Interval rows) {
+      const Matrices of(dst_, matrix);
+      for (int64_t row = rows.begin; row < rows.end; row += rows_) {
+        multiply_rows(of, columns, {row, std::min(row + rows_, rows.end)});
+      }
+    });
+  }
+
+ private:
+  void multiply_rows(const Matrices& of, Interval columns, Interval rows) const {
+    const auto* x = reinterpret_cast<const float*>(of.b + rows.begin * b_->nb[1]);
+    const auto* weights = reinterpret_cast<const uint16_t*>(of.a + columns.begin * a_->nb[1]);
+    auto* made = reinterpret_cast<float*>(of.made) + rows.begin * dst_->ne[0] + columns.begin;
+    KERNEL_PICK(multiply_halves)
+    ({x, static_cast<int64_t>(b_->nb[1] / sizeof(float))}, rows.size(),
+     {weights, static_cast<int64_t>(a_->nb[1] / sizeof(uint16_t))}, columns.size(), length_, made, dst_->ne[0]);
+  }
+
+  ggml_tensor* dst_;
+  const ggml_tensor* a_;
+  const ggml_tensor* b_;
+  int64_t length_;
+  int64_t rows_;  // at once
+};
+
 // Panels of whole numbers.
 class IntegersProduct {
  public:
@@ -218,7 +254,13 @@ void wide_product(ggml_tensor* dst, int ith, int nth, void* call) {
   try {
     const ggml_tensor* a = dst->src[0];
     const IntegerProduct* integers = a->extra != nullptr ? arranged_product(a) : integer_product(a->type);
-    integers != nullptr ? IntegersProduct(dst, *integers).run(ith, nth) : FloatProduct(dst).run(ith, nth);
+    if (integers != nullptr) {
+      IntegersProduct(dst, *integers).run(ith, nth);
+    } else if (a->type == GGML_TYPE_F16) {
+      HalfProduct(dst).run(ith, nth);
+    } else {
+      FloatProduct(dst).run(ith, nth);
+    }
   } catch (const std::bad_alloc&) {  // of the thread's scratch memory; no exception may leave a thread of ggml's
     c.status->fail("%s: out of memory", c.node);
   }

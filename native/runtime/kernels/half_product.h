@@ -1,0 +1,26 @@
+// Products of matrices of f16 with rows of floats, which stay what they are: weights are widened in registers.
+#pragma once
+
+#include <cstdint>
+
+#include "isa.h"
+#include "packing.h"
+
+namespace executorch_ggml::kernels {
+
+constexpr int64_t kHalfRows = 4;     // of a tile
+constexpr int64_t kHalfColumns = 6;  // of a tile
+
+// Halves in rows.
+struct HalfRows {
+  const uint16_t* data;
+  int64_t stride;  // halves from a row to the next
+
+  const uint16_t* row(int64_t i) const { return data + i * stride; }
+};
+
+// made[i * stride + j] = rows.row(i) . columns.row(j)
+KERNEL_VARIANTS(void multiply_halves(FloatRows rows, int64_t row_count, HalfRows columns, int64_t column_count,
+                                     int64_t length, float* made, int64_t stride))
+
+}  // namespace executorch_ggml::kernels
