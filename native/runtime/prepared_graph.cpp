@@ -359,6 +359,18 @@ Status PreparedGraph::plan_on_cpu() {
   return make_plan(memory.size());
 }
 
+void PreparedGraph::move_to(const std::shared_ptr<WorkingMemory>& memory) {
+  if (memory_ == nullptr || memory_ == memory) return;
+  const auto* from = static_cast<const char*>(ggml_backend_buffer_get_base(memory_->buffer()));
+  auto* to = static_cast<char*>(ggml_backend_buffer_get_base(memory->buffer()));
+  for (ggml_tensor* t = ggml_get_first_tensor(arena_.context()); t; t = ggml_get_next_tensor(arena_.context(), t)) {
+    if (t->buffer != memory_->buffer()) continue;
+    t->data = to + (static_cast<const char*>(t->data) - from);
+    t->buffer = memory->buffer();
+  }
+  memory_ = memory;
+}
+
 Status PreparedGraph::make_plan(size_t bytes) {
   try {
     plan_ = ggml_backend_graph_plan_create(cpu_backend_, cgraph_);

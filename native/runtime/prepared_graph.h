@@ -49,7 +49,7 @@ class Arena {
   ggml_context* ctx_ = nullptr;
 };
 
-// Where intermediate values lie. The graphs of a session share it, of which one runs at a time.
+// Where intermediate values lie. All graphs of a session share one, which grows with them; one of them runs at a time.
 class WorkingMemory {
  public:
   explicit WorkingMemory(ggml_backend_buffer_t buffer) : buffer_(buffer) {}
@@ -86,6 +86,9 @@ class PreparedGraph {
 
   // On the CPU alone; null also where there are no intermediate values.
   const std::shared_ptr<WorkingMemory>& memory() const { return memory_; }
+
+  // Lets go of its own for other memory, at least as large. Not while it runs.
+  void move_to(const std::shared_ptr<WorkingMemory>& memory);
 
   // Bytes that intermediate values take on a device, which does not share them.
   size_t device_memory() const { return device_memory_; }

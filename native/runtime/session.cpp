@@ -267,7 +267,10 @@ Status Session::prepare(const TensorView* inputs, size_t count, PreparedGraph** 
   }
   std::unique_ptr<PreparedGraph> made;
   EXECUTORCH_GGML_TRY(PreparedGraph::make(*graph_, program_, key_, std::move(shapes), leaves_, device_, cpu_, limits_,
-                                          largest_memory(), &made));
+                                          working_memory(), &made));
+  if (made->memory() != nullptr) {
+    for (const auto& graph : prepared_) graph->move_to(made->memory());
+  }
   prepared_.push_front(std::move(made));
   make_room();
   *prepared = prepared_.front().get();
@@ -280,23 +283,19 @@ Status Session::use_again(PreparedGraphs::iterator found, PreparedGraph** prepar
   return {};
 }
 
-std::shared_ptr<WorkingMemory> Session::largest_memory() const {
-  std::shared_ptr<WorkingMemory> largest;
+// The memory that all prepared graphs share which need some; null before there is one.
+std::shared_ptr<WorkingMemory> Session::working_memory() const {
   for (const auto& graph : prepared_) {
-    if (graph->memory() != nullptr && (largest == nullptr || largest->size() < graph->memory()->size()))
-      largest = graph->memory();
+    if (graph->memory() != nullptr) return graph->memory();
   }
-  return largest;
+  return nullptr;
 }
 
-// What states and prepared graphs hold, memory that these share counted once.
+// What states and prepared graphs hold.
 size_t Session::held_memory() const {
-  std::unordered_set<const WorkingMemory*> counted;
-  size_t bytes = state_memory_;
-  for (const auto& graph : prepared_) {
-    bytes += graph->device_memory();
-    if (graph->memory() != nullptr && counted.insert(graph->memory().get()).second) bytes += graph->memory()->size();
-  }
+  const std::shared_ptr<WorkingMemory> memory = working_memory();
+  size_t bytes = state_memory_ + (memory != nullptr ? memory->size() : 0);
+  for (const auto& graph : prepared_) bytes += graph->device_memory();
   return bytes;
 }
 

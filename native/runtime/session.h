@@ -82,7 +82,7 @@ class Session {
   using PreparedGraphs = std::list<std::unique_ptr<PreparedGraph>>;  // the last used first
   Status prepare(const TensorView* inputs, size_t count, PreparedGraph** prepared);
   Status use_again(PreparedGraphs::iterator found, PreparedGraph** prepared);
-  std::shared_ptr<WorkingMemory> largest_memory() const;
+  std::shared_ptr<WorkingMemory> working_memory() const;
   size_t held_memory() const;
   void make_room();
   Status run_prepared(const TensorView* inputs, size_t count, OutputSink* sink);

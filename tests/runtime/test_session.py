@@ -72,6 +72,13 @@ def test_sizes_alternate_with_bounded_memory(session: Session, model: nn.Module)
     assert session.prepared_count <= 8
 
 
+def test_values_when_the_working_memory_grows(session: Session, model: nn.Module) -> None:
+    for rows in (3, 100, 3, 512, 100, 3):
+        x = torch.randn(rows, 64)
+        (made,) = session.run(x)
+        torch.testing.assert_close(torch.from_numpy(made), model(x))
+
+
 def test_runs_from_several_threads(session: Session, model: nn.Module) -> None:
     inputs = [torch.randn(1 + rows % 5, 64) for rows in range(40)]
     expected = [model(x) for x in inputs]
