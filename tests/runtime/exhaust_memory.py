@@ -92,12 +92,12 @@ def kernels() -> None:
     build = Builder()
     rows = MUCH // 4096 // 4
     x = build.input("x", DType.F32, (rows, 4096), (4096, rows, 1, 1))
-    weight = build.constant("weight", DType.F16, (4096, 2, 1, 1))
+    weight = build.constant("weight", DType.BF16, (4096, 2, 1, 1))
     build.output("y", build.emit("mul_mat", weight, x), (rows, 2))
-    _run(build, {"weight": np.ones((2, 4096), np.float16)}, np.ones((rows, 4096), np.float32))
+    _run(build, {"weight": torch.ones(2, 4096, dtype=torch.bfloat16)}, np.ones((rows, 4096), np.float32))
 
 
-def _run(build: Builder, constants: dict[str, np.ndarray], x: np.ndarray) -> None:
+def _run(build: Builder, constants: dict[str, torch.Tensor], x: np.ndarray) -> None:
     session = Session(serialize(build.finish()), constants)
     with little_room():
         session.run(x)

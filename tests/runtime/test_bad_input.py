@@ -324,8 +324,8 @@ def test_sets_of_sizes_share_what_a_program_may_use() -> None:
         np.testing.assert_array_equal(ready.run(np.full(size, 3, np.float32))[0], np.full(size, -9, np.float32))
         return ready.prepared_count
 
-    assert [prepared_after(size) for size in (500, 900, 1200)] == [1, 2, 2]  # the three need 10400 bytes
-    assert [prepared_after(size) for size in range(1199, 1190, -1)] == [3, 4, 5, 6, 7, 8, 8, 8, 8]  # in 1200's memory
+    assert [prepared_after(size) for size in (500, 900, 1200)] == [1, 2, 3]  # alone they would need 10400 bytes
+    assert [prepared_after(size) for size in range(1199, 1190, -1)] == [4, 5, 6, 7, 8, 8, 8, 8, 8]
     with pytest.raises(RuntimeError, match="more than the 10000 that a program may use"):
         ready.run(np.ones(2000, np.float32))
 
