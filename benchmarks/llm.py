@@ -2,7 +2,8 @@
 
 All start from the same GGUF files. The weights are random, which speed does not depend on. Each engine lives in a
 process of its own with the same number of threads. They take turns in rounds; a ratio is that of the fastest times,
-which a busy machine disturbs the least.
+which a busy machine disturbs the least. Where a file or a process comes to lie in a machine's memory may change its
+speed by a third, as long as it lies there: all of it is done anew some times, files read again into other memory.
 
 A whole run takes an hour. What is measured is kept, so that it can be done in pieces: with ``--resume`` a model that
 was measured with the same code, the same engines and the same parts is not measured again.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import math
 import statistics
 import sys
 import time
@@ -25,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import results
-from benchmarks.llm_engines import ENGINES, LENGTH, Exporter, make_engine
+from benchmarks.llm_engines import ENGINES, LENGTH, Exporter, forget, make_engine
 from benchmarks.worker import EngineError, Worker
 
 TYPES = ("q4_0", "q4_k_m", "q8_0", "f16")
@@ -53,11 +55,17 @@ of the logits from llama.cpp's, relative to their largest magnitude:"""
 class Measured:
     """What one engine did with one file."""
 
-    load: float = 0.0
-    first: float = 0.0
+    load: float = math.inf
+    first: float = math.inf
     memory: int = 0
     times: dict[str, list[float]] = field(default_factory=dict)
     logits: list[float] = field(default_factory=list)
+
+    def with_more(self, other: Measured) -> Measured:
+        """Both as one: all times, the fastest start, the most memory."""
+        parts = {part: self.times.get(part, []) + times for part, times in other.times.items()}
+        load, first = min(self.load, other.load), min(self.first, other.first)
+        return Measured(load, first, max(self.memory, other.memory), parts, other.logits)
 
     def rate(self, part: str) -> float:
         """Tokens per second of the fastest time."""
@@ -77,6 +85,7 @@ class Plan:
     contexts: Sequence[int]
     threads: int
     rounds: int
+    repeats: int
     exports: bool = True
 
     @property
@@ -150,6 +159,19 @@ def prepare(shape: str, kind: str, engines: Sequence[str]) -> Path:
 
 
 def measure(path: Path, engines: Sequence[str], plan: Plan) -> Found:
+    """What `measure_once` finds, in processes and memory of its own each time."""
+    found = {name: Measured() for name in engines}
+    for _ in range(plan.repeats):
+        for name in engines:
+            forget(ENGINES[name].file(path))
+        once = measure_once(path, list(found), plan)
+        found = {name: found[name].with_more(once[name]) for name in once}
+    for part in plan.parts:
+        print(f"    {path.stem} {part}: {_line(found, part)}", flush=True)
+    return found
+
+
+def measure_once(path: Path, engines: Sequence[str], plan: Plan) -> Found:
     """Load a file in each engine, and time the parts in turns."""
     found = {name: Measured() for name in engines}
     with ExitStack() as stack:
@@ -172,7 +194,6 @@ def measure(path: Path, engines: Sequence[str], plan: Plan) -> Found:
                     except EngineError as error:
                         print(f"    {path.name}, {part}: {name} failed: {error}", file=sys.stderr)
                         del found[name]
-            print(f"    {path.stem} {part}: {_line(found, part)}", flush=True)
         for name, measured in found.items():
             measured.memory = workers[name].ask("peak_memory")
     return found
@@ -297,7 +318,8 @@ def main() -> None:
     parser.add_argument("--prefills", nargs="*", type=int, default=list(PREFILLS), metavar="TOKENS")
     parser.add_argument("--contexts", nargs="*", type=int, default=list(CONTEXTS), metavar="TOKENS")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=3, help="how often each engine gets its turn")
+    parser.add_argument("--rounds", type=int, default=2, help="how often each engine gets its turn")
+    parser.add_argument("--repeats", type=int, default=3, help="how often all of it is done, in other memory")
     parser.add_argument("--write", action="store_true", help="put the tables into RESULTS.md, not all models too")
     parser.add_argument("--resume", action="store_true", help="keep what was measured before with the same code")
     parser.add_argument("--no-export", action="store_true", help="leave out the programs that are not exported yet")
@@ -310,6 +332,7 @@ def main() -> None:
         arguments.contexts,
         arguments.threads,
         arguments.rounds,
+        arguments.repeats,
         not arguments.no_export,
     )
     FOLDER.mkdir(parents=True, exist_ok=True)

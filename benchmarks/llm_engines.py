@@ -69,6 +69,11 @@ class LlmEngine(ABC):
         return gguf.with_name(f"{gguf.stem}.{cls.exporter_version()}{cls.ending}")
 
     @classmethod
+    def file(cls, gguf: Path) -> Path:
+        """What it loads of a model."""
+        return gguf if cls.ending is None else cls.program(gguf)
+
+    @classmethod
     def export(cls, gguf: Path, path: Path) -> None:
         """Write a file's program: of engines that have an ``ending``; the others read the GGUF file itself."""
         raise NotImplementedError(f"{cls.title} runs no programs")
@@ -91,7 +96,7 @@ class LlmEngine(ABC):
         """Load the model: the seconds that it took, and those to the first token after 32."""
         for package in self.packages:
             importlib.import_module(package)
-        warm(Path(gguf) if self.ending is None else self.program(Path(gguf)))
+        warm(self.file(Path(gguf)))
         self.memory_before = resident_bytes()
         start = time.perf_counter()
         self.open(Path(gguf))
@@ -138,12 +143,23 @@ class LlmEngine(ABC):
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - self.memory_before
 
 
+def _files(path: Path) -> Iterable[Path]:
+    return path.rglob("*") if path.is_dir() else [path]
+
+
 def warm(path: Path) -> None:
     """Read what is loaded next, so that no engine waits for the disk where another does not."""
-    for file in path.rglob("*") if path.is_dir() else [path]:
-        with file.open("rb") as opened:
-            while opened.read(1 << 24):
+    for file in _files(path):
+        with file.open("rb", buffering=0) as opened:
+            while opened.read(1 << 20):
                 pass
+
+
+def forget(path: Path) -> None:
+    """Let the page cache go of a file or a folder of files."""
+    for file in _files(path):
+        with file.open("rb") as opened:
+            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def resident_bytes() -> int:
