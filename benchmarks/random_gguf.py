@@ -129,12 +129,12 @@ def _pool(dtype: DType, width: int) -> torch.Tensor:
 
 
 def random_data(tensor: TensorPlan, dtype: DType) -> torch.Tensor:
-    """Ones for vectors, rows of the pool from a place of its own on for a matrix."""
+    """Ones for vectors; rows of the pool for a matrix, in an order of its own: equal ones would be stored once."""
     if len(tensor.shape) < 2:
         return stored_bytes(torch.ones(tensor.shape), dtype)
     rows = math.prod(tensor.shape[:-1])
-    first = zlib.crc32(tensor.name.encode())
-    return _pool(dtype, tensor.shape[-1])[(torch.arange(rows) * 7 + first) % POOL_ROWS].reshape(-1)
+    generator = torch.Generator().manual_seed(zlib.crc32(tensor.name.encode()))
+    return _pool(dtype, tensor.shape[-1])[torch.randint(POOL_ROWS, (rows,), generator=generator)].reshape(-1)
 
 
 def tokenizer(size: int, split: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "convert.h"
+#include "dequantize.h"
 #include "image.h"
 #include "kernels.h"
 #include "packed_product.h"
@@ -20,7 +21,6 @@ constexpr int64_t kManyRows = 8;          // from here on it pays to pack keys a
 constexpr int64_t kMostRows = 240;        // of a share, so that their sums stay in the second cache
 constexpr int64_t kFewKeys = 32;          // of a block, so that they stay in the first cache
 constexpr int64_t kManyKeys = 128;
-constexpr int64_t kRowsAhead = 16;  // to ask the memory for
 
 // Rows of keys or values of one head, in the type that the tensor has.
 struct Source {
@@ -46,17 +46,29 @@ struct Source {
     return {scratch, width};
   }
 
-  // Rows of one head lie apart from each other, which processors do not foresee.
   void fetch(const char* from) const {
     const size_t bytes = ggml_row_size(t->type, t->ne[0]);
     for (size_t i = 0; i < bytes; i += kCacheLine) __builtin_prefetch(from + i);
   }
+
+  // Whether `halves` may be asked for.
+  bool are_halves() const {
+    return t->type == GGML_TYPE_F16 && t->nb[1] % sizeof(uint16_t) == 0 && KERNEL_PICK(reads_halves)();
+  }
+
+  HalfRows halves(int64_t first) const {
+    return {reinterpret_cast<const uint16_t*>(row(first)), static_cast<int64_t>(t->nb[1] / sizeof(uint16_t))};
+  }
+
+  Block block(Interval rows) const { return {rows.size(), t->ne[1] - rows.end, t->ne[0]}; }
 
   void widen(const char* from, int64_t width, float* to) const {
     if (t->type == GGML_TYPE_F32) {
       std::copy_n(reinterpret_cast<const float*>(from), width, to);
     } else if (t->type == GGML_TYPE_F16) {
       to_floats(from, width, DType::F16, to);
+    } else if (t->type == GGML_TYPE_Q8_0) {
+      KERNEL_PICK(floats_from_q8_0)(from, width, to);
     } else {
       ggml_get_type_traits(t->type)->to_float(from, to, width);
     }
@@ -184,14 +196,31 @@ class Attention {
     float* scores = scratch_.scores.sized(count_ * block);
     float factors[kManyRows];
     float* sums[kManyRows];
-    const FloatRows k = keys_.rows(keys.begin, keys.size(), scratch_.keys.sized(block * k_->ne[0]));
-    KERNEL_PICK(score_few)(queries_, count_, k, keys.size(), k_->ne[0], scores, block);
+    score(keys, scores, block);
     for (int64_t row = 0; row < count_; ++row) {
       factors[row] = soften_row(row, keys, scores + row * block);
       sums[row] = sums_ + row * width_;
     }
-    const FloatRows v = values_.rows(keys.begin, keys.size(), scratch_.values.sized(block * v_->ne[0]));
-    KERNEL_PICK(sum_few)(scores, block, count_, v, keys.size(), v_->ne[0], factors, sums);
+    sum(keys, scores, block, factors, sums);
+  }
+
+  void score(Interval keys, float* scores, int64_t stride) {
+    if (keys_.are_halves()) {
+      KERNEL_PICK(score_few_halves)(queries_, count_, keys_.halves(keys.begin), keys_.block(keys), scores, stride);
+    } else {
+      const FloatRows k = keys_.rows(keys.begin, keys.size(), scratch_.keys.sized(stride * k_->ne[0]));
+      KERNEL_PICK(score_few)(queries_, count_, k, {keys.size(), 0, k_->ne[0]}, scores, stride);
+    }
+  }
+
+  void sum(Interval keys, const float* weights, int64_t stride, const float* factors, float* const* sums) {
+    if (values_.are_halves()) {
+      KERNEL_PICK(sum_few_halves)
+      (weights, stride, count_, values_.halves(keys.begin), values_.block(keys), factors, sums);
+    } else {
+      const FloatRows v = values_.rows(keys.begin, keys.size(), scratch_.values.sized(stride * v_->ne[0]));
+      KERNEL_PICK(sum_few)(weights, stride, count_, v, {keys.size(), 0, v_->ne[0]}, factors, sums);
+    }
   }
 
   // A block of keys for many rows, as two matrix products with conv_2d's tiles.

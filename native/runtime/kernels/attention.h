@@ -8,6 +8,9 @@
 
 namespace executorch_ggml::kernels {
 
+// To ask the memory for: rows of one head may lie apart from each other, which processors do not foresee.
+constexpr int64_t kRowsAhead = 16;
+
 // How scores become weights.
 struct Softening {
   float scale;
@@ -21,13 +24,27 @@ struct Softmax {
   float sum;
 };
 
+// A block of keys or of values: `count` rows of a head, and `after` more that come next.
+struct Block {
+  int64_t count;
+  int64_t after;
+  int64_t width;
+};
+
 // scores[r * stride + key] = queries[r] . keys.row(key)
-KERNEL_VARIANTS(void score_few(const float* const* queries, int64_t rows, FloatRows keys, int64_t count, int64_t width,
-                               float* scores, int64_t stride))
+KERNEL_VARIANTS(void score_few(const float* const* queries, int64_t rows, FloatRows keys, Block block, float* scores,
+                               int64_t stride))
+KERNEL_VARIANTS(void score_few_halves(const float* const* queries, int64_t rows, HalfRows keys, Block block,
+                                      float* scores, int64_t stride))
 
 // sums[r] = factors[r] * sums[r] + the sum of weights[r * stride + key] * values.row(key) over the keys.
-KERNEL_VARIANTS(void sum_few(const float* weights, int64_t stride, int64_t rows, FloatRows values, int64_t count,
-                             int64_t width, const float* factors, float* const* sums))
+KERNEL_VARIANTS(void sum_few(const float* weights, int64_t stride, int64_t rows, FloatRows values, Block block,
+                             const float* factors, float* const* sums))
+KERNEL_VARIANTS(void sum_few_halves(const float* weights, int64_t stride, int64_t rows, HalfRows values, Block block,
+                                    const float* factors, float* const* sums))
+
+// Whether an instruction widens halves, so that those of few rows need not be widened beforehand.
+KERNEL_VARIANTS(bool reads_halves())
 
 // Turns a row's scores into weights relative to the highest score so far; gives what to multiply former sums with.
 KERNEL_VARIANTS(float soften(float* scores, int64_t count, const Softening& how, Softmax* softmax))

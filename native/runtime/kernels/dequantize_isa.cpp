@@ -17,6 +17,13 @@ struct Q6Block {
 };
 static_assert(sizeof(Q6Block) == 210, "as in ggml");
 
+// 32 weights of 8 bits.
+struct Q8Block {
+  uint16_t scale;  // f16
+  int8_t weights[32];
+};
+static_assert(sizeof(Q8Block) == 34, "as in ggml");
+
 // 16 weights whose bits are shifted by so much.
 VEC_INLINE void widen_16(const uint8_t* low, const uint8_t* high, int low_shift, int high_shift, float scale,
                          float* __restrict to) {
@@ -42,6 +49,14 @@ void floats_from_q6_k(const void* from, int64_t n, float* to) {
                  scale * static_cast<float>(block->scales[8 * half + part]), to);
       }
     }
+  }
+}
+
+void floats_from_q8_0(const void* from, int64_t n, float* to) {
+  const auto* block = static_cast<const Q8Block*>(from);
+  for (int64_t i = 0; i < n; i += 32, ++block) {
+    const float scale = ggml_fp16_to_fp32(block->scale);
+    for (int k = 0; k < 32; ++k) to[i + k] = scale * static_cast<float>(block->weights[k]);
   }
 }
 

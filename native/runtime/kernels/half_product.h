@@ -11,14 +11,6 @@ namespace executorch_ggml::kernels {
 constexpr int64_t kHalfRows = 4;     // of a tile
 constexpr int64_t kHalfColumns = 6;  // of a tile
 
-// Halves in rows.
-struct HalfRows {
-  const uint16_t* data;
-  int64_t stride;  // halves from a row to the next
-
-  const uint16_t* row(int64_t i) const { return data + i * stride; }
-};
-
 // made[i * stride + j] = rows.row(i) . columns.row(j)
 KERNEL_VARIANTS(void multiply_halves(FloatRows rows, int64_t row_count, HalfRows columns, int64_t column_count,
                                      int64_t length, float* made, int64_t stride))

@@ -9,13 +9,17 @@ namespace executorch_ggml::kernels {
 
 constexpr int64_t kPackedColumns = 16;  // of a block
 
-// Floats in rows.
-struct FloatRows {
-  const float* data;
-  int64_t stride;  // floats from a row to the next
+// Numbers in rows.
+template <class Number>
+struct RowsOf {
+  const Number* data;
+  int64_t stride;  // numbers from a row to the next
 
-  const float* row(int64_t i) const { return data + i * stride; }
+  const Number* row(int64_t i) const { return data + i * stride; }
 };
+
+using FloatRows = RowsOf<float>;
+using HalfRows = RowsOf<uint16_t>;
 
 // packed[block][k][i] = rows.row(16 * block + i)[k], zeros beyond `count` rows.
 KERNEL_VARIANTS(void pack_columns(FloatRows rows, int64_t count, int64_t width, float* packed))

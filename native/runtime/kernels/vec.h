@@ -97,6 +97,14 @@ VEC_INLINE Float load_halves(const uint16_t* from) {
 #endif
 }
 
+VEC_INLINE Float load_floats(const float* from) { return load<Float>(from); }
+
+VEC_INLINE Float load_floats(const uint16_t* halves) { return load_halves(halves); }
+
+VEC_INLINE float to_float(float x) { return x; }
+
+VEC_INLINE float to_float(uint16_t half) { return ggml_fp16_to_fp32(half); }
+
 VEC_INLINE Float square_root(Float x) {
 #if defined(__AVX512F__)
   return reinterpret_cast<Float>(_mm512_maskz_sqrt_ps(0xffff, reinterpret_cast<__m512>(x)));

@@ -77,9 +77,9 @@ class Decode(nn.Module):
     def forward(self, tokens: Tensor, input_pos: Tensor, length: Tensor) -> Tensor:
         """Read tokens that come at a position, with the source and all that was read before in mind."""
         own, source = self.cache.own, self.cache.source
-        rows = source[0].keys.shape[0]
+        rows = source[0].length
         window = Window(0, rows if self.fixed else as_size(length, 1, rows))
-        place = Place.of(tokens, input_pos, own[0].keys.shape[0])
+        place = Place.of(tokens, input_pos, own[0].length)
         cache = _Caches(KeyValueCache(own, [None] * len(own), place), _as_read(source, window))
         # Of the encoder's output only the shape is asked for where its keys and values are known.
         encoded = torch.empty(1, window.length, self.model.config.hidden_size)
