@@ -13,14 +13,22 @@ from transformers import (
     BartForConditionalGeneration,
     BertConfig,
     BertModel,
+    FalconConfig,
+    FalconForCausalLM,
     Gemma2Config,
     Gemma2ForCausalLM,
     Gemma3ForCausalLM,
     Gemma3TextConfig,
     GemmaConfig,
     GemmaForCausalLM,
+    GPTJConfig,
+    GPTJForCausalLM,
+    GPTNeoConfig,
+    GPTNeoForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
     MarianConfig,
     MarianMTModel,
     MistralConfig,
@@ -110,6 +118,20 @@ FAMILIES: dict[str, Callable[[], PreTrainedModel]] = {
                 "long_factor": [1.0, 2.0, 3.0, 4.0],
                 "original_max_position_embeddings": 600,
             },
+        )
+    ),
+    # These compute attention themselves.
+    "gptj": lambda: GPTJForCausalLM(
+        GPTJConfig(vocab_size=101, n_embd=32, n_layer=2, n_head=4, n_positions=640, rotary_dim=4)
+    ),
+    "falcon": lambda: FalconForCausalLM(
+        FalconConfig(
+            vocab_size=101,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_kv_heads=2,
+            new_decoder_architecture=True,
         )
     ),
 }
@@ -203,9 +225,26 @@ ENCODERS: dict[str, Callable[[], PreTrainedModel]] = {
 }
 
 
+# What no program is made of: positions that follow from how long the cache is, and states that are no keys and values.
+UNKNOWN: dict[str, Callable[[], PreTrainedModel]] = {
+    "gpt_neo": lambda: GPTNeoForCausalLM(
+        GPTNeoConfig(
+            vocab_size=101,
+            hidden_size=32,
+            num_layers=2,
+            num_heads=4,
+            attention_types=[[["global", "local"], 1]],
+            window_size=40,
+            max_position_embeddings=640,
+        )
+    ),
+    "mamba": lambda: MambaForCausalLM(MambaConfig(vocab_size=101, hidden_size=32, num_hidden_layers=1, state_size=8)),
+}
+
+
 def make(family: str) -> PreTrainedModel:
     """A language model of a family."""
-    return _random((FAMILIES | ENCODER_DECODERS)[family], family)
+    return _random((FAMILIES | ENCODER_DECODERS | UNKNOWN)[family], family)
 
 
 def make_encoder(family: str) -> PreTrainedModel:

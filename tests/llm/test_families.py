@@ -64,7 +64,7 @@ def test_half_precision(tmp_path: Path) -> None:
     assert error(made, Eager(model.float()).feed(tokens(40))) < 0.03  # ggml rounds what matrices are multiplied with
 
 
-@pytest.mark.parametrize("family", models.slow_but(models.FAMILIES, "llama", "qwen3_moe", "phi3"))
+@pytest.mark.parametrize("family", models.slow_but(models.FAMILIES, "llama", "qwen3_moe", "phi3", "gptj"))
 def test_logits(family: str, exported: Callable[..., Exported]) -> None:
     options = OPTIONS.get(family, {})
     model, path = exported(family, **options)
@@ -85,3 +85,16 @@ def test_logits(family: str, exported: Callable[..., Exported]) -> None:
         expected = [eager.feed(part[i : i + 64]) for i in range(0, count, 64)][-1]
         assert error(made, expected) < tolerance, f"{count} tokens up to {at}"
     assert at == 600
+
+
+@pytest.mark.parametrize(
+    ("family", "max_seq_len", "reason"),
+    [
+        ("gpt_neo", 64, "GPTNeoForCausalLM is not known: with a cache its logits are .*% off those without one"),
+        ("gpt_neo", 600, "GPTNeoForCausalLM is not known: with a cache its logits are .*% off those without one"),
+        ("mamba", 64, "MambaForCausalLM does not work with this cache: "),
+    ],
+)
+def test_models_that_have_a_way_of_their_own(family: str, max_seq_len: int, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        llm.export(models.make(family), max_seq_len=max_seq_len)

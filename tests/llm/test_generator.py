@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -128,6 +132,17 @@ def test_feed_and_rewind(generator: llm.Generator, model: PreTrainedModel) -> No
         generator.rewind(len(ids) + 1)
 
 
+def test_texts_made_in_turns(generator: llm.Generator) -> None:
+    prompts = (PROMPT, "Another one")
+    expected = [generator.generate(prompt, max_new_tokens=6) for prompt in prompts]
+    pairs = zip(*(generator.stream(prompt, max_new_tokens=6) for prompt in prompts), strict=True)
+    assert ["".join(pieces) for pieces in zip(*pairs, strict=True)] == expected
+    made = generator.stream(PROMPT, max_new_tokens=6)
+    next(made)
+    generator.reset()
+    assert "".join(made) == expected[0][1:]
+
+
 def test_bad_prompts(generator: llm.Generator) -> None:
     with pytest.raises(ValueError, match="the prompt is empty"):
         generator.stream("")
@@ -138,6 +153,18 @@ def test_bad_prompts(generator: llm.Generator) -> None:
     for token in (-1, 101, 1 << 40):
         with pytest.raises(ValueError, match=f"token {token} is not in the vocabulary of 101"):
             generator.stream([1, token])
+    wrong: tuple[tuple[Any, str], ...] = (
+        ([5.5], "tokens of type float64, expected integers"),
+        ([1 << 70], "tokens of type object, expected integers"),
+        (torch.full((2, 3), 5), r"tokens of shape \[2, 3\], expected those of one text"),
+        ("\udcff", "surrogates not allowed"),
+    )
+    for tokens, reason in wrong:
+        with pytest.raises(ValueError, match=reason):
+            generator.stream(tokens)
+    assert list(generator.stream_tokens([5, 6], max_new_tokens=0)) == []
+    with pytest.raises(ValueError, match="max_new_tokens -1, expected 0 or more"):
+        generator.stream(PROMPT, max_new_tokens=-1)
     generator.reset()
     generator.feed([5] * 600)
     with pytest.raises(ValueError, match="600 tokens and 1 more: the program was exported for 600"):
@@ -198,7 +225,9 @@ def test_rotary_embeddings_that_follow_the_text() -> None:
         assert rotary.rope_type == "longrope"
 
 
-def test_command(exported: Callable[..., Exported], capsys: pytest.CaptureFixture[str]) -> None:
+def test_command(
+    exported: Callable[..., Exported], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = str(exported("llama")[1])
     expected = llm.Generator(path).generate(PROMPT, max_new_tokens=6)
     assert main(["generate", path, "-p", PROMPT, "-n", "6"]) == 0
@@ -206,5 +235,32 @@ def test_command(exported: Callable[..., Exported], capsys: pytest.CaptureFixtur
     assert captured.out == expected + "\n"
     assert "generated 6 tokens" in captured.err
     assert main(["generate", path, "--chat", "--system", "Be kind", "-p", "Hi", "-n", "3", "--temperature", "0.8"]) == 0
-    assert main(["generate", path, "-p", "", "-n", "6"]) == 1
-    assert "the prompt is empty" in capsys.readouterr().err
+    capsys.readouterr()
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{PROMPT}\n"))
+    assert main(["generate", path, "-n", "6"]) == 0
+    assert capsys.readouterr().out == expected + "\n"
+    for arguments, reason in (
+        ([path, "-p", ""], "the prompt is empty"),
+        ([path, "-p", "Hi", "--system", "Be kind"], "--system is the system's message of a conversation"),
+        ([__file__, "-p", "Hi"], f"{__file__}: not an ExecuTorch program"),
+    ):
+        assert main(["generate", *arguments]) == 1
+        error = capsys.readouterr().err
+        assert reason in error
+        assert error.count("\n") == 1
+
+
+def test_a_command_that_is_stopped(exported: Callable[..., Exported], monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(llm.Generator, "feed", stop)
+    assert main(["generate", str(exported("llama")[1]), "-p", "Hi"]) == 130
+
+
+def test_a_pipe_that_ends(exported: Callable[..., Exported]) -> None:
+    command = [sys.executable, "-c", "import sys; from executorch_ggml.cli import main; sys.exit(main())"]
+    command += ["generate", str(exported("llama")[1]), "-p", "Hi", "-n", "400", "--temperature", "9"]
+    made = subprocess.run(["bash", "-c", f"{shlex.join(command)} | head -c 1"], capture_output=True, check=True)
+    assert len(made.stdout) == 1
+    assert b"roken" not in made.stderr

@@ -112,6 +112,8 @@ def test_options_without_meaning(options: dict[str, float], reason: str) -> None
         Sampling(**options)  # type: ignore[arg-type] # top_k is an int
 
 
-def test_logits_that_are_no_numbers() -> None:
-    with pytest.raises(ValueError, match="logits that are no numbers"):
-        choose(np.array([0.0, np.nan], np.float32), (), Sampling(), np.random.default_rng(0))
+@pytest.mark.parametrize("logits", [[0.0, np.nan], [0.0, np.inf], [-np.inf, -np.inf]])
+def test_logits_that_are_no_numbers(logits: list[float]) -> None:
+    for sampling in (Sampling(), Sampling(temperature=1.0)):
+        with pytest.raises(ValueError, match="logits that are no numbers"):
+            choose(np.array(logits, np.float32), (), sampling, np.random.default_rng(0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -11,9 +12,12 @@ from . import cache, devices, export, export_gguf, generate, inspect, webnn
 
 COMMANDS = (export, generate, inspect, export_gguf, devices, cache, webnn)
 
+# What files, options and memory may be to blame for; the runtime raises RuntimeError for programs that it cannot load.
+_USERS = (OSError, ValueError, RuntimeError, MemoryError, BackendUnavailable, OperationError)
+
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; errors that a user can mend are one line on stderr."""
+    """Run a command; errors that a user can mend are one line on stderr, and a pipe's end or Ctrl-C none."""
     parser = argparse.ArgumentParser(prog="executorch-ggml", description="PyTorch models on ggml.")
     commands = parser.add_subparsers(required=True, metavar="command")
     for command in COMMANDS:
@@ -21,7 +25,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     try:
         args.run(args)
-    except (OSError, ValueError, BackendUnavailable, OperationError) as error:
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python still writes at its end
+        return 1
+    except _USERS as error:
         print(f"executorch-ggml: {error}", file=sys.stderr)
         return 1
     return 0

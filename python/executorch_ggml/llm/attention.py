@@ -15,6 +15,7 @@ from transformers.masking_utils import bidirectional_mask_function
 from ..lower.attention import softcapped_attention
 
 NAME = "executorch_ggml"
+OWN = "executorch_ggml_own"  # for models that compute attention themselves
 
 
 def attention(
@@ -74,20 +75,27 @@ def mask(
     return seen if attention_mask is None else seen & attention_mask[:, None, None, :]
 
 
+def added_mask(*args: Any, **kwargs: Any) -> Tensor | None:
+    """The same as numbers that are added to scores, as models take it that compute attention themselves."""
+    seen = mask(*args, **kwargs)
+    return None if seen is None else torch.where(seen, 0.0, torch.finfo(torch.float32).min)
+
+
 AttentionInterface.register(NAME, attention)
 AttentionMaskInterface.register(NAME, mask)
+AttentionMaskInterface.register(OWN, added_mask)
 
 
 @contextmanager
 def exported_functions(model: PreTrainedModel) -> Iterator[None]:
     """Have a model use this attention, and these experts, and its own again afterwards.
 
-    One that has no choice of attention has its own, and masks that fit it.
+    One that has no choice of attention keeps its own, and gets masks that fit it.
     """
     modules = [module for module in model.modules() if isinstance(module, PreTrainedModel)]
     configs: dict[int, Any] = {id(module.config): module.config for module in modules}
     before = {key: (config._attn_implementation, config._experts_implementation) for key, config in configs.items()}
-    chosen = NAME if model._supports_sdpa or model._supports_attention_backend else "eager"
+    chosen = NAME if model._can_set_attn_implementation() else OWN  # what a class says it supports may be its own
     try:
         for config in configs.values():
             config._attn_implementation, config._experts_implementation = chosen, NAME

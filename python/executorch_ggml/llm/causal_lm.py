@@ -10,9 +10,12 @@ from torch.export import ExportedProgram
 from transformers import PreTrainedModel
 
 from . import experts  # noqa: F401 - registers them
-from .cache import KeyValueCache, Place, head_shapes, make_rows, sliding_windows
-from .program import traceable
+from .attention import exported_functions
+from .cache import STEP, KeyValueCache, Place, head_shapes, make_rows, sliding_windows
+from .program import evaluated, traceable
 from .rotary import fixed_rotary
+
+_CLOSE = 1e-2  # of the largest logit; rounding is a thousandth of that
 
 
 class CachedModel(nn.Module):
@@ -39,6 +42,31 @@ class CachedModel(nn.Module):
         )
         logits: Tensor = made.logits
         return logits if self.all_logits else logits.squeeze(1)
+
+
+def check(model: PreTrainedModel, max_seq_len: int) -> None:
+    """Raise where a model gives other logits with this cache than by itself: it may have positions of its own making.
+
+    It reads a few tokens for that, or where its attention is its own more than one step of the cache, in two parts.
+    """
+    config = model.config.get_text_config()
+    length = min(6 if model._can_set_attn_implementation() else STEP + 6, max_seq_len)
+    ids = [token for token in range(min(config.vocab_size, 16)) if token != config.pad_token_id]
+    tokens = torch.tensor([(ids * length)[:length]])
+    part = (length + 1) // 2
+    with evaluated(model), fixed_rotary(model, max_seq_len):
+        expected = model(input_ids=tokens, use_cache=False).logits
+        try:
+            module = CachedModel(model, max_seq_len, "f32", all_logits=True)
+            with exported_functions(model):
+                made = [module(tokens[:, at : at + part], torch.tensor([at])) for at in range(0, length, part)]
+        except Exception as error:  # whatever a model has against being called so
+            raise ValueError(f"{type(model).__name__} does not work with this cache: {error}") from error
+    difference = (torch.cat(made, 1) - expected).abs().max() / expected.abs().max()
+    if difference > _CLOSE:
+        raise ValueError(
+            f"{type(model).__name__} is not known: with a cache its logits are {difference:.0%} off those without one"
+        )
 
 
 def trace(module: CachedModel, chunk: int) -> ExportedProgram:

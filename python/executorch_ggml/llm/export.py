@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from executorch.exir import ExecutorchProgramManager
 from transformers import PreTrainedModel
 
+from ..gguf.model import file_of
 from ..lower.weights import WeightSource
 from . import causal_lm, encoder_decoder
 from .cache import DTYPES
@@ -58,6 +59,8 @@ def export(
     elif max_source_len is not None:
         raise ValueError(f"max_source_len {max_source_len}, but {type(model).__name__} has no encoder")
     else:
+        if file_of(model) is None:  # else its parameters are not there, and its family is known
+            causal_lm.check(model, max_seq_len)
         module = causal_lm.CachedModel(model, max_seq_len, cache_type, all_logits)
         programs = {"forward": causal_lm.trace(module, chunk)}
     program = lowered(programs, weights=weights, cache_type=cache_type, metadata=constants, tokenizer=tokenizer)

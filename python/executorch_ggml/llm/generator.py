@@ -59,6 +59,7 @@ class Generation(Iterator[str]):
         self.finish: Finish | None = None
         self.timing = Timing()
         self._pieces: Iterator[str] = iter(())
+        self._encoded: torch.Tensor | None = None  # what the encoder gave
 
     def __next__(self) -> str:
         """The next piece."""
@@ -187,8 +188,7 @@ class Generator:
         """
         stops = StopStrings([stop] if isinstance(stop, str) else stop)
         made = Generation()
-        ids = self._begun(made, prompt, start)
-        tokens = self._new_tokens(made, ids, max_new_tokens, Sampling(**sampling), np.random.default_rng(seed))
+        ids, tokens = self._started(made, prompt, max_new_tokens, seed, start, sampling)
         made._pieces = _pieces(made, TextStream(self.tokenizer, ids), stops, tokens)
         return made
 
@@ -202,14 +202,29 @@ class Generator:
         **sampling: Any,
     ) -> Iterator[int]:
         """Generate the tokens that follow a prompt, up to one that ends the text; options as for :meth:`stream`."""
-        made, random = Generation(), np.random.default_rng(seed)
-        ids = self._begun(made, prompt, start)
-        return self._new_tokens(made, ids, max_new_tokens, Sampling(**sampling), random)
+        return self._started(Generation(), prompt, max_new_tokens, seed, start, sampling)[1]
 
     def chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> Generation:
         """Generate the next message of a conversation; options as for :meth:`stream`."""
         prompt = self.tokenizer.encode(self.tokenizer.chat(messages), special=False)
         return self.stream(prompt, **options)
+
+    def _started(
+        self,
+        made: Generation,
+        prompt: Prompt,
+        most: int | None,
+        seed: int | None,
+        start: Sequence[int] | None,
+        sampling: Mapping[str, Any],
+    ) -> tuple[list[int], Iterator[int]]:
+        """The tokens that a text begins with, and those that follow."""
+        if most is not None and most < 0:
+            raise ValueError(f"max_new_tokens {most}, expected 0 or more")
+        how, random = Sampling(**sampling), np.random.default_rng(seed)
+        ids = self._begun(made, prompt, start)
+        made._encoded = self._encoded
+        return ids, self._new_tokens(made, list(ids), most, how, random)
 
     def _begun(self, made: Generation, prompt: Prompt, start: Sequence[int] | None) -> list[int]:
         """The tokens that a text begins with; of an encoder-decoder model, after its encoder has read the prompt."""
@@ -254,22 +269,31 @@ class Generator:
         return list(ids)
 
     def _checked(self, tokens: npt.ArrayLike) -> Tokens:
-        ids = np.asarray(tokens, dtype=np.int64).reshape(-1)
+        ids = np.atleast_1d(tokens)
+        if ids.size and ids.dtype.kind not in "iu":
+            raise ValueError(f"tokens of type {ids.dtype}, expected integers")
+        if ids.size != ids.shape[-1]:
+            raise ValueError(f"tokens of shape {list(ids.shape)}, expected those of one text")
+        ids = ids.reshape(-1)
         if len(ids) and not (ids.min() >= 0 and ids.max() < self.vocab_size):
             wrong = ids[(ids < 0) | (ids >= self.vocab_size)][0]
             raise ValueError(f"token {wrong} is not in the vocabulary of {self.vocab_size}")
-        return ids
+        return ids.astype(np.int64)
 
-    def _read(self, ids: list[int], timing: Timing) -> Logits:
-        """Read a whole prompt, but for what of its beginning was read before."""
+    def _read(self, made: Generation, ids: list[int]) -> tuple[Logits, int]:
+        """Read a text's tokens but for the first ones that are there: the logits after them, and how many were there.
+
+        In most cases only its last token is not; more, where something else was read since.
+        """
+        if made._encoded is not self._encoded:
+            raise ValueError("the encoder has read another source since this text was begun")
         known = _common(self._tokens, ids)
         if known < len(ids) or known < len(self._tokens) or self._logits is None:
             known = min(known, len(ids) - 1)  # its last token's logits are asked for
             self.rewind(known)
             self.feed(ids[known:])
-        timing.prompt_tokens, timing.reused_tokens = len(ids) - known, known
         assert self._logits is not None
-        return self._logits
+        return self._logits, known
 
     def _allowed(self, logits: Logits, made: int) -> Logits:
         """The logits, after some tokens were made, without the tokens that the model's generation config rules out."""
@@ -286,10 +310,11 @@ class Generator:
         """The tokens that follow, each of them read when the next one is asked for."""
         timing, clock = made.timing, time.perf_counter
         started = clock() - timing.encode_seconds
-        logits = self._read(ids, timing)
+        logits, known = self._read(made, ids)
+        timing.prompt_tokens, timing.reused_tokens = len(ids) - known, known
         timing.prefill_seconds = clock() - started - timing.encode_seconds
         while most is None or timing.new_tokens < most:
-            token = choose(self._allowed(logits, timing.new_tokens), self._tokens, how, random)
+            token = choose(self._allowed(logits, timing.new_tokens), ids, how, random)
             timing.new_tokens += 1
             timing.first_token_seconds = timing.first_token_seconds or clock() - started
             timing.decode_seconds = clock() - started - timing.first_token_seconds
@@ -298,11 +323,12 @@ class Generator:
                 return
             made.tokens.append(token)
             yield token
-            if len(self._tokens) >= self.max_seq_len:
+            if len(ids) >= self.max_seq_len:
                 made.finish = "context"
                 return
+            ids.append(token)
             if timing.new_tokens != most:
-                logits = self.feed([token])
+                logits, _ = self._read(made, ids)
         made.finish = "length"
 
 
@@ -323,6 +349,8 @@ def _row(ids: Tokens) -> torch.Tensor:
     return torch.from_numpy(np.ascontiguousarray(ids)[None])
 
 
-def _common(a: Sequence[int], b: Sequence[int]) -> int:
+def _common(a: list[int], b: list[int]) -> int:
     """How many tokens two sequences begin with alike."""
+    if a == b[: len(a)]:  # at each new token of a text
+        return len(a)
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))

@@ -62,15 +62,22 @@ def in_float32(model: PreTrainedModel, weights: WeightSource | None) -> tuple[Pr
 
 
 @contextmanager
-def traceable(model: PreTrainedModel) -> Iterator[None]:
-    """Have a model use this project's functions, and neither dropout nor gradients, while it is traced."""
+def evaluated(model: PreTrainedModel) -> Iterator[None]:
+    """Have a model compute neither dropout nor gradients."""
     training = model.training
     model.eval()
     try:
-        with torch.no_grad(), exported_functions(model):
+        with torch.no_grad():
             yield
     finally:
         model.train(training)
+
+
+@contextmanager
+def traceable(model: PreTrainedModel) -> Iterator[None]:
+    """Have a model use this project's functions, and neither dropout nor gradients, while it is traced."""
+    with evaluated(model), exported_functions(model):
+        yield
 
 
 def lowered(

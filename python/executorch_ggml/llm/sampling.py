@@ -46,7 +46,7 @@ class Sampling:
 
 def choose(logits: Logits, seen: Collection[int], sampling: Sampling, random: np.random.Generator) -> int:
     """The next token, given the logits over the vocabulary and the tokens up to here."""
-    if np.isnan(logits).any():
+    if not np.isfinite(logits.max()):  # nor is it where one of them is not a number
         raise ValueError("the model gave logits that are no numbers")
     logits = penalized(logits, seen, sampling.repetition_penalty)
     if sampling.temperature == 0.0:

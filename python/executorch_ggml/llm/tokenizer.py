@@ -46,6 +46,7 @@ class Tokenizer:
 
     def encode(self, text: str, *, special: bool = True) -> list[int]:
         """The tokens of a text; with ``special`` those before and after it too, as the model was trained with."""
+        text.encode()  # what is no Unicode raises an error that says so, and not the package's own
         ids: list[int] = self.model.encode(text, add_special_tokens=special).ids
         return ids
 
@@ -72,7 +73,7 @@ class Tokenizer:
                 add_generation_prompt=add_generation_prompt,
                 **given,
             )
-        except TemplateError as error:
+        except (TemplateError, TypeError) as error:  # a template may add what is missing to a text
             raise ValueError(f"the chat template does not take this conversation: {error}") from error
         text: str = rendered[0]
         return text
