@@ -93,8 +93,7 @@ class Rows(nn.Module):
     def read(self, window: Window, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """The keys and values of a window, in the model's type."""
         keys, values = (
-            buffer.narrow(1, window.start, window.length).to(dtype)[None]
-            for buffer in (self.keys, self.values)
+            buffer.narrow(1, window.start, window.length).to(dtype)[None] for buffer in (self.keys, self.values)
         )
         return keys, values
 
