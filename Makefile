@@ -32,7 +32,7 @@ NATIVE_SOURCES := CMakeLists.txt $(shell find native cmake tests/native -name '*
   $(shell find python/executorch_ggml/ir -name '*.py' 2>/dev/null)
 CPP_FILES = $(shell find native examples tests/native tests/devices -name '*.cpp' -o -name '*.h' 2>/dev/null)
 # The modules of benchmarks/ that can be run.
-BENCH ?= $(filter-out llm device_program,$(patsubst benchmarks/%.py,%,$(sort $(shell grep -l '^if __name__ == "__main__"' benchmarks/*.py 2>/dev/null))))
+BENCH ?= $(filter-out llm llm_profile device_program,$(patsubst benchmarks/%.py,%,$(sort $(shell grep -l '^if __name__ == "__main__"' benchmarks/*.py 2>/dev/null))))
 
 .PHONY: help
 help:  ## list the targets
