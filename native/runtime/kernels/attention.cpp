@@ -17,7 +17,7 @@ namespace {
 
 constexpr float kHidden = -std::numeric_limits<float>::infinity();
 constexpr uint16_t kHiddenHalf = 0xfc00;  // the same in f16
-constexpr int64_t kManyRows = 8;          // from here on it pays to pack keys and values
+constexpr int64_t kManyRows = 12;         // from here on it pays to pack keys and values
 constexpr int64_t kMostRows = 240;        // of a share, so that their sums stay in the second cache
 constexpr int64_t kFewKeys = 32;          // of a block, so that they stay in the first cache
 constexpr int64_t kManyKeys = 128;
