@@ -4,7 +4,6 @@
 #include <cmath>
 #include <iterator>
 
-#include "devices.h"
 #include "payload.h"
 #include "status.h"
 
@@ -269,6 +268,32 @@ ggml_tensor* NodeBuilder::custom_node(Kernel kernel, KernelCallBase* call, std::
   const int count = describe_call(call, inputs, sources);
   return ggml_custom_4d(ctx_, storage_type(call->dst), ne_[0], ne_[1], ne_[2], ne_[3], sources, count, kernel,
                         GGML_N_TASKS_MAX, call);
+}
+
+// A product of whole numbers may have its rows rounded beforehand.
+ggml_tensor* NodeBuilder::custom(Kernel kernel, const MulMatParams& params,
+                                 std::initializer_list<ggml_tensor*> inputs) {
+  ggml_tensor* sources[kMaxKernelInputs] = {};
+  KernelCall<MulMatParams>* call = calls_->add(params);
+  int count = describe_call(call, inputs, sources);
+  if (ggml_tensor* rounded = rounded_rows(sources[0], sources[1])) sources[count++] = rounded;
+  return ggml_custom_4d(ctx_, GGML_TYPE_F32, ne_[0], ne_[1], ne_[2], ne_[3], sources, count, kernel, GGML_N_TASKS_MAX,
+                        call);
+}
+
+// The rows of b as products with a want them, one node for all such products; null where each rounds them itself: for
+// few rows another node costs more, and other devices know the program's nodes alone.
+ggml_tensor* NodeBuilder::rounded_rows(const ggml_tensor* a, ggml_tensor* b) {
+  const kernels::IntegerProduct* product = on_cpu_ ? kernels::integer_product_with(a) : nullptr;
+  if (product == nullptr || ggml_nrows(b) <= kernels::kStreamRows) return nullptr;
+  ggml_tensor*& made = rounded_[{b, product->quantize}];
+  if (made == nullptr) {
+    const int64_t bytes = b->ne[0] / kernels::kIntegerBlock * static_cast<int64_t>(sizeof(kernels::RowBlock));
+    auto* call = calls_->add(kernels::RoundRowsParams{product->quantize});
+    made = ggml_custom_4d(ctx_, GGML_TYPE_I8, bytes, b->ne[1], b->ne[2], b->ne[3], &b, 1, kernels::round_rows,
+                          GGML_N_TASKS_MAX, call);
+  }
+  return made;
 }
 
 // On the CPU the rows are written where the state lies; custom nodes cannot write to another device's memory.

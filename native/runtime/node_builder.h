@@ -3,16 +3,20 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <new>
 #include <string>
 #include <type_traits>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "checks.h"
+#include "devices.h"
 #include "ggml_ir_generated.h"
+#include "kernels/integer_product.h"
 #include "kernels/kernels.h"
 #include "result.h"
 #include "shapes.h"
@@ -83,13 +87,14 @@ class KernelCalls {
 
 class NodeBuilder {
  public:
-  // `values` has the leaves' tensors already and gets the nodes'.
-  NodeBuilder(ggml_context* ctx, const fb::Graph& graph, const Shapes& shapes, bool use_kernels, size_t memory_limit,
-              RunStatus* status, KernelCalls* calls, std::vector<ggml_tensor*>* values)
+  // `values` has the leaves' tensors already and gets the nodes'. `device` is null for the CPU.
+  NodeBuilder(ggml_context* ctx, const fb::Graph& graph, const Shapes& shapes, ggml_backend_t device,
+              size_t memory_limit, RunStatus* status, KernelCalls* calls, std::vector<ggml_tensor*>* values)
       : ctx_(ctx),
         graph_(graph),
         shapes_(shapes),
-        use_kernels_(use_kernels),
+        on_cpu_(device == nullptr),
+        use_kernels_(on_cpu_ || shares_memory(device)),
         memory_limit_(memory_limit),
         status_(status),
         calls_(calls),
@@ -141,6 +146,7 @@ class NodeBuilder {
   ggml_tensor* custom(Kernel kernel, const Params& params, std::initializer_list<ggml_tensor*> inputs) {
     return custom_node(kernel, calls_->add(params), inputs);
   }
+  ggml_tensor* custom(Kernel kernel, const MulMatParams& params, std::initializer_list<ggml_tensor*> inputs);
   // get_rows takes only what to_index has checked against the table's height: ggml aborts on any other row.
   bool gathers_rows(const ggml_tensor* a, const ggml_tensor* rows) const;
   // Nor does mul_mat_id.
@@ -166,12 +172,14 @@ class NodeBuilder {
   void remember_index(const fb::Node& node, const ggml_tensor* source, const ggml_tensor* made);
   int describe_call(KernelCallBase* call, std::initializer_list<ggml_tensor*> inputs, ggml_tensor** sources) const;
   ggml_tensor* custom_node(Kernel kernel, KernelCallBase* call, std::initializer_list<ggml_tensor*> inputs);
+  ggml_tensor* rounded_rows(const ggml_tensor* a, ggml_tensor* b);
   ggml_tensor* filled(float value);
   DType dtype_of(int value) const { return static_cast<DType>(graph_.values()->Get(value)->dtype()); }
 
   ggml_context* ctx_;
   const fb::Graph& graph_;
   const Shapes& shapes_;
+  bool on_cpu_;
   bool use_kernels_;
   size_t memory_limit_;
   RunStatus* status_;
@@ -180,6 +188,7 @@ class NodeBuilder {
   std::unordered_map<const ggml_tensor*, int64_t> index_sizes_;  // of what to_index gave, and reshapes of it
   std::unordered_set<const ggml_tensor*> states_;
   std::unordered_map<const ggml_tensor*, ggml_tensor*> packed_;
+  std::map<std::pair<const ggml_tensor*, decltype(kernels::IntegerProduct::quantize)>, ggml_tensor*> rounded_;
   int64_t work_ = 0;
   bool as_said_ = true;
   const fb::Node* node_ = nullptr;  // the one being built

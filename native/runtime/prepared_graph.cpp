@@ -202,8 +202,7 @@ Status PreparedGraph::open_arena(const Leaves& leaves) {
 Status PreparedGraph::build(const Leaves& leaves) {
   EXECUTORCH_GGML_TRY(open_arena(leaves));
   std::vector<ggml_tensor*> values(size_of(graph_.values()), nullptr);
-  NodeBuilder builder(arena_.context(), graph_, shapes_, device_ == nullptr || shares_memory(device_),
-                      limits_.memory_limit(), &status_, &calls_, &values);
+  NodeBuilder builder(arena_.context(), graph_, shapes_, device_, limits_.memory_limit(), &status_, &calls_, &values);
   for (size_t i = 0; i < leaves.constants.size(); ++i) {
     values[graph_.constants()->Get(i)->value()] = leaves.constants[i];
     if (leaves.packed[i] != nullptr) builder.remember_packed(leaves.constants[i], leaves.packed[i]);

@@ -66,7 +66,8 @@ struct Case {
   int64_t length, columns, rows, matrices, repeats;
   std::vector<char> matrix, arranged;
   std::vector<float> weights, x, used, out;  // `used`: what is multiplied in the place of x
-  ggml_tensor a{}, b{}, dst{};
+  std::vector<char> rounded_rows;
+  ggml_tensor a{}, b{}, rounded{}, dst{};
   KernelCall<MulMatParams> call;
 
   Case(ggml_type of, int64_t length_of, int64_t columns_of, int64_t rows_of, int64_t matrices_of = 1,
@@ -78,8 +79,7 @@ struct Case {
     matrix.resize(ggml_row_size(type, length) * static_cast<size_t>(columns * matrices) + 1);
     fill_matrix();
     out.resize(static_cast<size_t>(columns * rows * matrices * repeats + 2 * kGuard));
-    beside = beside && !ggml_is_quantized(type);
-    set_shape(&a, type, length, columns, matrices, beside, matrix.data());
+    set_shape(&a, type, length, columns, matrices, beside && !ggml_is_quantized(type), matrix.data());
     set_shape(&b, GGML_TYPE_F32, length, rows, matrices * repeats, beside, x.data());
     set_shape(&dst, GGML_TYPE_F32, columns, rows, matrices * repeats, false, out.data() + kGuard);
     dst.src[0] = &a;
@@ -117,6 +117,32 @@ struct Case {
     std::fill(out.begin(), out.end(), kUntouched);
     for (int ith = 0; ith < threads; ++ith) kernels::wide_product(&dst, ith, threads, &call);
     if (!status.ok()) fail(status.message());
+  }
+
+  // Has the rows rounded beforehand: nothing may change. False where nothing is rounded.
+  bool round(int threads) {
+    const kernels::IntegerProduct* product = kernels::integer_product_with(&a);
+    if (product == nullptr) return false;
+    const int64_t bytes = length / kernels::kIntegerBlock * static_cast<int64_t>(sizeof(kernels::RowBlock));
+    rounded_rows.assign(static_cast<size_t>(bytes * ggml_nrows(&b)), '\0');
+    set_shape(&rounded, GGML_TYPE_I8, bytes, b.ne[1], b.ne[2], false, rounded_rows.data());
+    rounded.src[0] = &b;
+    KernelCall<kernels::RoundRowsParams> rounding;
+    rounding.params = {product->quantize};
+    for (int ith = 0; ith < threads; ++ith) kernels::round_rows(&rounded, ith, threads, &rounding);
+    dst.src[2] = &rounded;
+    return true;
+  }
+
+  // By so many threads, each as it comes and with rows that were rounded beforehand.
+  void check(int threads) {
+    dst.src[2] = nullptr;
+    run(threads);
+    compare();
+    const std::vector<float> found = out;
+    if (!round(threads)) return;
+    run(threads);
+    if (std::memcmp(found.data(), out.data(), out.size() * sizeof(float)) != 0) fail("rounding beforehand changes it");
   }
 
   void compare() const {
@@ -168,10 +194,7 @@ std::vector<ggml_type> quantized_types() {
 }
 
 void check(Case&& made) {
-  for (const int threads : {1, 3}) {
-    made.run(threads);
-    made.compare();
-  }
+  for (const int threads : {1, 3}) made.check(threads);
 }
 
 void check_floats(ggml_type type) {
@@ -192,6 +215,7 @@ void check_all_types() {
     for (const int64_t columns : {1, 16, 37, 70}) {
       for (const int64_t rows : {1, 12, 31}) {
         check(Case(type, 256 * (1 + columns % 3), columns, rows));
+        check(Case(type, 256, columns, rows, 2, 3));
       }
     }
   }
@@ -203,10 +227,7 @@ void check_arranged() {
       for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 12}) {
         Case made(type, 256 * (1 + columns % 3), columns, rows);
         if (!made.arrange()) continue;
-        for (const int threads : {1, 3}) {
-          made.run(threads);
-          made.compare();
-        }
+        for (const int threads : {1, 3}) made.check(threads);
       }
     }
   }

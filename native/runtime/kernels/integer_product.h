@@ -60,6 +60,17 @@ const IntegerProduct* integer_product(ggml_type type);
 // Of an arranged matrix, which says so in ggml_tensor::extra; null for others.
 const IntegerProduct* arranged_product(const ggml_tensor* matrix);
 
+// That of products with a matrix, or null.
+const IntegerProduct* integer_product_with(const ggml_tensor* matrix);
+
+// Of `round_rows`, a node of its own before products of many rows: threads share the work, and products the result.
+struct RoundRowsParams {
+  decltype(IntegerProduct::quantize) quantize;
+};
+
+// src[0]'s rows as RowBlocks, whose bytes are dst's rows.
+void round_rows(ggml_tensor* dst, int ith, int nth, void* call);
+
 // Bytes of a matrix as `arranged` keeps it, and that matrix made from ggml's.
 size_t arranged_bytes(const ArrangedColumns& arranged, const ggml_tensor* matrix);
 void arrange(const ArrangedColumns& arranged, const ggml_tensor* matrix, const void* data, void* to);

@@ -177,24 +177,33 @@ class IntegersProduct {
         b_(dst->src[1]),
         product_(product),
         arranged_(arranged_product(a_) ? product.arranged : nullptr),
-        blocks_(a_->ne[0] / kIntegerBlock) {}
+        blocks_(a_->ne[0] / kIntegerBlock),
+        rounded_(dst->src[2]) {}
 
   void run(int ith, int nth) const {
     divide(dst_, kIntegerColumns, ith, nth, [&](int64_t matrix, Interval columns, Interval rows) {
       const Matrices of(dst_, matrix);
       for (int64_t row = rows.begin; row < rows.end; row += kIntegerRows) {
-        multiply_rows(of, columns, {row, std::min(row + kIntegerRows, rows.end)});
+        const Interval some = {row, std::min(row + kIntegerRows, rows.end)};
+        multiply_rows(of, rounded(of, matrix, some), columns, some);
       }
     });
   }
 
  private:
-  void multiply_rows(const Matrices& of, Interval columns, Interval rows) const {
-    RowBlock* quantized = thread_scratch().rows.sized(rows.size() * blocks_);
+  const RowBlock* rounded(const Matrices& of, int64_t matrix, Interval rows) const {
+    if (rounded_ != nullptr) {
+      return static_cast<const RowBlock*>(rounded_->data) + (matrix * dst_->ne[1] + rows.begin) * blocks_;
+    }
+    RowBlock* made = thread_scratch().rows.sized(rows.size() * blocks_);
     for (int64_t i = 0; i < rows.size(); ++i) {
       const auto* row = reinterpret_cast<const float*>(of.b + (rows.begin + i) * b_->nb[1]);
-      product_.quantize(row, blocks_, quantized + i * blocks_);
+      product_.quantize(row, blocks_, made + i * blocks_);
     }
+    return made;
+  }
+
+  void multiply_rows(const Matrices& of, const RowBlock* quantized, Interval columns, Interval rows) const {
     auto* made = reinterpret_cast<float*>(of.made) + rows.begin * dst_->ne[0];
     if (arranged_ != nullptr && rows.size() <= kStreamRows) return stream(of.a, quantized, rows.size(), columns, made);
     ColumnBlock* panel = thread_scratch().columns.sized(blocks_ * kIntegerColumns / kIntegerLanes);
@@ -229,6 +238,7 @@ class IntegersProduct {
   const IntegerProduct& product_;
   const ArrangedColumns* arranged_;
   int64_t blocks_;
+  const ggml_tensor* rounded_;  // null where few rows are rounded by each thread for itself
 };
 
 }  // namespace
@@ -249,11 +259,29 @@ void arrange(const ArrangedColumns& arranged, const ggml_tensor* matrix, const v
   }
 }
 
+const IntegerProduct* integer_product_with(const ggml_tensor* matrix) {
+  return matrix->extra != nullptr ? arranged_product(matrix) : integer_product(matrix->type);
+}
+
+void round_rows(ggml_tensor* dst, int ith, int nth, void* call) {
+  const ggml_tensor* from = dst->src[0];
+  const auto quantize = as_call<RoundRowsParams>(call).params.quantize;
+  const int64_t blocks = from->ne[0] / kIntegerBlock;
+  const Interval rows = Interval::part(ggml_nrows(from), ith, nth);
+  for (int64_t row = rows.begin; row < rows.end; ++row) {
+    int64_t i[4];
+    ggml_unravel_index(dst, row * dst->ne[0], nullptr, &i[1], &i[2], &i[3]);
+    const char* at =
+        static_cast<const char*>(from->data) + i[1] * from->nb[1] + i[2] * from->nb[2] + i[3] * from->nb[3];
+    quantize(reinterpret_cast<const float*>(at), blocks, static_cast<RowBlock*>(dst->data) + row * blocks);
+  }
+}
+
 void wide_product(ggml_tensor* dst, int ith, int nth, void* call) {
   const auto& c = as_call<MulMatParams>(call);
   try {
     const ggml_tensor* a = dst->src[0];
-    const IntegerProduct* integers = a->extra != nullptr ? arranged_product(a) : integer_product(a->type);
+    const IntegerProduct* integers = integer_product_with(a);
     if (integers != nullptr) {
       IntegersProduct(dst, *integers).run(ith, nth);
     } else if (a->type == GGML_TYPE_F16) {
