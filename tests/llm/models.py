@@ -33,6 +33,7 @@ from transformers import (
     MarianMTModel,
     MistralConfig,
     MistralForCausalLM,
+    MistralModel,
     MixtralConfig,
     MixtralForCausalLM,
     MPNetConfig,
@@ -222,6 +223,7 @@ ENCODERS: dict[str, Callable[[], PreTrainedModel]] = {
     "mpnet": lambda: MPNetModel(MPNetConfig(**ENCODER)),
     "roberta": lambda: RobertaModel(RobertaConfig(**ENCODER)),
     "qwen3": lambda: Qwen3Model(Qwen3Config(**SIZES)),
+    "mistral": lambda: MistralModel(MistralConfig(**SIZES, sliding_window=8)),
 }
 
 

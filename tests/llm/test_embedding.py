@@ -22,7 +22,13 @@ from executorch_ggml.llm.pooling import POOLINGS, Pooling, pooling_of
 from executorch_ggml.llm.sentence_encoder import PooledModel
 
 # How each of the models is pooled, and whether its embeddings have length 1.
-HOW = {"bert": ("mean", True), "mpnet": ("cls", False), "roberta": ("max", True), "qwen3": ("lasttoken", True)}
+HOW = {
+    "bert": ("mean", True),
+    "mpnet": ("cls", False),
+    "roberta": ("max", True),
+    "qwen3": ("lasttoken", True),
+    "mistral": ("mean", False),
+}
 LENGTHS = (5, 60, 1, 33, 5, 17, 2)
 
 
@@ -39,7 +45,7 @@ def eager(model: PreTrainedModel, how: tuple[str, bool], texts: Sequence[Sequenc
         return np.concatenate([module(row, torch.ones_like(row)).numpy() for row in rows])
 
 
-@pytest.mark.parametrize("family", models.slow_but(HOW, "bert", "qwen3"))
+@pytest.mark.parametrize("family", models.slow_but(HOW, "bert", "qwen3", "mistral"))
 def test_embeddings(family: str, tmp_path: Path) -> None:
     model, how, path = models.make_encoder(family), HOW[family], tmp_path / "model.pte"
     pooling, normalize = how

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +28,19 @@ class PooledModel(nn.Module):
         self.model = model
         self.pooling = pooling
         self.normalize = normalize
+        # What a decoder would keep for tokens to come, nobody asks for.
+        self.options = {"use_cache": False} if "use_cache" in signature(model.forward).parameters else {}
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """The embedding of each row of tokens."""
-        states = getattr(self.model(input_ids=tokens, attention_mask=mask), "last_hidden_state", None)
+        made = self.model(input_ids=tokens, attention_mask=mask, **self.options)
+        states = getattr(made, "last_hidden_state", None)
         if states is None:
             raise ValueError(
                 f"{type(self.model).__name__} gives no last_hidden_state: pass AutoModel's, without a head"
             )
-        made = POOLINGS[self.pooling](states, mask)
-        return functional.normalize(made, dim=1) if self.normalize else made
+        pooled = POOLINGS[self.pooling](states, mask)
+        return functional.normalize(pooled, dim=1) if self.normalize else pooled
 
 
 def export_encoder(
