@@ -16,7 +16,7 @@ from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPas
 
 from .ir.dims import as_dim, free_symbols
 from .lower.graph import upper_bound
-from .lower.weights import WeightSource
+from .lower.weights import WeightSource, check_values
 from .partition import GgmlPartitioner
 from .partition.control_flow import control_flow_fault, graph_modules, is_control_flow
 from .quant import GgmlQuantConfig
@@ -39,13 +39,15 @@ def export(
 
     Write the result with ``.save(path)`` and run it with :func:`executorch_ggml.load`. Raises ValueError for a dynamic
     dim without a maximum, since ExecuTorch plans its memory by the largest sizes, for control flow that it cannot run,
-    and for a quantization with a rule that matches none of the model's parameters.
+    for a quantization with a rule that matches none of the model's parameters, and for a module of
+    :func:`executorch_ggml.gguf.load` without the weights that came with it.
     """
     if quantize is not None:
         if weights is not None:
             raise ValueError("weights and quantize both say how parameters are stored: pass one of them")
         weights = GgmlQuantConfig.of(quantize)
         weights.check(model)
+    check_values(model, weights)
     with torch.no_grad():  # else what a model computes without gradients is a region of its own
         program = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
     _check_bounded(program)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import random
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ import pytest
 import torch
 from tests.gguf.models import CONFIGS, FileMaker, logits, make, tokens
 
+import executorch_ggml
+from executorch_ggml import llm
 from executorch_ggml.gguf import GgufError, GgufFile, export_gguf, known_architectures, load
 from executorch_ggml.gguf.weights import values_of
 from executorch_ggml.ir.dtypes import DType
-from executorch_ggml.quant import GgmlQuantConfig, Importance
+from executorch_ggml.quant import GgmlQuantConfig, Importance, dequantized, report
 from executorch_ggml.quant.importance import Entry
 
 
@@ -80,6 +83,24 @@ def test_parameters_take_no_memory(tmp_path: Path) -> None:
     model = load(path).module
     assert model.lm_head.weight.device.type == "cpu"
     assert torch.equal(model.model.norm.weight, make("llama").model.norm.weight)
+
+
+def test_values_that_are_not_there_are_not_used(tmp_path: Path) -> None:
+    _, path = written("llama", tmp_path / "x.gguf")
+    model = load(path)
+    uses: list[Callable[[], object]] = [
+        lambda: model.module(tokens()),
+        lambda: llm.export(model.module, max_seq_len=16),
+        lambda: llm.export(model.module, max_seq_len=16, weights=GgmlQuantConfig("q8_0")),
+        lambda: executorch_ggml.export(torch.nn.Sequential(model.module), (tokens(),)),
+        lambda: export_gguf(model.module, tmp_path / "y.gguf"),
+        lambda: report(model.module, "q8_0"),
+        lambda: dequantized(model.module, "q8_0"),
+    ]
+    for use in uses:
+        with pytest.raises(ValueError, match=r"holds no values, they are in .*x.gguf: .* dequantize=True"):
+            use()
+    assert not (tmp_path / "y.gguf").exists()
 
 
 def test_a_rebuilt_model_is_written_again(tmp_path: Path) -> None:
@@ -198,6 +219,32 @@ def test_damaged_metadata_is_an_error_or_a_model(name: str, tmp_path: Path) -> N
             load(path)
         except GgufError:
             continue
+
+
+@pytest.mark.parametrize(
+    ("value", "types", "message"),
+    [
+        (1e6, "f16", r"layers.1.mlp.up_proj.weight cannot be stored as f16"),
+        (1e8, DType.Q8_0, r"layers.1.mlp.up_proj.weight cannot be stored as q8_0"),
+        (float("nan"), "q4_0", r"layers.1.mlp.up_proj.weight cannot be stored as q4_0"),
+        (1.0, GgmlQuantConfig(rules={"output.*": "q4_0"}), r"no parameter is called 'output.\*'"),
+        (1.0, "q9", "no type or mixture is called 'q9'"),
+    ],
+)
+def test_what_cannot_be_written_leaves_no_file(value: float, types: Any, message: str, tmp_path: Path) -> None:
+    model = make("llama")
+    model.model.layers[1].mlp.up_proj.weight[0, 0] = value
+    with pytest.raises(ValueError, match=message):
+        export_gguf(model, tmp_path / "x.gguf", types=types)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_may_take_its_own_place(tmp_path: Path) -> None:
+    _, path = written("qwen3", tmp_path / "x.gguf", types="q8_0")
+    before = load(path, dequantize=True).module
+    export_gguf(before, path, types="f32")
+    after = load(path, dequantize=True).module
+    assert all(map(torch.equal, before.parameters(), after.parameters()))
 
 
 def test_types_that_need_importance(tmp_path: Path) -> None:

@@ -72,9 +72,11 @@ def test_plain_types_are_cast(dtype: DType) -> None:
         (rows(2, 256), DType.IQ2_XXS, None, "needs an importance matrix"),
         (rows(2, 256), DType.Q4_K, torch.ones(255), "does not fit"),
         (rows(2, 256), DType.Q4_K, -torch.ones(256), "not negative"),
+        (rows(2, 256), DType.IQ2_XXS, torch.full((256,), 3e38), "up to 3e\\+38, too large"),
+        (rows(2, 256), DType.Q4_K, torch.full((256,), 3e38), "too large"),
         (rows(2, 256), DType.I32, None, "no type that weights are stored in"),
     ],
-    ids=["width", "scalar", "nan", "importance", "importance-shape", "importance-sign", "type"],
+    ids=["width", "scalar", "nan", "importance", "importance-shape", "importance-sign", "large", "larger", "type"],
 )
 def test_what_ggml_would_abort_on_is_refused(
     values: torch.Tensor, dtype: DType, importance: torch.Tensor | None, message: str

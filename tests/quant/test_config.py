@@ -87,6 +87,8 @@ def test_small_and_flat_parameters_are_kept_unless_a_rule_names_them() -> None:
     [
         ({"default": "q4"}, "no weight type is called 'q4'; there are f32, f16, bf16, q4_0"),
         ({"rules": {"*": "int8"}}, "no weight type is called 'int8'"),
+        ({"rules": ["*"]}, r"a rule is a pair of a glob and a type, got '\*'"),
+        ({"rules": [["a", "q8_0", "b"]]}, "a rule is a pair of a glob and a type"),
         ({"min_elements": -1}, "expected 0 or more"),
         ({"dtype": "q4_0"}, "has no dtype; it has default"),
     ],

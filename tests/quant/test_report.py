@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import executorch_ggml
-from executorch_ggml.quant import GgmlQuantConfig, compare, dequantized, quantizable, report
+from executorch_ggml.quant import GgmlQuantConfig, Importance, compare, dequantized, quantizable, report
 from executorch_ggml.quant.report import relative_error
 
 TOKENS = torch.tensor([[3, 39, 0, 7], [1, 2, 20, 30]])
@@ -76,6 +76,38 @@ def test_answers_of_a_program(tmp_path: Path) -> None:
     assert made.quality is not None
     assert 0 < made.quality.kl < 1e-4
     assert made.quality.top1 == 1.0
+
+
+def test_convolutions_are_reported_as_they_are_stored(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    layers, x = nn.Sequential(nn.Conv1d(8, 16, 32), nn.ConvTranspose1d(16, 4, 32)).eval(), torch.randn(1, 8, 64)
+    config = GgmlQuantConfig("iq2_xxs", rules={"1.*": "q4_0"}, min_elements=1)
+    made = report(layers, config, [x])
+    assert [tensor.type for tensor in made.tensors] == ["f16", "f16"]
+    assert "not q4_0: packed for convolutions, which has no blocks" in str(made)
+    executorch_ggml.export(layers, (x,), quantize=config).save(str(tmp_path / "model.pte"))
+    answer = executorch_ggml.load(tmp_path / "model.pte")(x)
+    torch.testing.assert_close(answer, dequantized(layers, config, x)(x), rtol=1e-5, atol=1e-5)
+
+
+class Named(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = model()
+
+    def forward(self, *, tokens: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.layers(tokens)
+        return out
+
+
+def test_arguments_by_name() -> None:
+    named, inputs = Named(), [{"tokens": TOKENS}]
+    importance = Importance.collect(named, inputs)
+    assert importance.entries["layers.1.weight"].counts.tolist() == [8.0]
+    made = report(named, GgmlQuantConfig("q4_k", importance=importance), inputs)
+    assert [tensor.name for tensor in made.tensors] == ["layers.0.weight", "layers.1.weight", "layers.3.weight"]
+    assert made.quality is not None
+    assert made.quality.positions == 8
 
 
 def test_a_dequantized_copy_shares_what_the_model_shares() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ..lower.weights import VALUES_ELSEWHERE, check_values
 from .architectures import Architecture, Load, architecture_of
 from .file import GgufError, GgufFile, GgufTensor, weight_type
 from .tokenizer import special_ids
@@ -35,7 +36,7 @@ class GgufModel:
 
     ``module`` is the ``transformers`` causal LM. Unless it was loaded with ``dequantize=True``, only its norms and
     biases hold their values; the other parameters are memory that was never touched (and so takes none), for export
-    with ``weights``, which has them as the file does.
+    with ``weights``, which has them as the file does. Such a module cannot be called.
     """
 
     file: GgufFile
@@ -69,7 +70,17 @@ def load(
     architecture.adapt(module, file, Load(max_seq_len))
     setattr(module, _FILE, file)
     _fill(module, tensors, everything=dequantize)
+    if not dequantize:
+        setattr(module, VALUES_ELSEWHERE, file.path)
+        module.register_forward_pre_hook(_refuse_call)
     return GgufModel(file, module.eval(), GgufWeights(tensors, external=external, replaces=not dequantize))
+
+
+def _refuse_call(module: Any, args: Any) -> None:
+    """Values that are not there give no answers; where a module is traced, they are not asked for."""
+    del args
+    if not torch.compiler.is_compiling():
+        check_values(module)
 
 
 def file_of(module: Any) -> GgufFile | None:

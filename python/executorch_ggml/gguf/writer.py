@@ -6,16 +6,20 @@ import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from ..ir.dtypes import DType
+from ..lower.weights import check_values
 from ..quant import GgmlQuantConfig, Importance
 from ..quant.codec import quantize
+from ..quant.config import encoded
 from ..quant.types import fitting
 from .architectures import Architecture, architecture_for
 from .file import weight_type
+from .mixtures import mixture
 from .model import file_of
 from .tokenizer import tokenizer_metadata
 from .weights import values_of
@@ -38,7 +42,7 @@ def export_gguf(
     module: Any,
     path: str | os.PathLike[str],
     *,
-    types: DType | TypeOf | GgmlQuantConfig = DType.F16,
+    types: DType | str | TypeOf | GgmlQuantConfig = DType.F16,
     tokenizer: Any = None,
     name: str | None = None,
     metadata: Mapping[str, Any] | None = None,
@@ -47,20 +51,25 @@ def export_gguf(
 ) -> None:
     """Write a causal LM of ``transformers`` with its tokenizer as GGUF.
 
-    ``types`` is the type of the matrices, a :class:`~executorch_ggml.quant.GgmlQuantConfig`, or a function of a
-    parameter's name and shape (a tensor without memory). Vectors (norms, biases) are always f32, as llama.cpp wants
+    ``types`` is the type of the matrices or its name (or of one of llama.cpp's mixtures: ``"q4_k_m"``), a
+    :class:`~executorch_ggml.quant.GgmlQuantConfig`, or a function of a parameter's name and shape (a tensor without
+    memory). Vectors (norms, biases) are always f32, as llama.cpp wants
     them; matrices whose rows are no multiple of the type's blocks are of the type that llama.cpp takes instead.
     ``tokenizer`` is a ``tokenizers.Tokenizer`` or a fast one of ``transformers``. ``metadata`` is added to what the
     module's config says. ``importance`` is for the types that need it. ``data`` gives the bytes of tensors where they
     are not to be the module's own.
 
-    Raises ValueError for a model that GGUF has no place for, or whose computation it cannot describe.
+    Raises ValueError for a model that GGUF has no place for, or whose computation it cannot describe, and for values
+    that a type cannot hold. Nothing is left at ``path`` then.
     """
+    check_values(module)
     architecture = architecture_for(module.config)
     described = _description(module, architecture)
     if tokenizer is not None:
         described |= tokenizer_metadata(tokenizer)
-    choose = _chooser(types)
+    if isinstance(types, GgmlQuantConfig):
+        types.check(module)
+    choose = _chooser(types, module.config)
     if importance is None:
         importance = types.importance if isinstance(types, GgmlQuantConfig) else Importance()
     tensors = list(_tensors(module, architecture))
@@ -70,7 +79,7 @@ def export_gguf(
         described["general.name"] = name or architecture.name
 
     def own_data(tensor: TensorPlan, dtype: DType) -> torch.Tensor:
-        return stored_bytes(tensor.values(), dtype, importance.find(tensor.parameter, tensor.shape))
+        return encoded(tensor.parameter, tensor.values(), dtype, importance)
 
     _write(path, architecture.name, described | dict(metadata or {}), tensors, chosen, data or own_data)
 
@@ -133,7 +142,9 @@ def _stored_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape[1:] if "ffn_gate_inp_shexp" in name else shape
 
 
-def _chooser(types: DType | TypeOf | GgmlQuantConfig) -> TypeOf:
+def _chooser(types: DType | str | TypeOf | GgmlQuantConfig, config: Any) -> TypeOf:
+    if isinstance(types, str):
+        return mixture(types, config)
     if isinstance(types, GgmlQuantConfig):
         return lambda parameter, value: types.choice(parameter, value.shape).dtype or DType.F32
     return types if callable(types) else lambda parameter, value: types
@@ -171,7 +182,8 @@ def _write(
 
     import gguf
 
-    writer = gguf.GGUFWriter(os.fspath(path), architecture)
+    unfinished = f"{os.fspath(path)}.part"
+    writer = gguf.GGUFWriter(unfinished, architecture)
     for key, value in metadata.items():
         _add(writer, key, value)
     for tensor in tensors:
@@ -186,15 +198,16 @@ def _write(
         writer.write_ti_data_to_file()
         for tensor in tensors:
             writer.write_tensor_data(data(tensor, types[tensor.name]).numpy())
+        writer.close()
+        os.replace(unfinished, path)
     finally:
         writer.close()
+        Path(unfinished).unlink(missing_ok=True)
 
 
-def stored_bytes(values: torch.Tensor, dtype: DType, importance: torch.Tensor | None = None) -> torch.Tensor:
+def stored_bytes(values: torch.Tensor, dtype: DType) -> torch.Tensor:
     """Values as ggml stores them: uint8, one dim."""
-    if dtype.is_quantized:
-        return quantize(values, dtype, importance)
-    return values.to(dtype.torch).contiguous().reshape(-1).view(torch.uint8)
+    return quantize(values, dtype)
 
 
 def _add(writer: Any, key: str, value: Any) -> None:

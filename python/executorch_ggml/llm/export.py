@@ -8,7 +8,8 @@ from executorch.exir import ExecutorchProgramManager
 from transformers import PreTrainedModel
 
 from ..gguf.model import file_of
-from ..lower.weights import WeightSource
+from ..lower.weights import WeightSource, check_values
+from ..quant import GgmlQuantConfig
 from . import causal_lm, encoder_decoder
 from .cache import DTYPES
 from .program import in_float32, lowered, under_all_names
@@ -49,6 +50,9 @@ def export(
     """
     chunk = min(chunk, max_seq_len)
     _check(model, max_seq_len, chunk, cache_type)
+    if isinstance(weights, GgmlQuantConfig):
+        weights.check(model)
+    check_values(model, weights)
     constants = metadata(model, max_seq_len, chunk, tokenizer)
     model, weights = in_float32(model, weights)
     if model.config.is_encoder_decoder:

@@ -40,6 +40,10 @@ class StoredWeight:
         return self.data() if self.dtype.is_quantized else self.data().view(self.dtype.torch)
 
 
+# Attribute of modules whose matrices hold nothing: where their values are, in words.
+VALUES_ELSEWHERE = "executorch_ggml_values_elsewhere"
+
+
 class WeightSource(Protocol):
     """Says which parameters are stored in another way; ``GgmlPartitioner(weights=)`` takes one."""
 
@@ -50,3 +54,17 @@ class WeightSource(Protocol):
         contents when ``data`` is called.
         """
         ...
+
+
+def check_values(model: torch.nn.Module, weights: WeightSource | None = None) -> None:
+    """Raise ValueError where a module's matrices hold nothing, and ``weights`` does not have their values."""
+    for module in model.modules():
+        if (where := getattr(module, VALUES_ELSEWHERE, None)) is None:
+            continue
+        for name, parameter in module.named_parameters():
+            stored = None if weights is None else weights.find(name, parameter)
+            if parameter.dim() > 1 and not (stored is not None and stored.replaces):
+                raise ValueError(
+                    f"{name} of this {type(module).__name__} holds no values, they are in {where}: export it with the "
+                    f"weights that came with it (weights=), or load it with dequantize=True"
+                )

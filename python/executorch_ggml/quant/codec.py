@@ -10,6 +10,7 @@ import torch
 from .. import _session
 from ..ir.dtypes import DType
 
+_LARGEST_SUM = 1e18  # of weighted squares within a block, which ggml squares once more
 _CHUNK = 1 << 20  # elements that a thread takes at once
 
 
@@ -40,6 +41,9 @@ def quantize(values: torch.Tensor, dtype: DType, importance: torch.Tensor | None
             raise ValueError(f"quantize: {name} needs an importance matrix; collect one from calibration inputs")
         return _quantize_rows(rows, dtype, None)
     columns = _checked_importance(importance, values)
+    largest = float(rows.abs().max()) if rows.numel() else 0.0
+    if float(columns.max()) * max(largest, largest**2) * dtype.block > _LARGEST_SUM:
+        raise ValueError(f"quantize: the importance matrix has numbers up to {float(columns.max()):.3g}, too large")
     parts = rows.reshape(len(columns), -1, rows.shape[1])
     return torch.cat([_quantize_rows(part, dtype, column) for part, column in zip(parts, columns, strict=True)])
 

@@ -49,7 +49,7 @@ class GgmlQuantConfig:
 
     def __post_init__(self) -> None:
         rules = self.rules.items() if isinstance(self.rules, Mapping) else self.rules
-        pairs = tuple((str(glob), str(kind)) for glob, kind in rules)
+        pairs = tuple(_pair(rule) for rule in rules)
         for kind in (self.default, *(kind for _, kind in pairs)):
             if kind is not None and kind not in TYPES:
                 raise ValueError(f"no weight type is called {kind!r}; there are {', '.join(TYPES)}")
@@ -90,14 +90,7 @@ class GgmlQuantConfig:
 
         Raises ValueError where the type needs one and there is none, and for values that the type cannot hold.
         """
-        self._check_importance(name, dtype)
-        values = parameter.detach().to(torch.float32).contiguous()
-        if dtype != DType.BF16 and not values.abs().max() <= LARGEST_F16:  # NaN, too, is no number below it
-            raise ValueError(
-                f"{name} cannot be stored as {dtype.name.lower()}: it has values that float16, the type of the blocks' "
-                f"scales, cannot hold; keep it, or give it bf16: rules=[({name!r}, 'bf16'), ...]"
-            )
-        return quantize(values, dtype, self.importance.find(name, values.shape))
+        return encoded(name, parameter, dtype, self.importance)
 
     def unmatched(self, names: Iterable[str]) -> list[str]:
         """The globs of ``rules`` and ``keep`` that match none of the names: most likely slips of the pen."""
@@ -115,14 +108,6 @@ class GgmlQuantConfig:
     def _pairs(self) -> tuple[tuple[str, str], ...]:
         assert isinstance(self.rules, tuple)
         return self.rules
-
-    def _check_importance(self, name: str, dtype: DType) -> None:
-        if needs_importance(dtype) and name not in self.importance:
-            raise ValueError(
-                f"{name}: {dtype.name.lower()} needs an importance matrix, and there is none for it; collect one with "
-                f"Importance.collect(model, calibration_inputs), load one with Importance.load(path), or give it "
-                f"another type, such as iq2_s"
-            )
 
     # -------------------------------------------------------------------------------------------------- other forms
 
@@ -153,6 +138,36 @@ class GgmlQuantConfig:
         fields |= {"keep": self.keep} if self.keep else {}
         fields |= {"importance": importance} if importance is not None else {}
         return json.dumps(fields, indent=2)
+
+
+def encoded(name: str, parameter: torch.Tensor, dtype: DType, importance: Importance) -> torch.Tensor:
+    """A parameter's bytes in a type; ValueError as :meth:`GgmlQuantConfig.encoded` says."""
+    if needs_importance(dtype) and name not in importance:
+        raise ValueError(
+            f"{name}: {dtype.name.lower()} needs an importance matrix, and there is none for it; collect one with "
+            f"Importance.collect(model, calibration_inputs), load one with Importance.load(path), or give it "
+            f"another type, such as iq2_s"
+        )
+    values = parameter.detach().to(torch.float32).contiguous()
+    if dtype not in (DType.F32, DType.BF16) and not _within_f16(values):
+        raise ValueError(
+            f"{name} cannot be stored as {dtype.name.lower()}: it has values that float16, the type of the blocks' "
+            f"scales, cannot hold; keep it, or give it bf16: rules=[({name!r}, 'bf16'), ...]"
+        )
+    try:
+        return quantize(values, dtype, importance.find(name, values.shape))
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def _within_f16(values: torch.Tensor) -> bool:
+    return values.numel() == 0 or bool(values.abs().max() <= LARGEST_F16)  # NaN, too, is no number below it
+
+
+def _pair(rule: Any) -> tuple[str, str]:
+    if isinstance(rule, str) or len(rule) != 2:
+        raise ValueError(f"a rule is a pair of a glob and a type, got {rule!r}")
+    return str(rule[0]), str(rule[1])
 
 
 def _count(shape: Sequence[int]) -> int:

@@ -23,6 +23,22 @@ aten = torch.ops.aten
 SUMS, COUNTS = ".in_sum2", ".counts"  # llama.cpp's names of an entry's two tensors
 
 
+Args = Sequence[Any] | Mapping[str, Any] | torch.Tensor  # of a call: in their order, by name, or a single one
+
+
+def call(model: Callable[..., Any], given: Args) -> Any:
+    """What a model answers."""
+    args, kwargs = arguments(given)
+    return model(*args, **kwargs)
+
+
+def arguments(given: Args) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Those by place, and those by name."""
+    if isinstance(given, Mapping):
+        return (), dict(given)
+    return ((given,) if isinstance(given, torch.Tensor) else tuple(given)), {}
+
+
 @dataclass(frozen=True)
 class Entry:
     """Of one parameter, per matrix (experts have several): the sums of squared inputs by column, over how many rows."""
@@ -71,14 +87,14 @@ class Importance:
     # -------------------------------------------------------------------------------------------------- collecting
 
     @classmethod
-    def collect(cls, model: torch.nn.Module, inputs: Iterable[Sequence[Any] | torch.Tensor]) -> Importance:
+    def collect(cls, model: torch.nn.Module, inputs: Iterable[Args]) -> Importance:
         """Run a model on calibration inputs, each the arguments of a call, and measure what its weights are given.
 
         A parameter of several names, as a tied head is, has its matrix under each of them.
         """
         with observed(model) as seen, torch.no_grad():
             for args in inputs:
-                model(*((args,) if isinstance(args, torch.Tensor) else args))
+                call(model, args)
         first = {id(parameter): name for name, parameter in model.named_parameters()}
         names = {name: first[id(given)] for name, given in model.named_parameters(remove_duplicate=False)}
         entries = {name: seen.entries.get(name_of_first) for name, name_of_first in names.items()}
@@ -235,9 +251,9 @@ def observed(model: torch.nn.Module) -> Iterator[Observer]:
         yield observer
 
 
-def used_weights(model: Callable[..., Any], *inputs: Any) -> list[str]:
+def used_weights(model: Callable[..., Any], *args: Any, **kwargs: Any) -> list[str]:
     """The names of a module's parameters that a call multiplies by, or looks rows up in."""
     assert isinstance(model, torch.nn.Module)
     with observed(model) as seen, torch.no_grad():
-        model(*inputs)
+        model(*args, **kwargs)
     return list(seen.entries)

@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules.conv import _ConvNd
 
 from ..ir.dtypes import DType
+from ..lower.weights import check_values
 from .codec import dequantize
 from .config import GgmlQuantConfig
-from .importance import used_weights
-
-Args = Sequence[Any] | torch.Tensor
+from .importance import Args, arguments, call, used_weights
 
 
 @dataclass(frozen=True)
@@ -103,47 +103,50 @@ def report(
     returns, beside those of the module as it is.
     """
     chosen = GgmlQuantConfig.of(config)
-    calls = [_args(given) for given in inputs]
-    names = quantizable(model, *calls[0]) if calls else quantizable(model)
+    check_values(model)
+    calls = list(inputs)
+    args, kwargs = arguments(calls[0]) if calls else ((), {})
+    names = quantizable(model, *args, **kwargs)
     tensors = []
     for name in names:
-        made, line = _stored(chosen, name, model.get_parameter(name))
+        made, line = _stored(chosen, model, name)
         del made
         tensors.append(line)
-    other = program if program is not None else dequantized(model, chosen, *(calls[0] if calls else ()))
+    other = program if program is not None else dequantized(model, chosen, *args, **kwargs)
     quality = compare(model, other, calls) if calls else None
     known = [name for name, _ in model.named_parameters(remove_duplicate=False)]
     return QuantReport(tuple(tensors), quality, tuple(chosen.unmatched(known)))
 
 
-def quantizable(model: nn.Module, *args: Any) -> list[str]:
+def quantizable(model: nn.Module, *args: Any, **kwargs: Any) -> list[str]:
     """The names of the weights that can be stored in another type: of linear layers, experts and embeddings.
 
     With the arguments of a call, those that the call uses; else those of the layers that are known as such.
     """
-    if args:
-        return used_weights(model, *args)
+    if args or kwargs:
+        return used_weights(model, *args, **kwargs)
     layers = (nn.Linear, nn.Embedding)
     owned = {id(module.weight) for module in model.modules() if isinstance(module, layers)}
     return [name for name, parameter in model.named_parameters() if id(parameter) in owned]
 
 
-def dequantized(model: nn.Module, config: GgmlQuantConfig | str, *args: Any) -> nn.Module:
+def dequantized(model: nn.Module, config: GgmlQuantConfig | str, *args: Any, **kwargs: Any) -> nn.Module:
     """A copy of a model whose weights are what a quantization leaves of them.
 
     With the arguments of a call, the weights that the call uses; else those of linear layers and embeddings.
     """
+    check_values(model)
     chosen = GgmlQuantConfig.of(config)
     made = copy.deepcopy(model)
-    for name in quantizable(model, *args):
-        parameter = made.get_parameter(name)
+    for name in quantizable(model, *args, **kwargs):
         with torch.no_grad():
-            parameter.copy_(_stored(chosen, name, parameter)[0])
+            made.get_parameter(name).copy_(_stored(chosen, model, name)[0])
     return made
 
 
-def _stored(config: GgmlQuantConfig, name: str, parameter: torch.Tensor) -> tuple[torch.Tensor, TensorReport]:
+def _stored(config: GgmlQuantConfig, model: nn.Module, name: str) -> tuple[torch.Tensor, TensorReport]:
     """A parameter as it comes back from its stored form, and the report on it."""
+    parameter = model.get_parameter(name)
     shape, before = tuple(parameter.shape), parameter.nbytes
     note = config.choice(name, shape).note
     stored = config.find(name, parameter)
@@ -151,11 +154,13 @@ def _stored(config: GgmlQuantConfig, name: str, parameter: torch.Tensor) -> tupl
         own = DType.from_torch(parameter.dtype)
         kind = own.name.lower() if own is not None else str(parameter.dtype).removeprefix("torch.")
         return parameter, TensorReport(name, shape, kind, before, before, 0.0, note)
-    assert stored.data is not None
-    data = stored.data()
-    values = dequantize(data, stored.dtype, shape)
+    dtype = stored.dtype
+    if dtype.is_quantized and isinstance(model.get_submodule(name.rpartition(".")[0]), _ConvNd):
+        dtype, note = DType.F16, f"not {dtype.name.lower()}: packed for convolutions, which has no blocks"
+    data = config.encoded(name, parameter, dtype)
+    values = dequantize(data, dtype, shape)
     error = relative_error(values, parameter.detach())
-    return values, TensorReport(name, shape, stored.dtype.name.lower(), data.numel(), before, error, note)
+    return values, TensorReport(name, shape, dtype.name.lower(), data.numel(), before, error, note)
 
 
 def relative_error(values: torch.Tensor, reference: torch.Tensor) -> float:
@@ -168,8 +173,8 @@ def compare(reference: Callable[..., Any], other: Callable[..., Any], inputs: It
     """The answers of two models to the same inputs: distributions over the last dim of the first output, as logits."""
     positions, total, largest, agreed = 0, 0.0, 0.0, 0
     with torch.no_grad():
-        for args in map(_args, inputs):
-            wanted, given = (_logits(model(*args)).log_softmax(-1) for model in (reference, other))
+        for args in inputs:
+            wanted, given = (_logits(call(model, args)).log_softmax(-1) for model in (reference, other))
             kl = (wanted.exp() * (wanted - given)).nan_to_num(0.0).sum(-1)  # 0 * (-inf - -inf) is nothing
             positions += len(kl)
             total += float(kl.sum())
@@ -183,7 +188,3 @@ def _logits(output: Any) -> torch.Tensor:
     output = getattr(output, "logits", output)
     first = output[0] if isinstance(output, (tuple, list)) else output
     return torch.as_tensor(first).double().reshape(-1, first.shape[-1])
-
-
-def _args(given: Args) -> tuple[Any, ...]:
-    return (given,) if isinstance(given, torch.Tensor) else tuple(given)
