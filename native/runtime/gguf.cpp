@@ -264,6 +264,19 @@ Status locate(const uint8_t* data, size_t size, uint64_t begin, uint64_t offset,
   return {};
 }
 
+// A damaged offset is one into another tensor, whose numbers would be taken for its own.
+Status check_apart(const std::vector<GgufTensor>& tensors) {
+  std::vector<const GgufTensor*> sorted;
+  for (const GgufTensor& tensor : tensors) sorted.push_back(&tensor);
+  std::sort(sorted.begin(), sorted.end(), [](const auto* a, const auto* b) { return a->data < b->data; });
+  for (size_t i = 1; i < sorted.size(); ++i) {
+    if (sorted[i]->data < sorted[i - 1]->data + sorted[i - 1]->size) {
+      return Status::error("tensors " + sorted[i - 1]->name + " and " + sorted[i]->name + " overlap");
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Status GgufContents::read(const uint8_t* data, size_t size, GgufContents* contents) {
@@ -292,6 +305,7 @@ Status GgufContents::read(const uint8_t* data, size_t size, GgufContents* conten
     EXECUTORCH_GGML_TRY(locate(data, size, begin, offsets[i], alignment, &tensor));
     digest.add(tensor.data, std::min(tensor.size, kSample));
   }
+  EXECUTORCH_GGML_TRY(check_apart(contents->tensors_));
   contents->id_ = digest.digits();
   return {};
 }

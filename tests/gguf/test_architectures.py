@@ -147,6 +147,7 @@ def edited(path: Path, out: Path, *, drop: str = "", rename: tuple[str, str] = (
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"llama__attention__causal": False}, "llama.attention.causal is false"),
         ({"architecture": "mamba"}, f"'mamba' is none of those that are known: {', '.join(known_architectures())}"),
         ({"llama__block_count": 2**31}, "block_count is 2147483648, and there are tensors of 2 layers"),
         ({"llama__block_count": 1}, "block_count is 1, and there are tensors of 2 layers"),

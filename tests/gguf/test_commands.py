@@ -41,6 +41,9 @@ def test_from_a_checkpoint_to_text(checkpoint: Path, tmp_path: Path, capsys: pyt
     with pytest.raises(RuntimeError, match="lies in the GGUF file"):
         Generator(program).generate("Hello world", max_new_tokens=1)
 
+    assert main(["generate", str(program), "-p", "Hello world"]) == 1
+    assert "lies in the GGUF file" in capsys.readouterr().err
+
     generator = Generator(program, gguf=gguf)
     made = generator.stream("Hello world", max_new_tokens=12)
     for _ in made:
@@ -83,6 +86,13 @@ def test_types_by_rules(checkpoint: Path, tmp_path: Path) -> None:
     [
         (["export-gguf", "{folder}", "-o", "{tmp}/x.gguf", "--type", "q9"], "no type is called 'q9'; there are"),
         (["export-gguf", "{tmp}", "-o", "{tmp}/x.gguf"], "neither a GGUF file nor a folder with a transformers"),
+        (
+            ["export-gguf", "{folder}", "-o", "{tmp}/x.gguf", "--config", "{folder}/tokenizer.json"],
+            "a quantization has",
+        ),
+        (["export-gguf", "{folder}", "-o", "{tmp}/x.gguf", "--config", "{folder}/model.safetensors"], "s: no JSON"),
+        (["generate", "{folder}/config.json", "-p", "x"], "config.json: not an ExecuTorch program"),
+        (["export", "{tmp}/none.gguf", "-o", "{tmp}/none/x.pte"], "none: no such folder to write x.pte to"),
         (["export", "{tmp}/none.gguf", "-o", "{tmp}/x.pte"], "none.gguf: no such GGUF file"),
         (["export", "{folder}/config.json", "-o", "{tmp}/x.pte"], "config.json: not a GGUF file"),
     ],

@@ -110,6 +110,7 @@ def array(kind: int, count: int, rest: bytes = b"") -> bytes:
         (lambda m: m.tensor("t", [4], offset=4), "tensor t lies at offset 4, not a multiple"),
         (lambda m: m.tensor("t", [4], kind=99, offset=0), "tensor t is of ggml type #99"),
         (lambda m: m.tensor("t", [4], kind=4, offset=0), "tensor t is of ggml type #4"),
+        (lambda m: m.tensor("t", [8], offset=64), "tensors token_embd.weight and t overlap"),
         (lambda m: m.tensor("t", [33], kind=8, offset=0), "rows of 33 elements, and q8_0 comes in blocks of 32"),
         (lambda m: m.number("split.count", 3), "one part of 3"),
         (lambda m: m.string("split.count", "3"), "split.count is a str, expected a int"),

@@ -28,6 +28,8 @@ def run(args: argparse.Namespace) -> None:
     from .. import llm
     from ..gguf import load, tokenizer_of
 
+    if not args.output.parent.is_dir():
+        raise FileNotFoundError(f"{args.output.parent}: no such folder to write {args.output.name} to")
     model = load(args.model, external=args.external_weights, max_seq_len=args.max_seq_len)
     longest = min(args.max_seq_len, model.module.config.max_position_embeddings)
     has_tokenizer = "tokenizer.ggml.model" in model.file.metadata

@@ -104,6 +104,8 @@ def _check_changes(file: GgufFile) -> None:
     changed = next((key for key in keys if file.field(key, float, 0.0) != 0.0), None)
     if changed is not None:
         raise file.error(f"metadata {changed} is {file.metadata[changed]}, which is not supported")
+    if not file.field(causal := f"{file.architecture}.attention.causal", bool, True):
+        raise file.error(f"metadata {causal} is false: a model that sees what comes after is no language model")
 
 
 def _embedding(file: GgufFile) -> GgufTensor:

@@ -120,7 +120,13 @@ class GgmlQuantConfig:
             return cls._from_json(given)
         if isinstance(given, str) and not given.endswith(".json"):
             return cls(default=given)
-        return cls._from_json(json.loads(Path(given).read_text()), Path(given).parent)
+        try:
+            fields = json.loads(Path(given).read_text())
+        except ValueError as error:
+            raise ValueError(f"{given}: no JSON: {error}") from None
+        if not isinstance(fields, dict):
+            raise ValueError(f"{given}: a quantization is an object of JSON, got {type(fields).__name__}")
+        return cls._from_json(fields, Path(given).parent)
 
     @classmethod
     def _from_json(cls, given: Mapping[str, Any], folder: Path = Path()) -> GgmlQuantConfig:
