@@ -21,6 +21,8 @@ from transformers import (
     Gemma3TextConfig,
     GemmaConfig,
     GemmaForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
     GPTJConfig,
     GPTJForCausalLM,
     GPTNeoConfig,
@@ -122,6 +124,7 @@ FAMILIES: dict[str, Callable[[], PreTrainedModel]] = {
         )
     ),
     # These compute attention themselves.
+    "gpt2": lambda: GPT2LMHeadModel(GPT2Config(vocab_size=101, n_embd=32, n_layer=2, n_head=4, n_positions=640)),
     "gptj": lambda: GPTJForCausalLM(
         GPTJConfig(vocab_size=101, n_embd=32, n_layer=2, n_head=4, n_positions=640, rotary_dim=4)
     ),

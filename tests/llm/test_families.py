@@ -50,8 +50,9 @@ def tokens(count: int) -> list[int]:
     return np.random.default_rng(count).integers(3, 101, count).tolist()
 
 
-def test_half_precision(tmp_path: Path) -> None:
-    model = models.make("qwen2").to(torch.bfloat16)
+@pytest.mark.parametrize("family", ["qwen2", "gpt2"])
+def test_half_precision(family: str, tmp_path: Path) -> None:
+    model = models.make(family).to(torch.bfloat16)
     path = tmp_path / "model.pte"
     llm.export(model, max_seq_len=64, cache_type="f32").save(str(path))
     assert model.dtype == torch.bfloat16

@@ -153,6 +153,40 @@ def test_programs_are_near_the_module_with_their_weights(name: str, tmp_path: Pa
     assert kept == said
 
 
+class ByColumns(nn.Module):
+    """Products with ``[in, out]`` weights, as GPT-2's; or with the same weights as linear layers have them."""
+
+    def __init__(self, linear: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        up, down, self.bias = torch.randn(256, 512), torch.randn(512, 256) / 16, nn.Parameter(torch.randn(512))
+        self.linear = linear
+        self.up, self.down = (nn.Parameter(weight.t().contiguous() if linear else weight) for weight in (up, down))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.linear:
+            return nn.functional.linear(nn.functional.linear(x, self.up, self.bias).relu(), self.down)
+        return torch.addmm(self.bias, x, self.up).relu() @ self.down
+
+
+@pytest.mark.parametrize("name", ["q4_k", "q8_0", "f16"])
+def test_weights_that_are_read_by_columns_are_stored_so(name: str, tmp_path: Path) -> None:
+    x = torch.randn(3, 256)
+    modules = [ByColumns(linear) for linear in (False, True)]
+    config = GgmlQuantConfig(name, importance=Importance.collect(modules[0], [x]))
+    made = []
+    for module in modules:
+        executorch_ggml.export(module, (x,), quantize=config).save(str(tmp_path / "model.pte"))
+        assert (tmp_path / "model.pte").stat().st_size < 2 * 256 * 512 * 2.1
+        made.append(executorch_ggml.load(tmp_path / "model.pte")(x))
+    assert torch.equal(*made)
+    reports = [report(module, config, [x]) for module in modules]
+    assert reports[0].tensors == reports[1].tensors
+    assert [tensor.shape for tensor in reports[0].tensors] == [(512, 256), (256, 512)]
+    columns, rows = (dict(dequantized(module, config, x).named_parameters()) for module in modules)
+    assert all(torch.equal(columns[weight], rows[weight].t()) for weight in ("up", "down"))
+
+
 class Image(nn.Module):
     """Convolutions of all kinds."""
 

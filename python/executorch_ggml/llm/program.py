@@ -41,7 +41,12 @@ class _Halves:
         dtype = None if given is None or given.dim() < 2 else DType.from_torch(given.dtype)
         if given is None or dtype is None:
             return None
-        return StoredWeight(dtype, lambda: given.detach().contiguous().reshape(-1).view(torch.uint8))
+        by_columns = StoredWeight(dtype, lambda: _bytes(given.mT))
+        return StoredWeight(dtype, lambda: _bytes(given), transposed=lambda: by_columns)
+
+
+def _bytes(parameter: Tensor) -> Tensor:
+    return parameter.detach().contiguous().reshape(-1).view(torch.uint8)
 
 
 class _OfTheModel:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -30,7 +31,9 @@ def columns(cx: Context, matrix: Tensor) -> Tensor:
     """A matrix transposed, so that its columns can be read as rows; a constant is transposed ahead of time."""
     rows, cols = matrix.shape
     if matrix.data is not None:
-        return cx.derived("transposed", [matrix], (int(cols), int(rows)), lambda w: w.t())
+        made = cx.derived("transposed", [matrix], (int(cols), int(rows)), lambda w: w.t())
+        transposed = None if matrix.stored is None else matrix.stored.transposed
+        return made if transposed is None else replace(made, stored=transposed())
     return Tensor(cx.builder.transpose(matrix.value), (cols, rows))
 
 

@@ -18,7 +18,8 @@ class StoredWeight:
     ``data`` gives its bytes as ggml lays them out, uint8 in one dim, rows in C order of the parameter's shape. With
     ``key`` they are not stored in the program: the runtime finds them outside, under that key. With ``replaces`` the
     module's own contents are not the parameter's, and ops that cannot read the stored type get these dequantized.
-    Where there is a ``factor``, one f32 a row, the parameter's rows are those that are stored times it.
+    Where there is a ``factor``, one f32 a row, the parameter's rows are those that are stored times it. ``transposed``
+    says how the matrix is stored by its columns, for products that read it so; None: as the module has it.
     """
 
     dtype: DType
@@ -26,6 +27,7 @@ class StoredWeight:
     key: str | None = None
     replaces: bool = False
     factor: Callable[[], torch.Tensor] | None = None
+    transposed: Callable[[], StoredWeight | None] | None = None
 
     def values(self, shape: Sequence[int]) -> torch.Tensor:
         """What is stored, as a tensor: of the same type, or dequantized to float32."""

@@ -83,7 +83,8 @@ class GgmlQuantConfig:
         dtype = self.choice(name, parameter.shape).dtype
         if dtype is None or not parameter.dtype.is_floating_point:
             return None
-        return StoredWeight(dtype, lambda: self.encoded(name, parameter, dtype))
+        transposed = (lambda: self.find(name, parameter.t())) if parameter.dim() == 2 else None
+        return StoredWeight(dtype, lambda: self.encoded(name, parameter, dtype), transposed=transposed)
 
     def encoded(self, name: str, parameter: torch.Tensor, dtype: DType) -> torch.Tensor:
         """A parameter's bytes in a type, with its importance matrix where there is one.

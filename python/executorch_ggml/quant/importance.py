@@ -172,12 +172,14 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has 
     """Sees every product with a parameter, and every look-up in one, whichever module or function makes it.
 
     ``entries`` has the parameters by name, in the order of their first use; None for those of embeddings, whose inputs
-    are no numbers, and of convolutions, which are kept in half types at the least.
+    are no numbers, and of convolutions, which are kept in half types at the least. ``by_columns`` names those that are
+    not multiplied with by their rows but by their columns (``x @ weight``).
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()  # type: ignore[no-untyped-call] # torch has no types for it
         self.entries: dict[str, Entry | None] = {}
+        self.by_columns: set[str] = set()
         self._places = {
             parameter.untyped_storage().data_ptr(): _Place(name, parameter)
             for name, parameter in model.named_parameters()
@@ -202,10 +204,10 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has 
         return self._places.get(tensor.untyped_storage().data_ptr())
 
     def _product(self, x: torch.Tensor, weight: torch.Tensor) -> None:
-        """``x @ weight`` of matrices or batches of them, where a column of ``weight`` is a row of a parameter."""
+        """``x @ weight`` of matrices or batches of them: ``weight`` is a parameter, or has one's rows as columns."""
         place = self._place(weight)
         columns = x.shape[-1]
-        if place is None or weight.stride(-2) != 1 or place.parameter.shape[-1] != columns:
+        if place is None or not self._reads(place, weight, columns):
             return
         squares = x.detach().to(torch.float32).square()
         sums, counts = torch.zeros(place.matrices, columns), torch.zeros(place.matrices)
@@ -215,6 +217,16 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has 
             at = place.matrix_of(weight)
             sums[at], counts[at] = squares.reshape(-1, columns).sum(0), float(x.numel() // max(columns, 1))
         self._add(place, Entry(sums, counts))
+
+    def _reads(self, place: _Place, weight: torch.Tensor, columns: int) -> bool:
+        """Whether a product is along rows of a parameter, or along the columns of one whose rows nothing reads."""
+        if weight.stride(-2) == 1 and place.parameter.shape[-1] == columns:
+            return place.name not in self.by_columns
+        if weight.shape != place.parameter.shape or weight.dim() != 2 or weight.stride(-1) != 1:
+            return False
+        if place.name not in self.entries:
+            self.by_columns.add(place.name)
+        return place.name in self.by_columns
 
     def _experts(self, x: torch.Tensor, weight: torch.Tensor, ids: torch.Tensor) -> None:
         """``weight[ids] @ x``: each expert's inputs are its own."""
@@ -251,9 +263,9 @@ def observed(model: torch.nn.Module) -> Iterator[Observer]:
         yield observer
 
 
-def used_weights(model: Callable[..., Any], *args: Any, **kwargs: Any) -> list[str]:
-    """The names of a module's parameters that a call multiplies by, or looks rows up in."""
+def used_weights(model: Callable[..., Any], *args: Any, **kwargs: Any) -> dict[str, bool]:
+    """A module's parameters that a call multiplies by or looks rows up in: whether it reads them by their columns."""
     assert isinstance(model, torch.nn.Module)
     with observed(model) as seen, torch.no_grad():
         model(*args, **kwargs)
-    return list(seen.entries)
+    return {name: name in seen.by_columns for name in seen.entries}

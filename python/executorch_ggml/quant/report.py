@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -106,10 +107,9 @@ def report(
     check_values(model)
     calls = list(inputs)
     args, kwargs = arguments(calls[0]) if calls else ((), {})
-    names = quantizable(model, *args, **kwargs)
     tensors = []
-    for name in names:
-        made, line = _stored(chosen, model, name)
+    for name, by_columns in _weights(model, *args, **kwargs).items():
+        made, line = _stored(chosen, model, name, by_columns)
         del made
         tensors.append(line)
     other = program if program is not None else dequantized(model, chosen, *args, **kwargs)
@@ -123,11 +123,19 @@ def quantizable(model: nn.Module, *args: Any, **kwargs: Any) -> list[str]:
 
     With the arguments of a call, those that the call uses; else those of the layers that are known as such.
     """
+    return list(_weights(model, *args, **kwargs))
+
+
+def _weights(model: nn.Module, *args: Any, **kwargs: Any) -> dict[str, bool]:
+    """What :func:`quantizable` names, and whether it is the columns that are multiplied with."""
     if args or kwargs:
         return used_weights(model, *args, **kwargs)
-    layers = (nn.Linear, nn.Embedding)
-    owned = {id(module.weight) for module in model.modules() if isinstance(module, layers)}
-    return [name for name, parameter in model.named_parameters() if id(parameter) in owned]
+    transformers = sys.modules.get("transformers.pytorch_utils")
+    by_columns = () if transformers is None else (transformers.Conv1D,)
+    layers = (nn.Linear, nn.Embedding, *by_columns)
+    owners = {id(module.weight): module for module in model.modules() if isinstance(module, layers)}
+    found = {name: owners.get(id(parameter)) for name, parameter in model.named_parameters()}
+    return {name: isinstance(owner, by_columns) for name, owner in found.items() if owner is not None}
 
 
 def dequantized(model: nn.Module, config: GgmlQuantConfig | str, *args: Any, **kwargs: Any) -> nn.Module:
@@ -138,28 +146,32 @@ def dequantized(model: nn.Module, config: GgmlQuantConfig | str, *args: Any, **k
     check_values(model)
     chosen = GgmlQuantConfig.of(config)
     made = copy.deepcopy(model)
-    for name in quantizable(model, *args, **kwargs):
+    for name, by_columns in _weights(model, *args, **kwargs).items():
         with torch.no_grad():
-            made.get_parameter(name).copy_(_stored(chosen, model, name)[0])
+            made.get_parameter(name).copy_(_stored(chosen, model, name, by_columns)[0])
     return made
 
 
-def _stored(config: GgmlQuantConfig, model: nn.Module, name: str) -> tuple[torch.Tensor, TensorReport]:
+def _stored(
+    config: GgmlQuantConfig, model: nn.Module, name: str, by_columns: bool
+) -> tuple[torch.Tensor, TensorReport]:
     """A parameter as it comes back from its stored form, and the report on it."""
-    parameter = model.get_parameter(name)
+    own: torch.Tensor = model.get_parameter(name)
+    parameter = own.t() if by_columns else own
     shape, before = tuple(parameter.shape), parameter.nbytes
     note = config.choice(name, shape).note
     stored = config.find(name, parameter)
     if stored is None:
-        own = DType.from_torch(parameter.dtype)
-        kind = own.name.lower() if own is not None else str(parameter.dtype).removeprefix("torch.")
-        return parameter, TensorReport(name, shape, kind, before, before, 0.0, note)
+        known = DType.from_torch(parameter.dtype)
+        kind = known.name.lower() if known is not None else str(parameter.dtype).removeprefix("torch.")
+        return own, TensorReport(name, shape, kind, before, before, 0.0, note)
     dtype = stored.dtype
     if dtype.is_quantized and isinstance(model.get_submodule(name.rpartition(".")[0]), _ConvNd):
         dtype, note = DType.F16, f"not {dtype.name.lower()}: packed for convolutions, which has no blocks"
     data = config.encoded(name, parameter, dtype)
     values = dequantize(data, dtype, shape)
     error = relative_error(values, parameter.detach())
+    values = values.t() if by_columns else values
     return values, TensorReport(name, shape, dtype.name.lower(), data.numel(), before, error, note)
 
 
