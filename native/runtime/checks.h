@@ -131,7 +131,8 @@ inline bool multiplies(const ggml_tensor* a, const ggml_tensor* b) {
 // Rows from which on it costs less to pack a matrix and multiply floats than to multiply as ggml does, row by row for
 // most types (tests/native/kernels_product_test --bench).
 inline int64_t rows_of_wide_product(ggml_type type) {
-  if (kernels::integer_product(type) != nullptr) return 8;
+  const kernels::IntegerProduct* integers = kernels::integer_product(type);
+  if (integers != nullptr) return integers->stream != nullptr ? 1 : 8;
   switch (type) {
     case GGML_TYPE_Q4_0:  // ggml has tiles for these
     case GGML_TYPE_Q5_0:

@@ -27,6 +27,8 @@ from transformers import (
     GPTJForCausalLM,
     GPTNeoConfig,
     GPTNeoForCausalLM,
+    LEDConfig,
+    LEDForConditionalGeneration,
     LlamaConfig,
     LlamaForCausalLM,
     MambaConfig,
@@ -241,6 +243,19 @@ UNKNOWN: dict[str, Callable[[], PreTrainedModel]] = {
             attention_types=[[["global", "local"], 1]],
             window_size=40,
             max_position_embeddings=640,
+        )
+    ),
+    "led": lambda: LEDForConditionalGeneration(
+        LEDConfig(
+            vocab_size=101,
+            d_model=32,
+            encoder_layers=1,
+            decoder_layers=1,
+            encoder_attention_heads=4,
+            decoder_attention_heads=4,
+            encoder_ffn_dim=48,
+            decoder_ffn_dim=48,
+            attention_window=16,
         )
     ),
     "mamba": lambda: MambaForCausalLM(MambaConfig(vocab_size=101, hidden_size=32, num_hidden_layers=1, state_size=8)),

@@ -62,6 +62,8 @@ def test_embeddings(family: str, tmp_path: Path) -> None:
         encoder.embed_tokens([[5], [5] * 61])
     with pytest.raises(ValueError, match="text 0: token 101 is not in the vocabulary of 101"):
         encoder.embed_tokens([[5, 101]])
+    with pytest.raises(ValueError, match="text 1: tokens of type float64, expected integers"):
+        encoder.embed_tokens([[5], [1.5]])  # type: ignore[list-item] # what is tested
     with pytest.raises(ValueError, match="the program has no tokenizer in it"):
         encoder.embed("text")
 

@@ -46,6 +46,14 @@ class InAChain(torch.nn.Module):
         return outside(outside(x.exp() * y).sin() + y).cos()
 
 
+class ReadEarlyAndLate(torch.nn.Module):
+    """The results of one op, of which one is read before what leaves and the other after: none goes without the op."""
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        values, indices = x.topk(2)
+        return outside(y.gather(1, indices)) + values.exp()
+
+
 @pytest.mark.parametrize(
     ("model", "x", "delegates"),
     [
@@ -54,6 +62,7 @@ class InAChain(torch.nn.Module):
         (TwoBranchesLeave(), X, 2),
         (OnlyAfter(), X.double(), 1),
         (InAChain(), X, 3),
+        (ReadEarlyAndLate(), X, 2),
     ],
     ids=lambda p: type(p).__name__ if isinstance(p, torch.nn.Module) else "",
 )

@@ -370,6 +370,58 @@ void multiply(const RowBlock* rows, int64_t count, int64_t blocks, const ColumnB
   }
 }
 
+// Two blocks of a row or of a column, one after the other.
+VNNI_INLINE __m512i two_blocks(const void* first, const void* second) {
+  return _mm512_inserti64x4(_mm512_castsi256_si512(load_32(first)), load_32(second), 1);
+}
+
+// Something of the first block in the lower lanes, of the second one in the upper lanes.
+VNNI_INLINE __m512 two_scales(float first, float second) {
+  return _mm512_mask_blend_ps(0xff00, _mm512_set1_ps(first), _mm512_set1_ps(second));
+}
+
+// A column of q8_0 with some rows, two blocks at a time.
+template <int Rows>
+VNNI_INLINE void multiply_column(const RowBlock* rows, int64_t blocks, const Q8_0* column, float* made,
+                                 int64_t row_stride) {
+  const __m512i offset = _mm512_set1_epi8(-128);
+  __m512 sums[Rows] = {};
+  for (int64_t place = 0; place < blocks; place += 2) {
+    const bool whole = place + 1 < blocks;
+    const Q8_0& a = column[place];
+    const Q8_0& b = whole ? column[place + 1] : a;
+    const __m512i weights = _mm512_xor_si512(two_blocks(a.weights, b.weights), offset);
+    const __m512 scales = two_scales(widened(a.scale), whole ? widened(b.scale) : 0.0f);
+#pragma GCC unroll 8
+    for (int r = 0; r < Rows; ++r) {
+      const RowBlock& x = rows[r * blocks + place];
+      const RowBlock& y = whole ? (&x)[1] : x;
+      const __m512i start = _mm512_mask_set1_epi32(_mm512_maskz_set1_epi32(1, x.start[0]), 1 << 8, y.start[0]);
+      const __m512i products = _mm512_dpbusd_epi32(start, weights, two_blocks(x.values, y.values));
+      sums[r] =
+          _mm512_fmadd_ps(_mm512_cvtepi32_ps(products), _mm512_mul_ps(scales, two_scales(x.scale, y.scale)), sums[r]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < Rows; ++r) made[r * row_stride] = _mm512_reduce_add_ps(sums[r]);
+}
+
+template <int Rows>
+VNNI_TARGET void stream_columns(const RowBlock* rows, int64_t blocks, const char* columns, size_t stride,
+                                int64_t column_count, float* made, int64_t row_stride) {
+  for (int64_t i = 0; i < column_count; ++i) {
+    const auto* column = reinterpret_cast<const Q8_0*>(columns + static_cast<size_t>(i) * stride);
+    multiply_column<Rows>(rows, blocks, column, made + i, row_stride);
+  }
+}
+
+void stream_q8_0(const RowBlock* rows, int64_t count, int64_t blocks, const char* columns, size_t stride,
+                 int64_t column_count, float* made, int64_t row_stride) {
+  static constexpr decltype(&stream_columns<1>) kStreams[kStreamRows] = {
+      stream_columns<1>, stream_columns<2>, stream_columns<3>, stream_columns<4>, stream_columns<5>, stream_columns<6>};
+  kStreams[count - 1](rows, blocks, columns, stride, column_count, made, row_stride);
+}
+
 // ------------------------------------------------------------------------------------------------ arranged matrices
 
 // A block of a vector's columns in registers.
@@ -585,8 +637,13 @@ template <>
 constexpr const ArrangedColumns* kArranged<Q6K> = &Arranged<Q6K, Q6KGroup>::kFunctions;
 
 template <class Type>
+constexpr decltype(IntegerProduct::stream) kStream = nullptr;
+template <>
+constexpr decltype(IntegerProduct::stream) kStream<Q8_0> = stream_q8_0;
+
+template <class Type>
 constexpr IntegerProduct kProduct = {quantize<Type::kOffset, Type::kHalves>, pack<Type>,
-                                     multiply<Type::kHalves, Type::kMins>, kArranged<Type>};
+                                     multiply<Type::kHalves, Type::kMins>, kStream<Type>, kArranged<Type>};
 
 constexpr struct {
   ggml_type type;

@@ -51,6 +51,10 @@ struct IntegerProduct {
   // made[i * stride + j] = row i . column j of a panel that holds `columns`
   void (*multiply)(const RowBlock* rows, int64_t count, int64_t blocks, const ColumnBlock* panel, int64_t columns,
                    float* made, int64_t stride);
+  // made[i * row_stride + j] = row i . column j of at most kStreamRows rows, the columns `stride` bytes apart: for
+  // types that are as fast as they are; null for those that are arranged, or left to ggml.
+  void (*stream)(const RowBlock* rows, int64_t count, int64_t blocks, const char* columns, size_t stride,
+                 int64_t column_count, float* made, int64_t row_stride);
   const ArrangedColumns* arranged;  // null for types that are as fast as they are
 };
 

@@ -205,7 +205,11 @@ class IntegersProduct {
 
   void multiply_rows(const Matrices& of, const RowBlock* quantized, Interval columns, Interval rows) const {
     auto* made = reinterpret_cast<float*>(of.made) + rows.begin * dst_->ne[0];
-    if (arranged_ != nullptr && rows.size() <= kStreamRows) return stream(of.a, quantized, rows.size(), columns, made);
+    if (rows.size() <= kStreamRows && arranged_ != nullptr) return stream(of.a, quantized, rows.size(), columns, made);
+    if (rows.size() <= kStreamRows && product_.stream != nullptr) {
+      return product_.stream(quantized, rows.size(), blocks_, of.a + columns.begin * a_->nb[1], a_->nb[1],
+                             columns.size(), made + columns.begin, dst_->ne[0]);
+    }
     ColumnBlock* panel = thread_scratch().columns.sized(blocks_ * kIntegerColumns / kIntegerLanes);
     for (int64_t first = columns.begin; first < columns.end; first += kIntegerColumns) {
       const int64_t count = std::min(kIntegerColumns, columns.end - first);

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from . import experts  # noqa: F401 - registers them
 from .attention import exported_functions
 from .cache import STEP, KeyValueCache, Place, head_shapes, make_rows, sliding_windows
-from .program import evaluated, traceable
+from .program import called_with_cache, evaluated, traceable
 from .rotary import fixed_rotary
 
 _CLOSE = 1e-2  # of the largest logit; rounding is a thousandth of that
@@ -56,12 +56,9 @@ def check(model: PreTrainedModel, max_seq_len: int) -> None:
     part = (length + 1) // 2
     with evaluated(model), fixed_rotary(model, max_seq_len):
         expected = model(input_ids=tokens, use_cache=False).logits
-        try:
+        with called_with_cache(model), exported_functions(model):
             module = CachedModel(model, min(max_seq_len, 2 * STEP), "f32", all_logits=True)
-            with exported_functions(model):
-                made = [module(tokens[:, at : at + part], torch.tensor([at])) for at in range(0, length, part)]
-        except Exception as error:  # whatever a model has against being called so
-            raise ValueError(f"{type(model).__name__} does not work with this cache: {error}") from error
+            made = [module(tokens[:, at : at + part], torch.tensor([at])) for at in range(0, length, part)]
     difference = (torch.cat(made, 1) - expected).abs().max() / expected.abs().max()
     if difference > _CLOSE:
         raise ValueError(

@@ -13,6 +13,7 @@ import torch
 
 from ..runtime import load
 from .metadata import metadata_of, tokenizer_of
+from .tokens import Tokens, checked
 
 Embeddings: TypeAlias = npt.NDArray[np.float32]
 
@@ -58,32 +59,32 @@ class Encoder:
 
     def embed_tokens(self, texts: Sequence[Sequence[int]]) -> Embeddings:
         """The embeddings ``[texts, size]`` of texts that are tokens already, special ones among them."""
-        for index, ids in enumerate(texts):
-            self._check(index, ids)
-        if not texts:
+        given = [self._checked(index, ids) for index, ids in enumerate(texts)]
+        if not given:
             raise ValueError("no texts to embed")
-        order = sorted(range(len(texts)), key=lambda index: len(texts[index]))  # so that batches have little padding
+        order = sorted(range(len(given)), key=lambda index: len(given[index]))  # so that batches have little padding
         parts = [order[first : first + self.max_batch] for first in range(0, len(order), self.max_batch)]
-        made = np.concatenate([self._batch([texts[index] for index in part]) for part in parts])
+        made = np.concatenate([self._batch([given[index] for index in part]) for part in parts])
         return made[np.argsort(order)]
 
-    def _batch(self, texts: Sequence[Sequence[int]]) -> Embeddings:
+    def _batch(self, texts: Sequence[Tokens]) -> Embeddings:
         shape = len(texts), max(map(len, texts))
         tokens = torch.full(shape, self.metadata["get_pad_id"], dtype=torch.int64)
         mask = torch.zeros(shape, dtype=torch.int64)
         for row, ids in enumerate(texts):
-            tokens[row, : len(ids)] = torch.tensor(ids)
+            tokens[row, : len(ids)] = torch.from_numpy(ids)
             mask[row, : len(ids)] = 1
         made: Embeddings = self._module.run("forward", (tokens, mask)).numpy()
         return made
 
-    def _check(self, index: int, ids: Sequence[int]) -> None:
-        size = self.metadata["get_vocab_size"]
-        wrong = [token for token in ids if not 0 <= token < size]
-        if wrong:
-            raise ValueError(f"text {index}: token {wrong[0]} is not in the vocabulary of {size}")
+    def _checked(self, index: int, given: Sequence[int]) -> Tokens:
+        try:
+            ids = checked(given, self.metadata["get_vocab_size"])
+        except ValueError as error:
+            raise ValueError(f"text {index}: {error}") from None
         if not 0 < len(ids) <= self.max_seq_len:
             raise ValueError(
                 f"text {index} has {len(ids)} tokens, but the program was exported for 1 to {self.max_seq_len}; "
                 f"truncate=True cuts texts off there"
             )
+        return ids

@@ -12,7 +12,7 @@ from ..lower.weights import WeightSource, check_values
 from ..quant import GgmlQuantConfig
 from . import causal_lm, encoder_decoder
 from .cache import DTYPES
-from .program import in_float32, lowered, under_all_names
+from .program import called_with_cache, in_float32, lowered, under_all_names
 from .rotary import rope_types
 from .start import start_metadata
 
@@ -58,8 +58,9 @@ def export(
     if model.config.is_encoder_decoder:
         source = encoder_decoder.source_of(model, max_seq_len if max_source_len is None else max_source_len)
         constants |= {"get_max_source_len": source.example.shape[-1], **start_metadata(model)}
-        cache = encoder_decoder.Memory(model, max_seq_len, source.rows, cache_type)
-        programs = encoder_decoder.trace(model, cache, source, chunk, all_logits)
+        with called_with_cache(model):
+            cache = encoder_decoder.Memory(model, max_seq_len, source.rows, cache_type)
+            programs = encoder_decoder.trace(model, cache, source, chunk, all_logits)
     elif max_source_len is not None:
         raise ValueError(f"max_source_len {max_source_len}, but {type(model).__name__} has no encoder")
     else:

@@ -16,9 +16,9 @@ from ..runtime import load
 from .metadata import DETECTED, metadata_of, tokenizer_of
 from .sampling import Logits, Sampling, choose
 from .tokenizer import StopStrings, TextStream, Tokenizer
+from .tokens import Tokens, checked
 
 Prompt: TypeAlias = str | Sequence[int] | npt.NDArray[np.floating[Any]]
-Tokens: TypeAlias = npt.NDArray[np.int64]
 Finish: TypeAlias = Literal["eos", "stop", "length", "context"]
 
 
@@ -148,7 +148,7 @@ class Generator:
 
     def feed(self, tokens: Sequence[int]) -> Logits:
         """Read tokens after those that were read, and give the logits of what may come next."""
-        ids = self._checked(tokens)
+        ids = checked(tokens, self.vocab_size)
         if len(ids) == 0:
             raise ValueError("no tokens to read")
         if len(self._tokens) + len(ids) > self.max_seq_len:
@@ -252,13 +252,14 @@ class Generator:
         if given.ndim > 1 and given.dtype.kind == "f":
             features = np.ascontiguousarray(given, dtype=np.float32)
             return torch.from_numpy(features[None] if given.ndim == 2 else features)
-        ids, most = self._checked(given), self.metadata["get_max_source_len"]
+        ids, most = checked(given, self.vocab_size), self.metadata["get_max_source_len"]
         if not 0 < len(ids) <= most:
             raise ValueError(f"the source has {len(ids)} tokens, but the program was exported for 1 to {most}")
         return _row(ids)
 
     def _prompt(self, prompt: Prompt) -> list[int]:
-        ids = self._checked(self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt).tolist()
+        given = self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+        ids = checked(given, self.vocab_size).tolist()
         if not ids:
             raise ValueError("the prompt is empty")
         if len(ids) > self.max_seq_len:
@@ -267,18 +268,6 @@ class Generator:
                 f"shorten it, or export with a larger max_seq_len"
             )
         return list(ids)
-
-    def _checked(self, tokens: npt.ArrayLike) -> Tokens:
-        ids = np.atleast_1d(tokens)
-        if ids.size and ids.dtype.kind not in "iu":
-            raise ValueError(f"tokens of type {ids.dtype}, expected integers")
-        if ids.size != ids.shape[-1]:
-            raise ValueError(f"tokens of shape {list(ids.shape)}, expected those of one text")
-        ids = ids.reshape(-1)
-        if len(ids) and not (ids.min() >= 0 and ids.max() < self.vocab_size):
-            wrong = ids[(ids < 0) | (ids >= self.vocab_size)][0]
-            raise ValueError(f"token {wrong} is not in the vocabulary of {self.vocab_size}")
-        return ids.astype(np.int64)
 
     def _read(self, made: Generation, ids: list[int]) -> tuple[Logits, int]:
         """Read a text's tokens but for the first ones that are there: the logits after them, and how many were there.

@@ -79,6 +79,15 @@ def evaluated(model: PreTrainedModel) -> Iterator[None]:
 
 
 @contextmanager
+def called_with_cache(model: PreTrainedModel) -> Iterator[None]:
+    """Have whatever a model has against being called with a cache be a ValueError that names it."""
+    try:
+        yield
+    except Exception as error:
+        raise ValueError(f"{type(model).__name__} does not work with this cache: {error}") from error
+
+
+@contextmanager
 def traceable(model: PreTrainedModel) -> Iterator[None]:
     """Have a model use this project's functions, and neither dropout nor gradients, while it is traced."""
     with evaluated(model), exported_functions(model):

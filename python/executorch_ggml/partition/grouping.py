@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection
 
 from torch.fx import Graph, Node
@@ -34,15 +35,27 @@ def _levels(graph: Graph, inside: Collection[Node]) -> dict[Node, int]:
 
 
 def _late(inside: list[Node], levels: dict[Node, int]) -> dict[Node, int]:
-    """What needs nothing but the program's inputs and constants is computed where it is first used."""
+    """What needs nothing but the program's inputs and constants is computed where it is first used.
+
+    The results of an op of several stay with it: between delegates only tensors pass.
+    """
     rooted: set[Node] = set()
     for node in inside:
         if all(source.op != "call_function" or source in rooted for source in node.all_input_nodes):
             rooted.add(node)
     for node in reversed(inside):
-        if node in rooted and node.users and all(user.op == "call_function" for user in node.users):
-            levels[node] = min(levels[user] for user in node.users)
+        readers = _readers(node)
+        if node in rooted and readers and all(reader.op == "call_function" for reader in readers):
+            levels[node] = min(levels[reader] for reader in readers)
+    for node in inside:
+        if node.target is operator.getitem:
+            levels[node] = levels[node.all_input_nodes[0]]
     return levels
+
+
+def _readers(node: Node) -> list[Node]:
+    """What reads a node's results."""
+    return [reader for user in node.users for reader in (user.users if user.target is operator.getitem else [user])]
 
 
 def between(graph: Graph, is_inside: Callable[[Node], bool]) -> list[Node]:
