@@ -190,7 +190,7 @@ def measure_once(path: Path, engines: Sequence[str], plan: Plan) -> Found:
                 for name in order[turn % len(order) :] + order[: turn % len(order)]:
                     time.sleep(SETTLE_SECONDS)
                     try:
-                        found[name].times.setdefault(part, []).extend(_turn(workers[name], part))
+                        found[name].times.setdefault(part, []).extend(turn_of(workers[name], part))
                     except EngineError as error:
                         print(f"    {path.name}, {part}: {name} failed: {error}", file=sys.stderr)
                         del found[name]
@@ -199,7 +199,8 @@ def measure_once(path: Path, engines: Sequence[str], plan: Plan) -> Found:
     return found
 
 
-def _turn(worker: Worker, part: str) -> list[float]:
+def turn_of(worker: Worker, part: str) -> list[float]:
+    """Let a loaded engine do a part ("prefill 512", "decode 16") once: the seconds of each call of the model."""
     kind, count = part.split()
     if kind == "prefill":
         return [worker.ask("prefill", int(count))]

@@ -280,9 +280,9 @@ class Transformers(LlmEngine):
     def export(cls, gguf: Path, path: Path) -> None:
         import torch
 
-        from executorch_ggml.gguf import load
+        from benchmarks.random_gguf import checkpoint_of
 
-        load(gguf, dequantize=True).module.to(torch.bfloat16).save_pretrained(path)
+        checkpoint_of(gguf).to(torch.bfloat16).save_pretrained(path)
 
     def open(self, gguf: Path) -> None:
         import torch

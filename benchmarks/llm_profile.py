@@ -19,17 +19,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks import results
-from benchmarks.llm import OURS, TYPES, prepare
+from benchmarks.llm import OURS, TYPES, prepare, turn_of
 from benchmarks.llm_engines import make_engine
 from benchmarks.worker import Worker
 
-STEPS = 12
 ATTACH_SECONDS = 0.5
 HERTZ = 997
 MOST_NAMELESS = 20.0
 WORK = {
-    "products": r"integer_product|Arranged|multiply_halves|kernels::\(anonymous namespace\)::Tile|mul_mat|vec_dot|BLAS",
-    "8 bits": r"quantize",
+    "products": r"integer_product|stream_|wide_product|Arranged|multiply_halves|kernels::\(anonymous namespace\)::Tile"
+    r"|mul_mat|vec_dot|BLAS",
+    "8 bits": r"quantize<|quantize_row|round_rows",
     "attention": r"attention|avx\w+::\(anonymous namespace\)::Tile|score_|sum_rows|sum_few|soften|floats_from_halves"
     r"|scale_into|scale_and_add|pack_columns|pack_rows",
     "norms": r"rms_norm",
@@ -74,9 +74,7 @@ def shares(functions: Mapping[str, float]) -> dict[str, float]:
 
 def sample(worker: Worker, part: str, seconds: float) -> tuple[float, dict[str, float]]:
     """The milliseconds of a part's fastest call, and the percentage of each kind of work in all of them."""
-    kind, count = part.split()
-    request = (kind, int(count)) if kind == "prefill" else (kind, int(count), STEPS)
-    worker.ask(*request)
+    turn_of(worker, part)
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "samples"
         command = ["perf", "record", "-q", "-F", str(HERTZ), "-o", str(data), "-p", str(worker.pid)]
@@ -84,8 +82,7 @@ def sample(worker: Worker, part: str, seconds: float) -> tuple[float, dict[str, 
         with subprocess.Popen(command, stderr=subprocess.DEVNULL) as perf:
             time.sleep(ATTACH_SECONDS)
             while sum(durations) < seconds:
-                answer = worker.ask(*request)
-                durations += answer if isinstance(answer, list) else [answer]
+                durations += turn_of(worker, part)
             perf.send_signal(signal.SIGINT)
         command = ["perf", "report", "-i", str(data), "--stdio", "-F", "overhead,sym", "--percent-limit", "0"]
         report = subprocess.run(command, check=True, capture_output=True, text=True).stdout

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from executorch_ggml.gguf import load
+from executorch_ggml.gguf.architectures import architecture_for
 from executorch_ggml.gguf.mixtures import mixture
 from executorch_ggml.gguf.writer import TensorPlan, export_gguf, stored_bytes
 from executorch_ggml.ir.dtypes import DType
@@ -119,6 +121,19 @@ def empty_module(config: Any) -> Any:
     with no_init_weights():
         module = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     module.tie_weights()
+    return module
+
+
+def checkpoint_of(path: Path) -> Any:
+    """The module of ``transformers`` with the values of a file that :func:`random_gguf` wrote, in f32."""
+    make, _ = (SHAPES | TINY)[path.stem.rpartition("-")[0]]
+    config = make()
+    module = empty_module(config)
+    values = load(path, dequantize=True).module.state_dict()
+    for name, parameter in module.named_parameters():
+        rows = torch.arange(len(parameter)).reshape(-1, *[1] * (parameter.dim() - 1))
+        order = architecture_for(config).stored(name, rows, config).flatten()  # Llama's queries and keys are permuted
+        parameter.data[order] = values[name]
     return module
 
 

@@ -8,6 +8,7 @@
 #include <initializer_list>
 
 #include "ggml.h"
+#include "kernels/half_product.h"
 #include "kernels/integer_product.h"
 #include "kernels/isa.h"
 #include "ops_generated.h"
@@ -129,7 +130,8 @@ inline bool multiplies(const ggml_tensor* a, const ggml_tensor* b) {
 }
 
 // Rows from which on it costs less to pack a matrix and multiply floats than to multiply as ggml does, row by row for
-// most types (tests/native/kernels_product_test --bench).
+// most types (tests/native/kernels_product_test --bench). What is streamed needs no packing: it pays from the first
+// row.
 inline int64_t rows_of_wide_product(ggml_type type) {
   const kernels::IntegerProduct* integers = kernels::integer_product(type);
   if (integers != nullptr) return integers->stream != nullptr ? 1 : 8;
@@ -142,8 +144,6 @@ inline int64_t rows_of_wide_product(ggml_type type) {
       return INT64_MAX;
     case GGML_TYPE_F32:
       return 64;
-    case GGML_TYPE_F16:
-      return kernels::active_isa() == kernels::Isa::Avx512 ? 8 : INT64_MAX;
     case GGML_TYPE_Q2_K:
       return 256;
     case GGML_TYPE_Q5_1:
@@ -157,10 +157,17 @@ inline int64_t rows_of_wide_product(ggml_type type) {
   }
 }
 
+// As above, of halves: few rows are streamed and many multiplied in tiles; between them ggml is faster.
+inline bool is_wide_half_product(int64_t rows) {
+  return kernels::active_isa() == kernels::Isa::Avx512 &&
+         (rows <= kernels::kHalfRows || rows >= 2 * kernels::kHalfRows);
+}
+
 // Not where ggml has packed the matrix: then it has tiles. For floats it has some too, but for rows that are adjacent.
 inline bool is_wide_product(const ggml_tensor* a, const ggml_tensor* b) {
   if (a->extra != nullptr) return kernels::arranged_product(a) != nullptr;
   if (b->type != GGML_TYPE_F32) return false;
+  if (a->type == GGML_TYPE_F16) return is_wide_half_product(b->ne[1]);
   const int64_t least = a->type == GGML_TYPE_F32 && !ggml_is_contiguous(b) ? 4 : rows_of_wide_product(a->type);
   return b->ne[1] >= least;
 }

@@ -103,6 +103,18 @@ def test_values_that_are_not_there_are_not_used(tmp_path: Path) -> None:
     assert not (tmp_path / "y.gguf").exists()
 
 
+def test_only_a_checkpoint_that_says_the_same_is_saved(tmp_path: Path) -> None:
+    for name, dequantize in (("llama", True), ("gemma", True), ("qwen3", False)):
+        _, path = written(name, tmp_path / "x.gguf")
+        with pytest.raises(ValueError, match=r"x.gguf computes with tensors as the file has them"):
+            load(path, dequantize=dequantize).module.save_pretrained(tmp_path / "checkpoint")
+    _, path = written("qwen3", tmp_path / "x.gguf")
+    rebuilt = load(path, dequantize=True).module
+    rebuilt.save_pretrained(tmp_path / "checkpoint")
+    again = type(rebuilt).from_pretrained(tmp_path / "checkpoint")
+    torch.testing.assert_close(logits(again, tokens()), logits(rebuilt, tokens()))
+
+
 def test_a_rebuilt_model_is_written_again(tmp_path: Path) -> None:
     for name in ("llama-3", "gemma2", "phi3-long"):
         _, path = written(name, tmp_path / "x.gguf", metadata={"general.name": "a model"})

@@ -245,19 +245,7 @@ UNKNOWN: dict[str, Callable[[], PreTrainedModel]] = {
             max_position_embeddings=640,
         )
     ),
-    "led": lambda: LEDForConditionalGeneration(
-        LEDConfig(
-            vocab_size=101,
-            d_model=32,
-            encoder_layers=1,
-            decoder_layers=1,
-            encoder_attention_heads=4,
-            decoder_attention_heads=4,
-            encoder_ffn_dim=48,
-            decoder_ffn_dim=48,
-            attention_window=16,
-        )
-    ),
+    "led": lambda: LEDForConditionalGeneration(LEDConfig(**TRANSFORMER, attention_window=16)),
     "mamba": lambda: MambaForCausalLM(MambaConfig(vocab_size=101, hidden_size=32, num_hidden_layers=1, state_size=8)),
 }
 

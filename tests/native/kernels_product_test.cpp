@@ -200,7 +200,7 @@ void check(Case&& made) {
 void check_floats(ggml_type type) {
   for (const int64_t length : {0, 1, 32, 37, 300}) {
     for (const int64_t columns : {1, 7, 16, 129}) {
-      for (const int64_t rows : {1, 8, 13}) {
+      for (const int64_t rows : {1, 2, 3, 4, 8, 13}) {
         check(Case(type, length, columns, rows));
         check(Case(type, length, columns, rows, 3));
         check(Case(type, length, columns, rows, 2, 3));

@@ -89,6 +89,9 @@ def test_inspect(tmp_path: Path, capsys: object) -> None:
     (tmp_path / "text.pte").write_text("not a program")
     assert main(["inspect", str(tmp_path / "text.pte")]) == 1
     assert "is not an ExecuTorch program" in capsys.readouterr().err  # type: ignore[attr-defined] # as above
+    (tmp_path / "model.gguf").write_bytes(b"GGUF and more")
+    assert main(["inspect", str(tmp_path / "model.gguf")]) == 1
+    assert "model.gguf is a GGUF file and no program" in capsys.readouterr().err  # type: ignore[attr-defined] # as above
 
 
 def test_an_op_outside_core_aten_goes_through(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@
 namespace executorch_ggml::kernels {
 
 // To ask the memory for: rows of one head may lie apart from each other, which processors do not foresee.
-constexpr int64_t kRowsAhead = 16;
+constexpr int64_t kRowsAhead = 24;
 
 // How scores become weights.
 struct Softening {

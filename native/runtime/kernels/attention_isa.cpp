@@ -1,6 +1,7 @@
 // The arithmetic of attention.
 #include "attention.h"
 
+#include "prefetch.h"
 #include "vec_math.h"
 #include "vec_sums.h"
 
@@ -15,14 +16,11 @@ constexpr int kRows = 2;
 constexpr int kVectors = 4;
 #endif
 constexpr int kKeys = 4;  // whose products with a query are summed side by side
-constexpr int64_t kLineBytes = 64;
 
 template <class Number>
 VEC_INLINE void fetch_ahead(RowsOf<Number> rows, int64_t i, Block block) {
   if (i + kRowsAhead >= block.count + block.after) return;
-  const auto* from = reinterpret_cast<const char*>(rows.row(i + kRowsAhead));
-  const int64_t bytes = block.width * static_cast<int64_t>(sizeof(Number));
-  for (int64_t at = 0; at < bytes; at += kLineBytes) __builtin_prefetch(from + at);
+  prefetch(rows.row(i + kRowsAhead), block.width * static_cast<int64_t>(sizeof(Number)));
 }
 
 template <int Rows, class Number>
@@ -134,11 +132,6 @@ VEC_INLINE float highest_of(Float x) {
   return highest;
 }
 
-VEC_INLINE float total_of(Float x) {
-  const Quad sum = folded(x);
-  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
-}
-
 // The first n floats of a vector, and -inf after them.
 VEC_INLINE Float hidden_from(Float x, int64_t n) {
   for (int64_t i = n; i < kLanes; ++i) x[i] = -kInfinity;
@@ -212,7 +205,7 @@ float soften(float* scores, int64_t count, const Softening& how, Softmax* softma
   }
   const float factor = before == highest ? 1.0f : vec_exp(splat(before - highest))[0];
   softmax->highest = highest;
-  softmax->sum = softmax->sum * factor + total_of(sum);
+  softmax->sum = softmax->sum * factor + total(sum);
   return factor;
 }
 

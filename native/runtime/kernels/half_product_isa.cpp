@@ -1,6 +1,7 @@
 // The arithmetic of half_product.h.
 #include "half_product.h"
 
+#include "prefetch.h"
 #include "vec_sums.h"
 
 namespace executorch_ggml::kernels::KERNEL_ISA {
@@ -36,16 +37,62 @@ VEC_INLINE void multiply_tile(const float* const* rows, const uint16_t* const* c
 }
 
 // Asks for a part of the columns that come next: while they are first multiplied, memory would be waited for.
-VEC_INLINE void prefetch(HalfRows columns, int64_t first, int64_t count, int64_t length, int64_t part, int64_t parts) {
-  constexpr int64_t kLine = 64 / sizeof(uint16_t);
+VEC_INLINE void prefetch_part(HalfRows columns, int64_t first, int64_t count, int64_t length, int64_t part,
+                              int64_t parts) {
+  constexpr int64_t kLine = kLineBytes / sizeof(uint16_t);
   const int64_t begin = length * part / parts / kLine * kLine;
-  const int64_t end = length * (part + 1) / parts;
-  for (int64_t c = first; c < first + kHalfColumns && c < count; ++c) {
-    for (int64_t k = begin; k < end; k += kLine) __builtin_prefetch(columns.row(c) + k, 0, 2);
+  const int64_t bytes = (length * (part + 1) / parts - begin) * static_cast<int64_t>(sizeof(uint16_t));
+  for (int64_t c = first; c < first + kHalfColumns && c < count; ++c) prefetch(columns.row(c) + begin, bytes);
+}
+
+// A column with some rows: made[r * stride].
+template <int Rows>
+VEC_INLINE void multiply_column(const float* const* rows, const uint16_t* column, int64_t length, float* made,
+                                int64_t stride) {
+  constexpr int kVectors = Rows == 1 ? 8 : 4;  // at once: additions need not wait for each other
+  constexpr int64_t kStep = kVectors * kLanes;
+  Float sums[Rows][kVectors] = {};
+  int64_t k = 0;
+  for (; k + kStep <= length; k += kStep) {
+    prefetch_stream(column + k, kStep * static_cast<int64_t>(sizeof(uint16_t)));
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      const Float weights = load_halves(column + k + v * kLanes);
+#pragma GCC unroll 3
+      for (int r = 0; r < Rows; ++r) sums[r][v] += load<Float>(rows[r] + k + v * kLanes) * weights;
+    }
+  }
+  for (; k + kLanes <= length; k += kLanes) {
+    const Float weights = load_halves(column + k);
+#pragma GCC unroll 3
+    for (int r = 0; r < Rows; ++r) sums[r][0] += load<Float>(rows[r] + k) * weights;
+  }
+#pragma GCC unroll 3
+  for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 1; v < kVectors; ++v) sums[r][0] += sums[r][v];
+    float sum = total(sums[r][0]);
+    for (int64_t rest = k; rest < length; ++rest) sum += rows[r][rest] * ggml_fp16_to_fp32(column[rest]);
+    made[r * stride] = sum;
   }
 }
 
+template <int Rows>
+void stream_columns(const float* const* rows, HalfRows columns, int64_t column_count, int64_t length, float* made,
+                    int64_t stride) {
+  for (int64_t c = 0; c < column_count; ++c) multiply_column<Rows>(rows, columns.row(c), length, made + c, stride);
+}
+
 }  // namespace
+
+void stream_halves(FloatRows rows, int64_t row_count, HalfRows columns, int64_t column_count, int64_t length,
+                   float* made, int64_t stride) {
+  static constexpr decltype(&stream_columns<1>) kStreams[kStreamedHalfRows] = {stream_columns<1>, stream_columns<2>,
+                                                                               stream_columns<3>};
+  const float* its_rows[kStreamedHalfRows];
+  for (int64_t r = 0; r < row_count; ++r) its_rows[r] = rows.row(r);
+  kStreams[row_count - 1](its_rows, columns, column_count, length, made, stride);
+}
 
 // A tile at the edge repeats the last row and column.
 void multiply_halves(FloatRows rows, int64_t row_count, HalfRows columns, int64_t column_count, int64_t length,
@@ -59,7 +106,7 @@ void multiply_halves(FloatRows rows, int64_t row_count, HalfRows columns, int64_
       const int64_t height = row_count - row < kHalfRows ? row_count - row : kHalfRows;
       const float* its_rows[kHalfRows];
       for (int64_t r = 0; r < kHalfRows; ++r) its_rows[r] = rows.row(row + (r < height ? r : height - 1));
-      prefetch(columns, column + kHalfColumns, column_count, length, row / kHalfRows, tiles);
+      prefetch_part(columns, column + kHalfColumns, column_count, length, row / kHalfRows, tiles);
       Quad sums[kHalfColumns];
       multiply_tile(its_rows, its_columns, length, sums);
       for (int64_t r = 0; r < height; ++r) {

@@ -3,6 +3,7 @@
 #include "integer_product.h"
 
 #include "isa.h"
+#include "prefetch.h"
 
 #if EXECUTORCH_GGML_ISA_AVX512
 
@@ -390,6 +391,7 @@ VNNI_INLINE void multiply_column(const RowBlock* rows, int64_t blocks, const Q8_
     const bool whole = place + 1 < blocks;
     const Q8_0& a = column[place];
     const Q8_0& b = whole ? column[place + 1] : a;
+    prefetch_stream(&a, 2 * sizeof(a));
     const __m512i weights = _mm512_xor_si512(two_blocks(a.weights, b.weights), offset);
     const __m512 scales = two_scales(widened(a.scale), whole ? widened(b.scale) : 0.0f);
 #pragma GCC unroll 8
@@ -590,11 +592,13 @@ struct Arranged {
   template <int Rows>
   static VNNI_TARGET void stream_rows(const RowBlock* row, int64_t blocks, const char* panel, __mmask16 lanes,
                                       float* made, int64_t stride) {
+    constexpr int64_t kPartBytes = sizeof(Group) / Group::kBlocks;
     const auto* group = reinterpret_cast<const Group*>(panel);
     __m512 sums[Rows] = {};
     Columns columns;
     for (int64_t place = 0; place < blocks; place += Group::kBlocks, ++group) {
       for (int64_t part = 0; part < Group::kBlocks; ++part, ++row) {
+        prefetch_stream(reinterpret_cast<const char*>(group) + part * kPartBytes, kPartBytes);
         group->load(part, &columns);
 #pragma GCC unroll 8
         for (int r = 0; r < Rows; ++r) {

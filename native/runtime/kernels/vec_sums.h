@@ -21,6 +21,11 @@ VEC_INLINE Quad folded(Float x) {
   return sum;
 }
 
+VEC_INLINE float total(Float x) {
+  const Quad sum = folded(x);
+  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
 // The totals of four vectors.
 VEC_INLINE Quad totals(Quad a, Quad b, Quad c, Quad d) {
   const Quad ab = __builtin_shufflevector(a, b, 0, 4, 1, 5) + __builtin_shufflevector(a, b, 2, 6, 3, 7);

@@ -134,7 +134,7 @@ class FloatProduct {
   int64_t panel_;  // columns that are multiplied at once
 };
 
-// Tiles of halves, as they are.
+// Tiles of halves, as they are, or few rows with one column after the other.
 class HalfProduct {
  public:
   explicit HalfProduct(ggml_tensor* dst) : dst_(dst), a_(dst->src[0]), b_(dst->src[1]), length_(a_->ne[0]) {
@@ -156,9 +156,9 @@ class HalfProduct {
     const auto* x = reinterpret_cast<const float*>(of.b + rows.begin * b_->nb[1]);
     const auto* weights = reinterpret_cast<const uint16_t*>(of.a + columns.begin * a_->nb[1]);
     auto* made = reinterpret_cast<float*>(of.made) + rows.begin * dst_->ne[0] + columns.begin;
-    KERNEL_PICK(multiply_halves)
-    ({x, static_cast<int64_t>(b_->nb[1] / sizeof(float))}, rows.size(),
-     {weights, static_cast<int64_t>(a_->nb[1] / sizeof(uint16_t))}, columns.size(), length_, made, dst_->ne[0]);
+    const auto multiply = rows.size() <= kStreamedHalfRows ? KERNEL_PICK(stream_halves) : KERNEL_PICK(multiply_halves);
+    multiply({x, static_cast<int64_t>(b_->nb[1] / sizeof(float))}, rows.size(),
+             {weights, static_cast<int64_t>(a_->nb[1] / sizeof(uint16_t))}, columns.size(), length_, made, dst_->ne[0]);
   }
 
   ggml_tensor* dst_;

@@ -14,6 +14,8 @@ from ..ir.printer import to_text
 from ..ir.serialize import deserialize
 from ..partition.partitioner import REFUSED_KEY
 
+GGUF_MAGIC = b"GGUF"
+
 
 def register(commands: Any) -> None:
     """Add the command."""
@@ -47,6 +49,9 @@ def read_program(path: Path) -> tuple[Any, Any]:
     """The program's description, and a function from a delegate of it to its payload."""
     from executorch.exir._serialize._program import deserialize_pte_binary
 
+    with path.open("rb") as file:
+        if file.read(len(GGUF_MAGIC)) == GGUF_MAGIC:
+            raise ValueError(f"{path} is a GGUF file and no program: `executorch-ggml export` makes one of it")
     data = path.read_bytes()
     try:
         program = deserialize_pte_binary(data).program

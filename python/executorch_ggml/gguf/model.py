@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 
 from ..lower.weights import VALUES_ELSEWHERE, check_values
-from .architectures import Architecture, Load, architecture_of
+from .architectures import Architecture, Load, architecture_of, as_it_is
 from .file import GgufError, GgufFile, GgufTensor, weight_type
 from .tokenizer import special_ids
 from .weights import GgufWeights, values_of
@@ -73,6 +74,8 @@ def load(
     if not dequantize:
         setattr(module, VALUES_ELSEWHERE, file.path)
         module.register_forward_pre_hook(_refuse_call)
+    if not dequantize or architecture.adapt is not as_it_is:
+        module.save_pretrained = functools.partial(_refuse_save, file)
     return GgufModel(file, module.eval(), GgufWeights(tensors, external=external, replaces=not dequantize))
 
 
@@ -81,6 +84,15 @@ def _refuse_call(module: Any, args: Any) -> None:
     del args
     if not torch.compiler.is_compiling():
         check_values(module)
+
+
+def _refuse_save(file: GgufFile, *args: Any, **options: Any) -> None:
+    """A checkpoint would lack values, or hold them as this file does, and ``transformers`` compute something else."""
+    del args, options
+    raise ValueError(
+        f"the module of {file.path} computes with tensors as the file has them, which no checkpoint can say: keep the "
+        f"file, write another (executorch-ggml export-gguf), or export the module"
+    )
 
 
 def file_of(module: Any) -> GgufFile | None:
