@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ggml.h"
+#include "kernels/half_product.h"
 #include "kernels/integer_product.h"
 #include "kernels/isa.h"
 #include "kernels/kernels.h"
@@ -47,6 +48,12 @@ std::vector<float> in_8_bits(const std::vector<float>& x) {
   return made;
 }
 
+// Rounded as where halves are multiplied with few long rows.
+std::vector<float> in_halves(std::vector<float> x) {
+  for (float& value : x) value = ggml_fp16_to_fp32(ggml_fp32_to_fp16(value));
+  return x;
+}
+
 // Matrices with their rows side by side, as heads are that are cut from one projection, or one after the other.
 void set_shape(ggml_tensor* t, ggml_type type, int64_t width, int64_t rows, int64_t count, bool beside, void* data) {
   t->type = type;
@@ -75,7 +82,7 @@ struct Case {
       : type(of), length(length_of), columns(columns_of), rows(rows_of), matrices(matrices_of), repeats(repeats_of) {
     weights = random_floats(length * columns * matrices);
     x = random_floats(length * rows * matrices * repeats);
-    used = kernels::integer_product(type) == nullptr ? x : in_8_bits(x);
+    used = kernels::integer_product(type) != nullptr ? in_8_bits(x) : rounds_to_halves() ? in_halves(x) : x;
     matrix.resize(ggml_row_size(type, length) * static_cast<size_t>(columns * matrices) + 1);
     fill_matrix();
     out.resize(static_cast<size_t>(columns * rows * matrices * repeats + 2 * kGuard));
@@ -87,6 +94,10 @@ struct Case {
     call.node = "node";
   }
   Case(const Case&) = delete;
+
+  bool rounds_to_halves() const {
+    return type == GGML_TYPE_F16 && rows <= kernels::kStreamedHalfRows && rows * length > kernels::kStreamedFloats;
+  }
 
   void fill_matrix() {
     if (weights.empty()) return;
@@ -207,7 +218,21 @@ void check_floats(ggml_type type) {
       }
     }
   }
+  for (const int64_t rows : {1, 2, 3, 4}) check(Case(type, 1030, 19, rows, 2));
   check(Case(type, 20000, 9, 9));  // rows longer than what stays in a cache
+}
+
+// Numbers that no half can be are multiplied as they are.
+void check_too_large_for_halves() {
+  Case made(GGML_TYPE_F16, 1100, 5, 2);
+  made.x[1200] = 1e6f;
+  made.used = made.x;
+  made.run(1);
+  for (int64_t column = 0; column < 5; ++column) {
+    const double difference =
+        static_cast<double>(made.out[static_cast<size_t>(kGuard + 5 + column)]) - made.sum(0, 1, column);
+    if (!(std::fabs(difference) <= 1.0)) made.fail("a large number is lost");
+  }
 }
 
 void check_all_types() {
@@ -307,6 +332,7 @@ int main(int argc, char** argv) {
     kernels::limit_isa(static_cast<kernels::Isa>(isa));
     check_floats(GGML_TYPE_F32);
     check_floats(GGML_TYPE_F16);
+    check_too_large_for_halves();
     check_all_types();
     check_arranged();
     check_not_finite();

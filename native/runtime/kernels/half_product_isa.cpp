@@ -46,8 +46,8 @@ VEC_INLINE void prefetch_part(HalfRows columns, int64_t first, int64_t count, in
 }
 
 // A column with some rows: made[r * stride].
-template <int Rows>
-VEC_INLINE void multiply_column(const float* const* rows, const uint16_t* column, int64_t length, float* made,
+template <int Rows, class Number>
+VEC_INLINE void multiply_column(const Number* const* rows, const uint16_t* column, int64_t length, float* made,
                                 int64_t stride) {
   constexpr int kVectors = Rows == 1 ? 8 : 4;  // at once: additions need not wait for each other
   constexpr int64_t kStep = kVectors * kLanes;
@@ -59,39 +59,50 @@ VEC_INLINE void multiply_column(const float* const* rows, const uint16_t* column
     for (int v = 0; v < kVectors; ++v) {
       const Float weights = load_halves(column + k + v * kLanes);
 #pragma GCC unroll 3
-      for (int r = 0; r < Rows; ++r) sums[r][v] += load<Float>(rows[r] + k + v * kLanes) * weights;
+      for (int r = 0; r < Rows; ++r) sums[r][v] += load_floats(rows[r] + k + v * kLanes) * weights;
     }
   }
   for (; k + kLanes <= length; k += kLanes) {
     const Float weights = load_halves(column + k);
 #pragma GCC unroll 3
-    for (int r = 0; r < Rows; ++r) sums[r][0] += load<Float>(rows[r] + k) * weights;
+    for (int r = 0; r < Rows; ++r) sums[r][0] += load_floats(rows[r] + k) * weights;
   }
 #pragma GCC unroll 3
   for (int r = 0; r < Rows; ++r) {
 #pragma GCC unroll 8
     for (int v = 1; v < kVectors; ++v) sums[r][0] += sums[r][v];
     float sum = total(sums[r][0]);
-    for (int64_t rest = k; rest < length; ++rest) sum += rows[r][rest] * ggml_fp16_to_fp32(column[rest]);
+    for (int64_t rest = k; rest < length; ++rest) sum += to_float(rows[r][rest]) * to_float(column[rest]);
     made[r * stride] = sum;
   }
 }
 
-template <int Rows>
-void stream_columns(const float* const* rows, HalfRows columns, int64_t column_count, int64_t length, float* made,
+template <int Rows, class Number>
+void stream_columns(RowsOf<Number> rows, HalfRows columns, int64_t column_count, int64_t length, float* made,
                     int64_t stride) {
-  for (int64_t c = 0; c < column_count; ++c) multiply_column<Rows>(rows, columns.row(c), length, made + c, stride);
+  const Number* its_rows[Rows];
+  for (int r = 0; r < Rows; ++r) its_rows[r] = rows.row(r);
+  for (int64_t c = 0; c < column_count; ++c) multiply_column<Rows>(its_rows, columns.row(c), length, made + c, stride);
+}
+
+template <class Number>
+void stream_any(RowsOf<Number> rows, int64_t row_count, HalfRows columns, int64_t column_count, int64_t length,
+                float* made, int64_t stride) {
+  static constexpr decltype(&stream_columns<1, Number>) kStreams[kStreamedHalfRows] = {
+      stream_columns<1, Number>, stream_columns<2, Number>, stream_columns<3, Number>};
+  kStreams[row_count - 1](rows, columns, column_count, length, made, stride);
 }
 
 }  // namespace
 
 void stream_halves(FloatRows rows, int64_t row_count, HalfRows columns, int64_t column_count, int64_t length,
                    float* made, int64_t stride) {
-  static constexpr decltype(&stream_columns<1>) kStreams[kStreamedHalfRows] = {stream_columns<1>, stream_columns<2>,
-                                                                               stream_columns<3>};
-  const float* its_rows[kStreamedHalfRows];
-  for (int64_t r = 0; r < row_count; ++r) its_rows[r] = rows.row(r);
-  kStreams[row_count - 1](its_rows, columns, column_count, length, made, stride);
+  stream_any(rows, row_count, columns, column_count, length, made, stride);
+}
+
+void stream_halves_by_halves(HalfRows rows, int64_t row_count, HalfRows columns, int64_t column_count, int64_t length,
+                             float* made, int64_t stride) {
+  stream_any(rows, row_count, columns, column_count, length, made, stride);
 }
 
 // A tile at the edge repeats the last row and column.

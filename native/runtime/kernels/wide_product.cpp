@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <new>
 
+#include "convert.h"
 #include "dequantize.h"
 #include "half_product.h"
 #include "image.h"
@@ -21,6 +22,7 @@ constexpr int64_t kIntegerRows = 256;          // that a panel of whole numbers 
 
 struct Scratch {
   Buffer<float> floats, panel;
+  Buffer<uint16_t> halves;
   Buffer<RowBlock> rows;
   Buffer<ColumnBlock> columns;
 };
@@ -134,7 +136,7 @@ class FloatProduct {
   int64_t panel_;  // columns that are multiplied at once
 };
 
-// Tiles of halves, as they are, or few rows with one column after the other.
+// Tiles of halves, as they are; or few rows with one column after the other, rounded to halves where they are long.
 class HalfProduct {
  public:
   explicit HalfProduct(ggml_tensor* dst) : dst_(dst), a_(dst->src[0]), b_(dst->src[1]), length_(a_->ne[0]) {
@@ -156,9 +158,26 @@ class HalfProduct {
     const auto* x = reinterpret_cast<const float*>(of.b + rows.begin * b_->nb[1]);
     const auto* weights = reinterpret_cast<const uint16_t*>(of.a + columns.begin * a_->nb[1]);
     auto* made = reinterpret_cast<float*>(of.made) + rows.begin * dst_->ne[0] + columns.begin;
-    const auto multiply = rows.size() <= kStreamedHalfRows ? KERNEL_PICK(stream_halves) : KERNEL_PICK(multiply_halves);
-    multiply({x, static_cast<int64_t>(b_->nb[1] / sizeof(float))}, rows.size(),
-             {weights, static_cast<int64_t>(a_->nb[1] / sizeof(uint16_t))}, columns.size(), length_, made, dst_->ne[0]);
+    const FloatRows floats = {x, static_cast<int64_t>(b_->nb[1] / sizeof(float))};
+    const HalfRows halves = {weights, static_cast<int64_t>(a_->nb[1] / sizeof(uint16_t))};
+    const auto multiply = [&](auto kernel, auto its_rows) {
+      kernel(its_rows, rows.size(), halves, columns.size(), length_, made, dst_->ne[0]);
+    };
+    const bool few = dst_->ne[1] <= kStreamedHalfRows;
+    if (few && dst_->ne[1] * length_ <= kStreamedFloats) return multiply(KERNEL_PICK(stream_halves), floats);
+    const uint16_t* rounded = few ? rounded_to_halves(floats, rows.size()) : nullptr;
+    if (rounded != nullptr) return multiply(KERNEL_PICK(stream_halves_by_halves), HalfRows{rounded, length_});
+    multiply(KERNEL_PICK(multiply_halves), floats);
+  }
+
+  // Null where a number is too large for a half, or is none.
+  const uint16_t* rounded_to_halves(FloatRows rows, int64_t count) const {
+    constexpr int kMagnitude = 0x7fff, kInfinity = 0x7c00;
+    uint16_t* made = thread_scratch().halves.sized(count * length_);
+    for (int64_t i = 0; i < count; ++i) from_floats(rows.row(i), length_, DType::F16, made + i * length_);
+    int16_t most = 0;
+    for (int64_t i = 0; i < count * length_; ++i) most = std::max(most, static_cast<int16_t>(made[i] & kMagnitude));
+    return most < kInfinity ? made : nullptr;
   }
 
   ggml_tensor* dst_;
