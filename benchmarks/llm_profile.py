@@ -28,7 +28,7 @@ HERTZ = 997
 MOST_NAMELESS = 20.0
 WORK = {
     "products": r"integer_product|stream_|wide_product|Arranged|multiply_halves|kernels::\(anonymous namespace\)::Tile"
-    r"|mul_mat|vec_dot|BLAS",
+    r"|pack<|mul_mat|vec_dot|BLAS",
     "8 bits": r"quantize<|quantize_row|round_rows",
     "attention": r"attention|avx\w+::\(anonymous namespace\)::Tile|score_|sum_rows|sum_few|soften|floats_from_halves"
     r"|scale_into|scale_and_add|pack_columns|pack_rows",
@@ -40,7 +40,7 @@ WORK = {
 """What of a function's name tells its work; the first that matches."""
 REST = "else"
 INTRODUCTION = """\
-{threads} threads; the programs of the section above. How long a call takes, and how much of it (percent of the samples
+{threads} threads; the programs of "Language models". How long a call takes, and how much of it (percent of the samples
 of all threads) goes to which work: products with the weights, rounding activations to 8 bits for them, attention (with
 widening and packing what is cached), normalizations, what is done element by element (SwiGLU, residuals, weights of
 normalizations, rotary embeddings), writing the cache and other copies, waiting for the other threads after each node,
