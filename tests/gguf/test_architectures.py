@@ -104,7 +104,7 @@ def test_values_that_are_not_there_are_not_used(tmp_path: Path) -> None:
 
 
 def test_only_a_checkpoint_that_says_the_same_is_saved(tmp_path: Path) -> None:
-    for name, dequantize in (("llama", True), ("gemma", True), ("qwen3", False)):
+    for name, dequantize in (("llama", True), ("gemma", True), ("qwen3-moe", True), ("qwen3", False)):
         _, path = written(name, tmp_path / "x.gguf")
         with pytest.raises(ValueError, match=r"x.gguf computes with tensors as the file has them"):
             load(path, dequantize=dequantize).module.save_pretrained(tmp_path / "checkpoint")

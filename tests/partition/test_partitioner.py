@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 import torch
 from executorch.exir import to_edge_transform_and_lower
 from tests.helpers import Calls, assert_same, check_delegate, exported, rand
@@ -79,19 +80,19 @@ def test_explain_says_why() -> None:
     assert str(explain(exported)) == text, "explaining changes nothing"
 
 
-def test_inspect(tmp_path: Path, capsys: object) -> None:
+def test_inspect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     executorch_ggml.export(AroundDouble().eval(), (torch.randn(4, 6),)).save(str(tmp_path / "model.pte"))
     assert main(["inspect", str(tmp_path / "model.pte")]) == 0
-    printed = capsys.readouterr().out  # type: ignore[attr-defined] # pytest's fixture
+    printed = capsys.readouterr().out
     assert "method forward: 2 delegates, 1 calls outside" in printed
     assert "conv_2d(%x" in printed.replace("%input", "%x")
     assert f"[left to ExecuTorch x1] aten.sin.default: {REASON}" in printed
     (tmp_path / "text.pte").write_text("not a program")
     assert main(["inspect", str(tmp_path / "text.pte")]) == 1
-    assert "is not an ExecuTorch program" in capsys.readouterr().err  # type: ignore[attr-defined] # as above
+    assert "is not an ExecuTorch program" in capsys.readouterr().err
     (tmp_path / "model.gguf").write_bytes(b"GGUF and more")
     assert main(["inspect", str(tmp_path / "model.gguf")]) == 1
-    assert "model.gguf is a GGUF file and no program" in capsys.readouterr().err  # type: ignore[attr-defined] # as above
+    assert "model.gguf is a GGUF file and no program" in capsys.readouterr().err
 
 
 def test_an_op_outside_core_aten_goes_through(tmp_path: Path) -> None:

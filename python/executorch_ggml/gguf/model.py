@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..lower.weights import VALUES_ELSEWHERE, check_values
-from .architectures import Architecture, Load, architecture_of, as_it_is
+from .architectures import Architecture, Load, architecture_of
 from .file import GgufError, GgufFile, GgufTensor, weight_type
 from .tokenizer import special_ids
 from .weights import GgufWeights, values_of
@@ -74,7 +74,7 @@ def load(
     if not dequantize:
         setattr(module, VALUES_ELSEWHERE, file.path)
         module.register_forward_pre_hook(_refuse_call)
-    if not dequantize or architecture.adapt is not as_it_is:
+    if not dequantize or not architecture.is_plain:
         module.save_pretrained = functools.partial(_refuse_save, file)
     return GgufModel(file, module.eval(), GgufWeights(tensors, external=external, replaces=not dequantize))
 

@@ -1,14 +1,13 @@
 """Families of models, one module each; importing them registers them."""
 
 from . import gemma, llama, phi, qwen
-from .base import Architecture, Load, architecture_for, architecture_of, as_it_is, known_architectures
+from .base import Architecture, Load, architecture_for, architecture_of, known_architectures
 
 __all__ = [
     "Architecture",
     "Load",
     "architecture_for",
     "architecture_of",
-    "as_it_is",
     "gemma",
     "known_architectures",
     "llama",

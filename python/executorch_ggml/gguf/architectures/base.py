@@ -22,10 +22,6 @@ class Load:
     max_seq_len: int | None = None  # the longest text that the module is for; None: what the file says
 
 
-def as_it_is(module: Any, file: GgufFile, load: Load) -> None:
-    """Leave a module alone that computes with a file's tensors as they are."""
-
-
 @dataclass(frozen=True)
 class Architecture:
     """A value of ``general.architecture``, and the ``transformers`` models that are stored under it."""
@@ -38,12 +34,17 @@ class Architecture:
     # Gives a module of transformers the parameters that files have tensors for.
     reshape: Callable[[Any], None] = lambda module: None
     # Lets a module whose parameters are the file's tensors as they are compute what the model does.
-    adapt: Callable[[Any, GgufFile, Load], None] = as_it_is
+    adapt: Callable[[Any, GgufFile, Load], None] = lambda module, file, load: None
     # A parameter of transformers' own module as the file has it: (name, value, config).
     stored: Callable[[str, torch.Tensor, Any], torch.Tensor] = lambda name, value, config: value
     # Tensors that are no parameters, from a module.
     extra: Callable[[Any], dict[str, torch.Tensor]] = lambda module: {}
     extra_names: tuple[str, ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a module of ``transformers`` whose parameters are a file's tensors computes what the model does."""
+        return self.reshape is Architecture.reshape and self.adapt is Architecture.adapt
 
 
 _ARCHITECTURES: dict[str, Architecture] = {}
