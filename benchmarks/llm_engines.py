@@ -217,7 +217,7 @@ class Ggml(LlmEngine):
 
         executorch_ggml.set_num_threads(self.threads)
         self.module = executorch_ggml.load(self.program(gguf))
-        self.module._load("forward")
+        self.module.load_method("forward")
 
     def feed(self, tokens: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.float32]]:
         import torch

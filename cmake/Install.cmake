@@ -3,7 +3,8 @@
 #   lib/libexecutorch_ggml_runtime.so       the delegate (and ggml's libraries, where they were built here)
 #   lib/cmake/executorch_ggml/              for find_package(executorch_ggml)
 #   include/executorch_ggml.h               the delegate's few C functions
-#   _session*.so, ir/_generated/            Python only
+#   _session*.so, _program*.so              Python only
+#   ir/_generated/                          Python only
 #   lib/libggml-pydevice.so                 devices written in Python, for any ggml program
 
 include(CMakePackageConfigHelpers)
@@ -78,6 +79,10 @@ endif()
 if(EXECUTORCH_GGML_BUILD_PYTHON)
   executorch_ggml_set_rpath(_session "/${CMAKE_INSTALL_LIBDIR}" "..")
   install(TARGETS _session LIBRARY DESTINATION .)
+  if(TARGET _program)
+    executorch_ggml_set_rpath(_program "/${CMAKE_INSTALL_LIBDIR}" "..")
+    install(TARGETS _program LIBRARY DESTINATION .)
+  endif()
   install(TARGETS ggml_pydevice LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
   install(
     FILES "${EXECUTORCH_GGML_GENERATED_PYTHON}/ggml_ir_generated.py"

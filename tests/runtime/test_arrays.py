@@ -163,7 +163,9 @@ def test_module_methods(tmp_path: Path) -> None:
     module = executorch_ggml.load(tmp_path / "relu.pte")
     assert module.method_names == ["forward"]
     assert_same(module.run("forward", [rand(3)]), rand(3).relu())
-    with pytest.raises(KeyError, match=r"no method 'backward', but \['forward'\]"):
-        module.run("backward", [])
+    module.load_method("forward")
+    for call in (lambda: module.run("backward", []), lambda: module.load_method("backward")):
+        with pytest.raises(KeyError, match=r"no method 'backward', but \['forward'\]"):
+            call()
     with pytest.raises(RuntimeError, match="not contiguous"):
         module(rand(6)[::2])

@@ -33,8 +33,6 @@ def load_delegate() -> ctypes.CDLL:
     library = ctypes.CDLL(str(library_path()))
     library.executorch_ggml_last_error.restype = ctypes.c_char_p
     library.executorch_ggml_set_device.argtypes = [ctypes.c_char_p]
-    library.executorch_ggml_take_states.restype = ctypes.c_uint64
-    library.executorch_ggml_reset_states.argtypes = [ctypes.c_uint64]
     library.executorch_ggml_open_gguf.restype = ctypes.c_uint64
     library.executorch_ggml_open_gguf.argtypes = [ctypes.c_char_p]
     library.executorch_ggml_close_gguf.argtypes = [ctypes.c_uint64]
@@ -52,16 +50,6 @@ def last_error() -> str:
 def clear_error() -> None:
     """Forget the delegate's last error message on this thread."""
     load_delegate().executorch_ggml_clear_error()
-
-
-def take_states() -> int:
-    """A number for the states of the program that a method was loaded of since this was last asked, on this thread."""
-    return int(load_delegate().executorch_ggml_take_states())
-
-
-def reset_states(states: int) -> None:
-    """Put a program's states back to their first contents."""
-    load_delegate().executorch_ggml_reset_states(states)
 
 
 def open_gguf(path: str) -> int:

@@ -1,0 +1,122 @@
+#include "program.h"
+
+#include <executorch/runtime/backend/interface.h>
+#include <executorch/runtime/backend/options.h>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "executorch_ggml.h"
+#include "method.h"
+#include "status.h"
+
+namespace executorch_ggml {
+namespace {
+
+namespace et = ::executorch::runtime;
+using ::executorch::extension::FlatTensorDataMap;
+using ::executorch::extension::MmapDataLoader;
+
+Status map_file(const std::string& path, std::unique_ptr<MmapDataLoader>* file) {
+  auto result = MmapDataLoader::from(path.c_str(), MmapDataLoader::MlockConfig::NoMlock);
+  if (!result.ok()) return Status::error(path + ": " + describe(result.error()));
+  *file = std::make_unique<MmapDataLoader>(std::move(result.get()));
+  return {};
+}
+
+// The most that a method needs of the memory that methods share; 0 where none is planned.
+size_t shared_size(const et::Program& program, const std::vector<std::string>& methods) {
+  int64_t most = 0;
+  for (const std::string& name : methods) {
+    const auto meta = program.method_meta(name.c_str());
+    if (!meta.ok() || meta->num_memory_planned_buffers() < 2) continue;
+    const auto size = meta->memory_planned_buffer_size(1);
+    if (size.ok()) most = std::max(most, size.get());
+  }
+  return static_cast<size_t>(most);
+}
+
+}  // namespace
+
+LoadedProgram::~LoadedProgram() = default;
+
+Status LoadedProgram::load(const std::string& path, const std::string& data_path,
+                           std::unique_ptr<LoadedProgram>* program) {
+  return without_exceptions([&]() -> Status {
+    executorch_ggml_clear_error();
+    std::unique_ptr<LoadedProgram> loaded(new LoadedProgram());
+    EXECUTORCH_GGML_TRY(loaded->open(path, data_path));
+    *program = std::move(loaded);
+    return {};
+  });
+}
+
+Status LoadedProgram::open(const std::string& path, const std::string& data_path) {
+  static std::atomic<uint64_t> programs{0};
+  states_ = format("executorch_ggml program %llu", static_cast<unsigned long long>(++programs));
+  EXECUTORCH_GGML_TRY(map_file(path, &file_));
+  auto program = et::Program::load(file_.get(), et::Program::Verification::InternalConsistency);
+  if (!program.ok()) return Status::error(describe(program.error()));
+  program_ = std::make_unique<et::Program>(std::move(program.get()));
+  for (size_t i = 0; i < program_->num_methods(); ++i) {
+    const auto name = program_->get_method_name(i);
+    if (!name.ok()) return Status::error(format("method %zu: %s", i, describe(name.error()).c_str()));
+    names_.emplace_back(name.get());
+  }
+  if (const size_t size = shared_size(*program_, names_); size > 0) {
+    shared_ = std::make_shared<Arena>();
+    EXECUTORCH_GGML_TRY(shared_->open(size));
+  }
+  if (data_path.empty()) return {};
+  EXECUTORCH_GGML_TRY(map_file(data_path, &data_file_));
+  auto data = FlatTensorDataMap::load(data_file_.get());
+  if (!data.ok()) return Status::error(data_path + ": " + describe(data.error()));
+  data_ = std::make_unique<FlatTensorDataMap>(std::move(data.get()));
+  return {};
+}
+
+Status LoadedProgram::inputs(const std::string& method, std::vector<std::optional<TensorInfo>>* infos) const {
+  const auto meta = program_->method_meta(method.c_str());
+  return meta.ok() ? input_infos(*meta, infos) : Status::error(describe(meta.error()));
+}
+
+Status LoadedProgram::find(const std::string& name, LoadedMethod** method) {
+  std::lock_guard<Mutex> lock(loading_);
+  auto found = methods_.find(name);
+  if (found == methods_.end()) {
+    std::unique_ptr<LoadedMethod> loaded;
+    EXECUTORCH_GGML_TRY(LoadedMethod::load(*program_, name, states_, data_.get(), shared_, &loaded));
+    found = methods_.emplace(name, std::move(loaded)).first;
+  }
+  *method = found->second.get();
+  return {};
+}
+
+Status LoadedProgram::load_method(const std::string& name) {
+  LoadedMethod* method = nullptr;
+  return without_exceptions([&] { return find(name, &method); });
+}
+
+Status LoadedProgram::run(const std::string& name, std::vector<Input>& inputs, std::vector<Output>* outputs) {
+  return without_exceptions([&]() -> Status {
+    LoadedMethod* method = nullptr;
+    EXECUTORCH_GGML_TRY(find(name, &method));
+    return method->run(inputs, outputs);
+  });
+}
+
+Status LoadedProgram::reset_states() {
+  {
+    std::lock_guard<Mutex> lock(loading_);
+    const auto uses_ggml = [](const auto& entry) { return entry.second->uses_ggml(); };
+    if (std::none_of(methods_.begin(), methods_.end(), uses_ggml)) return {};
+  }
+  executorch_ggml_clear_error();
+  et::BackendOptions<1> options;
+  et::Error error = options.set_option("reset_states", states_.c_str());
+  if (error == et::Error::Ok) error = et::set_option("GgmlBackend", options.view());
+  return error == et::Error::Ok ? Status() : Status::error(describe(error));
+}
+
+}  // namespace executorch_ggml

@@ -1,0 +1,102 @@
+// A .pte program and its methods, run through ExecuTorch's C++ interface: calls are safe from any thread, and results
+// lie in memory of their own.
+#pragma once
+
+#include <executorch/extension/data_loader/mmap_data_loader.h>
+#include <executorch/extension/flat_tensor/flat_tensor_data_map.h>
+#include <executorch/runtime/executor/program.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "fork.h"
+#include "result.h"
+
+namespace executorch_ggml {
+
+using ScalarType = ::executorch::aten::ScalarType;
+
+constexpr int kMaxRank = 16;  // ExecuTorch's
+
+// A tensor of the caller's, which stays where it is for the time of a call.
+struct InputTensor {
+  void* data;
+  ScalarType dtype;
+  int rank;
+  int64_t sizes[kMaxRank];
+  int64_t strides[kMaxRank];  // in elements
+};
+
+using Input = std::variant<std::monostate, bool, int64_t, double, InputTensor>;
+
+// Memory that belongs to nobody else.
+struct FreeMemory {
+  void operator()(void* memory) const { std::free(memory); }
+};
+using OwnMemory = std::unique_ptr<void, FreeMemory>;
+
+struct OutputTensor {
+  OwnMemory data;
+  ScalarType dtype;
+  std::vector<int64_t> sizes;
+  std::vector<int64_t> strides;
+};
+
+using Output = std::variant<std::monostate, bool, int64_t, double, std::string, OutputTensor>;
+
+// What a method says of an input that is a tensor.
+struct TensorInfo {
+  ScalarType dtype;
+  std::vector<int64_t> sizes;  // at most
+  std::vector<int64_t> dim_order;
+};
+
+class LoadedMethod;
+struct Arena;
+
+class LoadedProgram {
+ public:
+  // `data_path` is the .ptd file with the weights, or "". Both files are mapped.
+  static Status load(const std::string& path, const std::string& data_path, std::unique_ptr<LoadedProgram>* program);
+  ~LoadedProgram();
+  LoadedProgram(const LoadedProgram&) = delete;
+  LoadedProgram& operator=(const LoadedProgram&) = delete;
+
+  const std::vector<std::string>& method_names() const { return names_; }
+
+  // What each input of a method must be; nothing for those that are no tensors.
+  Status inputs(const std::string& method, std::vector<std::optional<TensorInfo>>* infos) const;
+
+  // Make a method ready to run: ahead of its first run, which otherwise does it.
+  Status load_method(const std::string& name);
+
+  // Run a method. Calls of one method take turns, and so do those of methods that share memory.
+  Status run(const std::string& name, std::vector<Input>& inputs, std::vector<Output>* outputs);
+
+  // Put the states that ggml keeps back to their first contents.
+  Status reset_states();
+
+ private:
+  LoadedProgram() = default;
+  Status open(const std::string& path, const std::string& data_path);
+  Status find(const std::string& name, LoadedMethod** method);
+
+  std::unique_ptr<::executorch::extension::MmapDataLoader> file_;
+  std::unique_ptr<::executorch::extension::MmapDataLoader> data_file_;
+  std::unique_ptr<::executorch::extension::FlatTensorDataMap> data_;
+  std::unique_ptr<::executorch::runtime::Program> program_;
+  std::vector<std::string> names_;
+  std::string states_;  // their name, which no other program's have
+
+  Mutex loading_;
+  std::shared_ptr<Arena> shared_;  // the memory that methods share
+  std::map<std::string, std::unique_ptr<LoadedMethod>> methods_;
+};
+
+}  // namespace executorch_ggml
