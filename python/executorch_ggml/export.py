@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
 from executorch.exir import (
     EdgeCompileConfig,
+    EdgeProgramManager,
     ExecutorchBackendConfig,
     ExecutorchProgramManager,
     to_edge_transform_and_lower,
@@ -19,6 +20,7 @@ from .lower.graph import upper_bound
 from .lower.weights import WeightSource, check_values
 from .partition import GgmlPartitioner
 from .partition.control_flow import control_flow_fault, graph_modules, is_control_flow
+from .partition.kernels import ANY_KERNEL, missing_kernels, missing_kernels_text
 from .quant import GgmlQuantConfig
 
 
@@ -30,17 +32,20 @@ def export(
     dynamic_shapes: Any = None,
     weights: WeightSource | None = None,
     quantize: GgmlQuantConfig | str | Mapping[str, Any] | None = None,
+    own_kernels: Collection[str] = (),
 ) -> ExecutorchProgramManager:
     """Export a module, delegate to ggml all that it computes right, and make the ExecuTorch program.
 
     ``args``, ``kwargs`` and ``dynamic_shapes`` are those of ``torch.export.export``, ``weights`` is that of
     :class:`GgmlPartitioner`. ``quantize`` says in which types weights are stored: the name of one ("q4_k"), the path of
-    a JSON file, or a :class:`~executorch_ggml.quant.GgmlQuantConfig`.
+    a JSON file, or a :class:`~executorch_ggml.quant.GgmlQuantConfig`. ``own_kernels`` names kernels, or patterns of
+    names (``mylib::*``), that the runtime which the program is for has beside ExecuTorch's.
 
     Write the result with ``.save(path)`` and run it with :func:`executorch_ggml.load`. Raises ValueError for a dynamic
     dim without a maximum, since ExecuTorch plans its memory by the largest sizes, for control flow that it cannot run,
-    for a quantization with a rule that matches none of the model's parameters, and for a module of
-    :func:`executorch_ggml.gguf.load` without the weights that came with it.
+    for an operator that neither ggml nor ExecuTorch has a kernel for, for a quantization with a rule that matches none
+    of the model's parameters, and for a module of :func:`executorch_ggml.gguf.load` without the weights that came with
+    it.
     """
     if quantize is not None:
         if weights is not None:
@@ -54,8 +59,21 @@ def export(
     _check_control_flow(program)
     # ExecuTorch's check of the Edge program makes a symbolic batch constant where an op gives a list (split, in a GRU).
     config = EdgeCompileConfig(_check_ir_validity=False)
-    edge = to_edge_transform_and_lower(program, partitioner=[GgmlPartitioner(weights=weights)], compile_config=config)
+    partitioner = GgmlPartitioner(weights=weights, own_kernels=ANY_KERNEL)
+    edge = to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=config)
+    check_kernels(edge, partitioner, own_kernels)
     return edge.to_executorch(executorch_config())
+
+
+def check_kernels(edge: EdgeProgramManager, partitioner: GgmlPartitioner, own_kernels: Collection[str] = ()) -> None:
+    """Raise ValueError for calls outside of ggml that ExecuTorch has no kernel for: the program could not run."""
+    missing = [
+        item
+        for method in sorted(edge.methods)
+        for item in missing_kernels(edge.exported_program(method), own_kernels).values()
+    ]
+    if missing:
+        raise ValueError(missing_kernels_text(missing, partitioner.refused))
 
 
 def executorch_config() -> ExecutorchBackendConfig:

@@ -25,7 +25,7 @@ def distinct(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return (order if dtype == torch.uint8 else order - count // 2).reshape(shape).to(dtype)
 
 
-LARGE = torch.tensor([2**40, -(2**40), 2**40 + 1, 2**62, -(2**62), 0, 7, 2**40 - 1])
+LARGE = torch.tensor([2**40, -(2**40), 2**40 + 1, 2**62, -(2**62), 0, 7, 2**4 - 1])
 TIES = torch.tensor([[3.0, 1.0, 3.0, 1.0, nan, 2.0, nan, 3.0], [0.0, -0.0, 0.0, -0.0, 1.0, 0.0, 1.0, -1.0]])
 
 
@@ -60,9 +60,20 @@ def _sorts() -> list[Case]:
     ]
 
 
+def repeated(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Four different numbers, so that most elements have equals."""
+    return (ints(*shape) % 4).to(dtype)
+
+
 def _topk() -> list[Case]:
     x = distinct(4, 5, 6)
     return [
+        # Of equals torch takes neither the first nor the last ones: models pick their queries or experts by them.
+        *(op(aten.topk.default, repeated(3, 84), k, -1, large) for k in (1, 10, 84) for large in (True, False)),
+        *(having(op(aten.topk.default, repeated(2, 700, dtype=d), 10), name=f"{d}-ties") for d in DTYPES),
+        having(op(aten.topk.default, repeated(3, 84), 30, -1, True, False), name="ties-unsorted"),
+        op(aten.topk.default, TIES, 4, -1, True),
+        op(aten.topk.default, TIES, 4, -1, False),
         *(op(aten.topk.default, x, 3, d, large) for d in (0, 1, -1) for large in (True, False)),
         op(aten.topk.default, x, 5, 1),
         op(aten.topk.default, x, 1),

@@ -1,8 +1,11 @@
-// Places of the elements of each row in sorted order. Nothing but the output's own rows is written to: a row first
-// holds keys with places in their lower halves, then is sorted (or kept as a heap of the first ones), then masked.
+// Places of the elements of each row in sorted order, and of its largest or smallest ones. `sort` writes to nothing but
+// the output's own rows: a row first holds keys with places in their lower halves, then is sorted (or kept as a heap of
+// the first ones), then masked.
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
+#include <vector>
 
 #include "kernels.h"
 
@@ -67,6 +70,29 @@ void sort_row(int64_t* row, int64_t count, int64_t n, const Make& make, const Le
   std::sort_heap(row, row + count, less);
 }
 
+// The first `count` items, by the same calls of the standard library as torch's kernel (ATen/native/TopKImpl.h), so that
+// of equal items the same ones come first, in the same order.
+template <class Less>
+void select_first(std::vector<int64_t>& items, int64_t count, bool in_order, const Less& less) {
+  const auto last = items.begin() + count - 1;
+  if (count * 64 <= static_cast<int64_t>(items.size())) {
+    std::partial_sort(items.begin(), last + 1, items.end(), less);
+    return;
+  }
+  std::nth_element(items.begin(), last, items.end(), less);
+  if (in_order) {
+    std::sort(items.begin(), last, less);
+  }
+}
+
+// Where row r of a tensor starts.
+const char* row_of(const ggml_tensor* a, int64_t r) {
+  const int64_t i1 = r % a->ne[1];
+  const int64_t i2 = r / a->ne[1] % a->ne[2];
+  const int64_t i3 = r / a->ne[1] / a->ne[2];
+  return static_cast<const char*>(a->data) + i1 * a->nb[1] + i2 * a->nb[2] + i3 * a->nb[3];
+}
+
 }  // namespace
 
 void sort(ggml_tensor* dst, int ith, int nth, void* call) {
@@ -79,10 +105,7 @@ void sort(ggml_tensor* dst, int ith, int nth, void* call) {
   const int64_t rows = ggml_nrows(dst);
   const KeyFn key = key_of(self.src[0]);
   for (int64_t r = rows * ith / nth; r < rows * (ith + 1) / nth; ++r) {
-    const int64_t i1 = r % a->ne[1];
-    const int64_t i2 = r / a->ne[1] % a->ne[2];
-    const int64_t i3 = r / a->ne[1] / a->ne[2];
-    const char* x = static_cast<const char*>(a->data) + i1 * a->nb[1] + i2 * a->nb[2] + i3 * a->nb[3];
+    const char* x = row_of(a, r);
     auto* row = static_cast<int64_t*>(dst->data) + r * count;
     if (a->type == GGML_TYPE_I64) {
       const auto value = [x, step](int64_t i) { return *reinterpret_cast<const int64_t*>(x + i * step); };
@@ -103,6 +126,43 @@ void sort(ggml_tensor* dst, int ith, int nth, void* call) {
     for (int64_t i = 0; i < count; ++i) {
       row[i] &= UINT32_MAX;
     }
+  }
+}
+
+void top_k(ggml_tensor* dst, int ith, int nth, void* call) {
+  const auto& self = as_call<TopKParams>(call);
+  const ggml_tensor* a = dst->src[0];
+  const bool largest = self.params.largest;
+  const int64_t n = a->ne[0];
+  const int64_t count = dst->ne[0];
+  const size_t step = a->nb[0];
+  const int64_t rows = ggml_nrows(dst);
+  const KeyFn key = key_of(self.src[0]);
+  if (count == 0) {
+    return;
+  }
+  static thread_local std::vector<int64_t> items;
+  items.resize(n);
+  for (int64_t r = rows * ith / nth; r < rows * (ith + 1) / nth; ++r) {
+    const char* x = row_of(a, r);
+    if (a->type == GGML_TYPE_I64) {
+      const auto value = [x, step](int64_t i) { return *reinterpret_cast<const int64_t*>(x + i * step); };
+      std::iota(items.begin(), items.end(), int64_t{0});
+      select_first(items, count, self.params.in_order, [value, largest](int64_t i, int64_t k) {
+        return largest ? value(i) > value(k) : value(i) < value(k);
+      });
+    } else {
+      for (int64_t i = 0; i < n; ++i) {
+        const uint64_t k = key(x + i * step);
+        items[i] = static_cast<int64_t>((largest ? ~k : k) << 32 | static_cast<uint64_t>(i));
+      }
+      // Without the places in the lower halves: equals stay equals.
+      select_first(items, count, self.params.in_order, [](int64_t i, int64_t k) {
+        return static_cast<uint64_t>(i) >> 32 < static_cast<uint64_t>(k) >> 32;
+      });
+    }
+    auto* row = static_cast<int64_t*>(dst->data) + r * count;
+    std::transform(items.begin(), items.begin() + count, row, [](int64_t item) { return item & UINT32_MAX; });
   }
 }
 

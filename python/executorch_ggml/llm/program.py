@@ -15,10 +15,11 @@ from torch import Tensor
 from torch.export import ExportedProgram
 from transformers import PreTrainedModel
 
-from ..export import executorch_config
+from ..export import check_kernels, executorch_config
 from ..ir.dtypes import DType
 from ..lower.weights import StoredWeight, WeightSource
 from ..partition import GgmlPartitioner
+from ..partition.kernels import ANY_KERNEL
 from .attention import exported_functions
 from .metadata import METHODS, TOKENIZER_KEY
 
@@ -104,7 +105,9 @@ def lowered(
 ) -> ExecutorchProgramManager:
     """The program of some methods, whose modules hold the model as ``model`` and its states as ``cache``."""
     states = {"cache.*": cache_type} if cache_type == "q8_0" else None
-    partitioner = GgmlPartitioner(weights=None if weights is None else _OfTheModel(weights), state_types=states)
+    partitioner = GgmlPartitioner(
+        weights=None if weights is None else _OfTheModel(weights), state_types=states, own_kernels=ANY_KERNEL
+    )
     edge = to_edge_transform_and_lower(
         dict(programs),
         partitioner=[partitioner],
@@ -113,6 +116,7 @@ def lowered(
     )
     if tokenizer is not None:
         edge._named_data_store.add_named_data(TOKENIZER_KEY, tokenizer.to_bytes())
+    check_kernels(edge, partitioner)
     _warn_of_what_is_left(partitioner)
     return edge.to_executorch(executorch_config())
 

@@ -23,6 +23,7 @@ from ..ir.graph import Graph, IRError
 from ..ir.op import Dim
 from .context import Context, Tensor
 from .registry import FOLDED, LOWERINGS, REASONS, Refused, overload_of
+from .source import source_line
 from .states import quantize_states, round_when_written, update_in_place
 from .weights import StoredWeight, WeightSource
 
@@ -269,10 +270,10 @@ def check_against_trace(node: Node, result: Any) -> None:
             continue
         dtype, shape = _typed(node.name, fake)
         if made.dtype != dtype or not same_dims(made.shape, shape) or not same_dims(made.value.ne, ne_of(shape)):
-            where = (node.meta.get("stack_trace") or "").strip().splitlines()
+            where = source_line(node)
             raise IRError(
                 f"{overload_of(node)} lowered to {made.value} as {list(made.shape)}, traced {fake.dtype} {list(shape)}"
-                + (f" at {where[-1].strip()}" if where else "")
+                + (f" at {where}" if where else "")
             )
 
 

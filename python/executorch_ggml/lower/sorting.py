@@ -34,10 +34,16 @@ def line_of(cx: Context, x: Tensor, dim: int) -> tuple[Value, int]:
 
 def order(cx: Context, x: Value, axis: int, count: Dim, descending: bool) -> Value:
     """Places of the first elements in sorted order along a ggml dim."""
+    swapped = _first(axis)
+    rows = cx.builder.emit("sort", cx.builder.permute(x, swapped), count=count, descending=descending)
+    return cx.builder.permute(rows, swapped)
+
+
+def _first(axis: int) -> list[int]:
+    """The permutation that swaps a ggml dim with the first one; it is its own inverse."""
     axes = [0, 1, 2, 3]
     axes[0], axes[axis] = axis, 0
-    rows = cx.builder.emit("sort", cx.builder.permute(x, axes), count=count, descending=descending)
-    return cx.builder.permute(rows, axes)
+    return axes
 
 
 def taken(cx: Context, x: Value, places: Value, axis: int) -> Value:
@@ -49,32 +55,36 @@ def _pair(cx: Context, x: Value, places: Value, axis: int) -> Pair:
     return cx.out(taken(cx, x, places, axis), 0), cx.out(places, 1)
 
 
-def _sorted(cx: Context, x: Tensor, dim: int, count: Dim | None, descending: bool) -> Pair | Refused:
+def _sorted(cx: Context, x: Tensor, dim: int, descending: bool) -> Pair | Refused:
     if x.dtype == DType.F64:
         return Refused("float64 is left to ExecuTorch: ggml computes in float32")
     value, axis = line_of(cx, x, dim)
-    places = order(cx, value, axis, value.ne[axis] if count is None else count, descending)
+    places = order(cx, value, axis, value.ne[axis], descending)
     return _pair(cx, value, places, axis)
 
 
 @lowers(aten.sort.default)
 def sort(cx: Context, x: Tensor, dim: int = -1, descending: bool = False) -> Pair | Refused:
     """Sorted values and where they were."""
-    return _sorted(cx, x, dim, None, descending)
+    return _sorted(cx, x, dim, descending)
 
 
 @lowers(aten.sort.stable)
 def sort_stable(cx: Context, x: Tensor, *, stable: Any, dim: int = -1, descending: bool = False) -> Pair | Refused:
     """Sorted values and where they were; equals as they come."""
     del stable
-    return _sorted(cx, x, dim, None, descending)
+    return _sorted(cx, x, dim, descending)
 
 
 @lowers(aten.topk.default)
 def topk(cx: Context, x: Tensor, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> Pair | Refused:
-    """The largest or smallest values, in order, and where they were."""
-    del sorted
-    return _sorted(cx, x, dim, as_dim(k), largest)
+    """The largest or smallest values, and where they were; of equals those that torch's CPU kernel takes."""
+    if x.dtype == DType.F64:
+        return Refused("float64 is left to ExecuTorch: ggml computes in float32")
+    value, axis = line_of(cx, x, dim)
+    rows = cx.builder.permute(value, swapped := _first(axis))
+    places = cx.builder.emit("top_k", rows, count=as_dim(k), largest=largest, in_order=sorted)
+    return _pair(cx, value, cx.builder.permute(places, swapped), axis)
 
 
 @lowers(aten.kthvalue.default)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from executorch.exir import to_edge_transform_and_lower
+from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 from executorch.exir.backend.partitioner import PartitionResult
 from executorch.exir.lowered_backend_module import executorch_call_delegate
 from torch._subclasses.fake_tensor import unset_fake_temporarily
@@ -22,16 +22,21 @@ from ..lower.quantized import INTEGERS
 from ..lower.registry import overload_of
 from .control_flow import graph_modules
 from .grouping import between, groups
+from .kernels import ANY_KERNEL, MissingKernel, missing_kernels
 from .partitioner import GgmlPartitioner, computes, is_assertion, refusals
 
 
 @dataclass(frozen=True)
 class NodeVerdict:
-    """One call: its name, its op, and why it is refused (None where ggml runs it)."""
+    """One call: its name, its op, and why it is refused (None where ggml runs it).
+
+    ``missing`` is the kernel that ExecuTorch would need for it and does not have: then the program cannot run.
+    """
 
     node: str
     op: str
     reason: str | None
+    missing: MissingKernel | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,11 @@ class Explanation:
         """The calls that stay with ExecuTorch."""
         return tuple(verdict for verdict in self.nodes if verdict.reason is not None)
 
+    @property
+    def missing_kernels(self) -> tuple[MissingKernel, ...]:
+        """The calls that neither ggml nor ExecuTorch can run: with one, the program cannot run."""
+        return tuple(verdict.missing for verdict in self.nodes if verdict.missing is not None)
+
     def __str__(self) -> str:
         plural = "" if self.delegates == 1 else "s"
         lines = [f"{self.delegated} of {len(self.nodes)} nodes run in ggml, in {self.delegates} delegate{plural}"]
@@ -66,6 +76,7 @@ class Explanation:
             reasons = Counter((verdict.op, verdict.reason) for verdict in found)
             lines += [f"  [{what} x{count}] {op}: {reason}" for (op, reason), count in reasons.most_common()]
         lines += [f"  [left to ExecuTorch] buffer {name}: {reason}" for name, reason in self.buffers.items()]
+        lines += [f"  [cannot run] {missing}: ExecuTorch has none" for missing in self.missing_kernels]
         lines += [f"  [note] {note}" for note in self.notes]
         return "\n".join(lines)
 
@@ -87,6 +98,7 @@ def explain(program: Any) -> Explanation:
 def explanation(program: ExportedProgram) -> Explanation:
     """The verdict on each call of an Edge program as it stands; delegates that are there already count as ggml's."""
     refused = {node: reason for node, reason in refusals(program).items() if not _is_delegate(node)}
+    missing = missing_kernels(program)
     nodes: list[NodeVerdict] = []
     cuts: list[NodeVerdict] = []
     delegates = 0
@@ -94,7 +106,9 @@ def explanation(program: ExportedProgram) -> Explanation:
         graph = module.graph
         parts = groups(graph, refused)
         verdicts = {
-            node: NodeVerdict(node.name, str(overload_of(node)), refused.get(node))
+            node: NodeVerdict(
+                node.name, str(overload_of(node)), refused.get(node), missing.get(node) if node in refused else None
+            )
             for node in graph.nodes
             if node.op == "call_function"
             and not (is_size_node(node) and node not in refused)
@@ -120,7 +134,7 @@ class _Observer(GgmlPartitioner):
     seen: Explanation | None = None
 
     def __init__(self, integers: Mapping[str, torch.Tensor]) -> None:
-        super().__init__()
+        super().__init__(own_kernels=ANY_KERNEL)  # what is missing is part of the explanation
         self.integers = integers  # of the program as it was given: while it is partitioned, its constants are fake
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
@@ -134,7 +148,9 @@ class _Observer(GgmlPartitioner):
 
 def _explanation_on_the_way(program: ExportedProgram) -> Explanation:
     observer = _Observer(_integers(program))
-    to_edge_transform_and_lower(program, partitioner=[observer])
+    # Without ExecuTorch's check, which raises for the first operator that is not in Core ATen.
+    config = EdgeCompileConfig(_check_ir_validity=False)
+    to_edge_transform_and_lower(program, partitioner=[observer], compile_config=config)
     assert observer.seen is not None
     return observer.seen
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import operator
+import warnings
 from collections.abc import Callable, Collection, Mapping
 
 import torch
@@ -31,6 +32,7 @@ from .backend import (
 from .control_flow import control_flow_fault, graph_modules, is_control_flow
 from .folding import one_reader_each
 from .grouping import groups
+from .kernels import missing_kernels, missing_kernels_text
 from .outside_core import carried_through
 from .states import TAG, separate_state_accesses, tag_states
 
@@ -71,6 +73,10 @@ class GgmlPartitioner(Partitioner):
     ``weights`` says which parameters are stored in another type, or in another file: a quantization, a GGUF file.
     ``state_types`` has the quantized type (``{"*.keys": "q8_0"}``) of states that rows are written to, and that
     attention alone reads.
+
+    What is left and has no kernel in ExecuTorch either is warned of: unless a partitioner after this one takes it, the
+    program cannot run. ``own_kernels`` names kernels, or patterns of names (``mylib::*``), that the program's runtime
+    registers itself.
     """
 
     def __init__(
@@ -81,6 +87,7 @@ class GgmlPartitioner(Partitioner):
         fusions: Collection[str] = ALL_FUSIONS,
         weights: WeightSource | None = None,
         state_types: Mapping[str, str] | None = None,
+        own_kernels: Collection[str] = (),
     ) -> None:
         super().__init__()
         if unknown := set(fusions) - ALL_FUSIONS:
@@ -90,6 +97,7 @@ class GgmlPartitioner(Partitioner):
         self.weights_file = weights_file
         self.weights = weights
         self.states_by_name = states_by_name
+        self.own_kernels = own_kernels
         self.refused: dict[str, str] = {}
         self.kept_buffers: dict[str, str] = {}
         self._preserved: tuple[ExportedProgram, list[OpOverload]] | None = None
@@ -117,6 +125,7 @@ class GgmlPartitioner(Partitioner):
         refused = refusals(exported_program, self.weights)
         left = {node: reason for node, reason in refused.items() if not is_assertion(node)}
         self.refused = {node.name: reason for node, reason in left.items()}
+        self._warn_of_missing_kernels(exported_program, left)
         specs = [_refused_spec(left)]
         if self.weights_file is not None:
             specs.append(CompileSpec(WEIGHTS_FILE_KEY, self.weights_file.encode()))
@@ -141,6 +150,14 @@ class GgmlPartitioner(Partitioner):
             _check_values_are_there(exported_program, self.weights)
         self.kept_buffers = tag_states(exported_program)
         return PartitionResult(exported_program, dict.fromkeys(tags, DelegationSpec("GgmlBackend", specs)))
+
+    def _warn_of_missing_kernels(self, program: ExportedProgram, left: Collection[Node]) -> None:
+        missing = [item for node, item in missing_kernels(program, self.own_kernels).items() if node in left]
+        if missing:
+            warnings.warn(
+                f"unless a partitioner after GgmlPartitioner takes them: {missing_kernels_text(missing, self.refused)}",
+                stacklevel=2,
+            )
 
 
 def _quantized_type(name: str) -> DType:

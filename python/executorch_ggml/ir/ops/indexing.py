@@ -48,6 +48,10 @@ def _sorted(a: Operand, *, count: Dim, descending: bool) -> tuple[DType, Dims]:
     return DType.I64, _along(a.ne, 0, count)
 
 
+def _top(a: Operand, *, count: Dim, largest: bool, in_order: bool) -> tuple[DType, Dims]:
+    return DType.I64, _along(a.ne, 0, count)
+
+
 def _scanned(a: Operand, *, kind: ScanKind, axis: int) -> tuple[DType, Dims]:
     return DType.I64 if kind in SCAN_INDEX else a.dtype, a.ne
 
@@ -137,6 +141,19 @@ def update_state(
 def sort(a: torch.Tensor, *, count: Dim, descending: bool) -> torch.Tensor:
     """Places of each row's first ``count`` elements in sorted order (custom). Equals as they come, NaN the largest."""
     return torch.sort(a, dim=-1, descending=descending, stable=True).indices[..., : int(count)]
+
+
+@op(
+    135,
+    inputs={"a": "f32|f16|bf16|i8|u8|i16|i32|i64"},
+    result=Rule(_top, "sorted({0}, count)"),
+    checks=("sorts(a, count)",),
+    call="custom",
+    kernel="top_k",
+)
+def top_k(a: torch.Tensor, *, count: Dim, largest: bool, in_order: bool) -> torch.Tensor:
+    """Places of each row's largest or smallest elements (custom). Of equals the same ones as torch, NaN the largest."""
+    return torch.topk(a, int(count), dim=-1, largest=largest, sorted=in_order).indices
 
 
 @op(
