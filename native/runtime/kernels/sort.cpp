@@ -70,8 +70,8 @@ void sort_row(int64_t* row, int64_t count, int64_t n, const Make& make, const Le
   std::sort_heap(row, row + count, less);
 }
 
-// The first `count` items, by the same calls of the standard library as torch's kernel (ATen/native/TopKImpl.h), so that
-// of equal items the same ones come first, in the same order.
+// The first `count` items, by the same calls of the standard library as torch's kernel (ATen/native/TopKImpl.h), so
+// that of equal items the same ones come first, in the same order.
 template <class Less>
 void select_first(std::vector<int64_t>& items, int64_t count, bool in_order, const Less& less) {
   const auto last = items.begin() + count - 1;
