@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +12,12 @@ from tests.helpers import (
     Case,
     Const,
     assert_all_same,
+    assert_same,
     check_case,
     check_program,
-    check_refused,
     const,
     decomposed,
+    delegated,
     exported,
     having,
     inf,
@@ -47,9 +49,8 @@ def _conv(
 ) -> Case:
     lists = [list(v) for v in (stride, padding, dilation)]
     case = op(CONV, x, weight, bias, *lists, transposed, list(output_padding)[: len(stride)], groups)
-    label = (
-        f"{tuple(x.shape)}s{lists[0]}p{lists[1]}d{lists[2]}g{groups}{'t' if transposed else ''}{'b' if bias else ''}"
-    )
+    suffix = ("t" if transposed else "") + ("" if bias is None else "b")
+    label = f"{tuple(x.shape)}s{lists[0]}p{lists[1]}d{lists[2]}g{groups}{suffix}"
     return having(case, name=label)
 
 
@@ -140,10 +141,36 @@ def _volumes() -> list[Case]:
 
 def _refused() -> list[Case]:
     return [
-        having(_conv(rand(1, 3, 4, 4), rand(5, 3, 3, 3)), refused="not constant"),
         having(_conv(rand(1, 0, 4, 4), Const(rand(5, 0, 3, 3))), refused="without weights"),
-        having(_conv(rand(1, 3, 4, 4).half(), Const(rand(5, 3, 3, 3))), refused="not constant|f16 with weights in f32"),
+        having(_conv(rand(1, 3, 4, 4).half(), Const(rand(5, 3, 3, 3))), refused="f16 with weights in f32"),
     ]
+
+
+def _computed_weights() -> list[Case]:
+    """Weights and biases that are inputs of the program."""
+    x, line, volume = rand(2, 4, 9, 11), rand(2, 4, 13), rand(2, 4, 5, 6, 7)
+    no_padding = (0, 0), (1, 1)
+    cases = [
+        _conv(x, rand(5, 4, 3, 3), rand(5), padding=(1, 1)),
+        _conv(x, rand(40, 4, 2, 3), None, (2, 1), (0, 2), (1, 2)),
+        _conv(x, rand(6, 2, 3, 3), rand(6), (1, 1), *no_padding, groups=2),
+        _conv(x, rand(4, 1, 3, 3), rand(4), (2, 2), (1, 1), groups=4),
+        _conv(x, rand(8, 1, 3, 3), None, (1, 1), (1, 1), groups=4),
+        _conv(x, rand(17, 4, 1, 1)),
+        _conv(x, rand(4, 5, 3, 2), rand(5), (2, 3), (1, 0), transposed=True),
+        _conv(x, rand(4, 3, 2, 2), None, (2, 2), transposed=True, groups=2),
+        _conv(x, rand(5, 4, 3, 3), const(5)),
+        _conv(x, const(5, 4, 3, 3), rand(5)),
+        _conv(x.half(), rand(5, 4, 3, 3).half(), rand(5).half()),
+        _conv(x.bfloat16(), rand(4, 5, 3, 3).bfloat16(), None, (2, 2), transposed=True),
+        _conv(line, rand(6, 2, 3), rand(6), (2,), (1,), (1,), groups=2),
+        _conv(line, rand(4, 6, 4), None, (2,), (1,), (1,), True, (1,)),
+        _conv(volume, rand(5, 4, 3, 3, 3), rand(5), (2, 2, 2), (1, 1, 1), (1, 1, 1)),
+        _conv(volume, rand(5, 4, 3, 1, 1), rand(5), (1, 1, 1), (1, 0, 0), (1, 1, 1)),
+        _conv(volume, rand(4, 1, 3, 3, 3), None, (1, 2, 2), (1, 1, 1), (1, 1, 1), groups=4),
+        _conv(volume, rand(4, 5, 2, 2, 2), rand(5), (2, 2, 2), (0, 0, 0), (1, 1, 1), True),
+    ]
+    return [having(case, name=f"computed-{case.name}") for case in cases]
 
 
 def _symbolic_volumes() -> list[Case]:
@@ -182,6 +209,7 @@ CASES = [
     *_transposed(),
     *_volumes(),
     *_refused(),
+    *_computed_weights(),
     *_symbolic(),
     *_symbolic_volumes(),
 ]
@@ -377,7 +405,7 @@ def test_special_values() -> None:
         check_program(nn.Sequential(nn.Conv2d(2, 3, 2), activation), x)
 
 
-def test_weights_that_the_program_changes_are_no_constants() -> None:
+def test_weights_that_the_program_changes_are_no_constants(tmp_path: Path) -> None:
     class Learns(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -389,7 +417,12 @@ def test_weights_that_the_program_changes_are_no_constants() -> None:
             weight.mul_(0.5)
             return made
 
-    check_refused(Learns(), rand(1, 3, 5, 5), reason="not constant")
+    model, x = Learns().eval(), rand(1, 3, 5, 5)
+    ours = delegated(model, (x,), tmp_path)
+    module = ours.load()
+    assert (len(ours.delegates), ours.left) == (1, [])
+    for _ in range(3):
+        assert_same(module(x), model(x))
 
 
 @with_examples(

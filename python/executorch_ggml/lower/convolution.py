@@ -5,19 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 from typing import Any, Protocol
 
 import torch
 
-from ..ir.dims import product, same_dims
+from ..ir.dims import ne_of, product, same_dims
 from ..ir.dtypes import DType
 from ..ir.graph import Value
 from ..ir.op import Dim
-from ..ir.ops.spatial import Activation, pack_conv_weight
+from ..ir.ops.spatial import OC_BLOCK, Activation, pack_conv_weight
 from .context import FLOATS, Context, Tensor
+from .rearrange import backwards
 from .registry import Refused, lowers
-from .shape import concatenated, padded
+from .shape import concatenated, padded, turned, window
 from .volume import frames_of, from_frames
 
 aten = torch.ops.aten
@@ -195,11 +196,11 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> Tensor | Refused:
-    """1-D, 2-D and 3-D convolution, plain or transposed, with constant weights."""
+    """1-D, 2-D and 3-D convolution, plain or transposed; weights that are not constant are packed at run time."""
     if x.rank not in (3, 4, 5) or weight.rank != x.rank:
         return Refused(f"a convolution of {x.rank}-D input and {weight.rank}-D weights")
-    if weight.data is None or (bias is not None and bias.data is None):
-        return Refused("weights that are not constant")
+    if not all(isinstance(size, int) for size in weight.shape):
+        return Refused("a convolution with weights of a symbolic size")
     if 0 in weight.shape:
         return Refused("a convolution without weights")
     if x.dtype not in FLOATS or weight.dtype != x.dtype:
@@ -213,7 +214,7 @@ def convolution(
     steps, pads, gaps = Pair.of(stride, 1, rank), Pair.of(padding, 0, rank), Pair.of(dilation, 1, rank)
     up = Pair(1, 1)
     if transposed:
-        kernel = _flipped(cx, kernel, groups)
+        kernel = flipped_kernel(cx, kernel, groups)
         kh, kw = (int(n) for n in kernel.shape[2:])
         pads = Pair(gaps.h * (kh - 1) - pads.h, gaps.w * (kw - 1) - pads.w)
         steps, up = Pair(1, 1), steps
@@ -250,7 +251,7 @@ def _volume(
     steps, pads, gaps, up = _triple(stride, 1), _triple(padding, 0), _triple(dilation, 1), (1, 1, 1)
     trail = pads[0]
     if transposed:
-        weight = _flipped(cx, weight, groups)
+        weight = flipped_kernel(cx, weight, groups)
         kd, kh, kw = (gap * (int(n) - 1) for gap, n in zip(gaps, weight.shape[2:], strict=True))
         pads = (kd - pads[0], kh - pads[1], kw - pads[2])
         trail = pads[0] + _triple(output_padding, 0)[0]
@@ -266,18 +267,34 @@ def _weight_image(cx: Context, weight: Tensor) -> Tensor:
     if weight.rank == 4:
         return weight
     a, b, k = (int(n) for n in weight.shape)
+    if weight.data is None:
+        return _reshaped(cx, weight, a, b, 1, k)
     return cx.derived("image", [weight], (a, b, 1, k), lambda w: w.unsqueeze(2))
 
 
-def _flipped(cx: Context, weight: Tensor, groups: int) -> Tensor:
+def flipped_kernel(cx: Context, weight: Tensor, groups: int) -> Tensor:
     """A transposed convolution's weight (IC, OC / groups, KH, KW) as that of the plain one over the spread image."""
     ic, oc, *taps = (int(n) for n in weight.shape)
+    if weight.data is None:
+        return _flipped_at_run_time(cx, weight, groups)
 
     def flip(w: torch.Tensor) -> torch.Tensor:
         grouped = w.view(groups, ic // groups, oc, *taps).transpose(1, 2)
         return grouped.reshape(groups * oc, ic // groups, *taps).flip(list(range(2, weight.rank)))
 
     return cx.derived(f"flipped{groups}", [weight], (groups * oc, ic // groups, *taps), flip)
+
+
+def _flipped_at_run_time(cx: Context, weight: Tensor, groups: int) -> Tensor:
+    ic, oc, *taps = (int(n) for n in weight.shape)
+    count = math.prod(taps)
+    reversed_taps = backwards(cx, _reshaped(cx, cx.f32(weight), ic, oc, count), 2, count - 1, count)
+    swapped = turned(cx, _reshaped(cx, reversed_taps, groups, ic // groups, oc, count), (0, 2, 1, 3))
+    return _reshaped(cx, swapped, groups * oc, ic // groups, *taps)
+
+
+def _reshaped(cx: Context, x: Tensor, *shape: int) -> Tensor:
+    return Tensor(cx.builder.reshape(x.value, ne_of(shape)), shape)
 
 
 def _recorded(cx: Context, call: Rebuildable, made: Value) -> Tensor:
@@ -307,13 +324,19 @@ def _convolved(cx: Context, call: Convolution) -> Value:
     bias = None if call.bias is None else cx.f32(call.bias).value
     depthwise = call.groups == oc and ic == 1 and call.groups == image.shape[-1] and call.up == Pair(1, 1)
     if depthwise:
-        taps = cx.f32(call.weight)  # they are few: nothing is won by keeping half types
-        packed = cx.derived("depthwise", [taps], (kh, kw, oc), lambda w: w.reshape(oc, kh, kw).permute(1, 2, 0))
+        packed = _packed_depthwise(cx, cx.f32(call.weight))  # they are few: nothing is won by keeping half types
         return cx.builder.emit("conv_2d_dw", image.value, packed.value, bias, **attrs)
     weight = call.weight if call.kept_in is None else cx.tensor(call.weight, call.kept_in)
     packed = packed_weight(cx, weight, call.groups)
     attrs |= {"up_w": call.up.w, "up_h": call.up.h, "groups": call.groups}
     return cx.builder.emit("conv_2d", image.value, packed.value, bias, **attrs)
+
+
+def _packed_depthwise(cx: Context, weight: Tensor) -> Tensor:
+    oc, _, kh, kw = (int(n) for n in weight.shape)
+    if weight.data is None:
+        return turned(cx, _reshaped(cx, weight, oc, kh, kw), (1, 2, 0))
+    return cx.derived("depthwise", [weight], (kh, kw, oc), lambda w: w.reshape(oc, kh, kw).permute(1, 2, 0))
 
 
 def _over_frames(cx: Context, call: VolumeConvolution) -> Value:
@@ -322,37 +345,57 @@ def _over_frames(cx: Context, call: VolumeConvolution) -> Value:
     Over (depth, pixels) where a frame's pixels are independent of each other; else over frames whose channels are those
     of all the frames that a depth window sees.
     """
-    oc, ic, kd, kh, kw = (int(n) for n in call.weight.shape)
+    oc, _, kd, _, _ = (int(n) for n in call.weight.shape)
     n, _, od, oh, ow = call.shape
     _, c, d, h, w = call.volume.shape
     if call.is_flat:
         image = cx.builder.reshape(frames_of(cx, call.volume), (c, product([w, h]), d, n))
-        kernel = cx.derived("flat", [call.weight], (oc, ic, kd, 1), lambda w: w.reshape(oc, ic, kd, 1))
+        kernel = _flat(cx, call.weight)
         return _convolved(cx, _slice(cx, call, image, kernel, call.bias, (n, oc, od, product([oh, ow])), 0, None))
     seen = concatenated(cx, _taps(cx, call, int(c) // call.groups), 0)
     image = cx.builder.reshape(seen, (kd * c, w, h, product([od, n])))
-    joined = (oc, kd * ic, kh, kw)
-    kernel = cx.derived("joined", [call.weight], joined, lambda w: w.permute(0, 2, 1, 3, 4).reshape(joined))
+    kernel = _with_depth_in_channels(cx, call.weight)
     return _convolved(cx, _slice(cx, call, image, kernel, call.bias, (product([od, n]), oc, oh, ow), 1, 2))
 
 
 def _sum_of_taps(cx: Context, call: VolumeConvolution) -> Value:
     """A 2-D convolution of each depth tap's frames, added up; channels innermost."""
-    oc, ic, kd, kh, kw = (int(n) for n in call.weight.shape)
+    oc, _, kd, _, _ = (int(n) for n in call.weight.shape)
     n, _, od, oh, ow = call.shape
     _, c, _, h, w = call.volume.shape
     frames = _taps(cx, call, int(c))
     parts = []
     for tap in range(kd):
         image = cx.builder.reshape(frames[tap], (c, w, h, product([od, n])))
-        kernel = cx.derived(f"tap{tap}", [call.weight], (oc, ic, kh, kw), partial(_tap_of, tap))
+        kernel = _tap_of(cx, call.weight, tap)
         bias = call.bias if tap == 0 else None
         parts.append(_convolved(cx, _slice(cx, call, image, kernel, bias, (product([od, n]), oc, oh, ow), 1, 2)))
     return reduce(lambda a, b: cx.builder.emit("add", a, b), parts)
 
 
-def _tap_of(tap: int, weight: torch.Tensor) -> torch.Tensor:
-    return weight[:, :, tap]
+def _flat(cx: Context, weight: Tensor) -> Tensor:
+    """(OC, IC, KD, 1, 1) as (OC, IC, KD, 1)."""
+    shape = tuple(int(n) for n in weight.shape[:4])
+    if weight.data is None:
+        return _reshaped(cx, weight, *shape)
+    return cx.derived("flat", [weight], shape, lambda w: w.reshape(shape))
+
+
+def _with_depth_in_channels(cx: Context, weight: Tensor) -> Tensor:
+    """(OC, IC, KD, KH, KW) as (OC, KD * IC, KH, KW)."""
+    oc, ic, kd, kh, kw = (int(n) for n in weight.shape)
+    shape = (oc, kd * ic, kh, kw)
+    if weight.data is None:
+        return _reshaped(cx, turned(cx, _reshaped(cx, weight, oc, ic, kd, kh * kw), (0, 2, 1, 3)), *shape)
+    return cx.derived("joined", [weight], shape, lambda w: w.permute(0, 2, 1, 3, 4).reshape(shape))
+
+
+def _tap_of(cx: Context, weight: Tensor, tap: int) -> Tensor:
+    """(OC, IC, KD, KH, KW) at one place of KD."""
+    oc, ic, kd, kh, kw = (int(n) for n in weight.shape)
+    if weight.data is None:
+        return _reshaped(cx, window(cx, _reshaped(cx, weight, oc * ic, kd, kh * kw), 1, tap, 1), oc, ic, kh, kw)
+    return cx.derived(f"tap{tap}", [weight], (oc, ic, kh, kw), lambda w: w[:, :, tap])
 
 
 def _slice(
@@ -399,11 +442,22 @@ def _taps(cx: Context, call: VolumeConvolution, run: int) -> list[Value]:
 
 
 def packed_weight(cx: Context, weight: Tensor, groups: int) -> Tensor:
-    """The weight as the conv_2d kernel reads it (see ``pack_conv_weight``)."""
+    """The weight as the conv_2d kernel reads it (see ``pack_conv_weight``), packed at run time if not constant."""
     oc, ic, kh, kw = (int(n) for n in weight.shape)
-    blocks = groups * -(-(oc // groups) // 16)
-    size = blocks * 16 * kh * kw * ic + ic
+    blocks = -(-(oc // groups) // OC_BLOCK)
+    size = groups * blocks * OC_BLOCK * kh * kw * ic + ic
+    if weight.data is None:
+        return _packed_at_run_time(cx, weight, groups, blocks)
     return cx.derived(f"packed{groups}", [weight], (size,), lambda w: pack_conv_weight(w, groups))
+
+
+def _packed_at_run_time(cx: Context, weight: Tensor, groups: int, blocks: int) -> Tensor:
+    oc, ic, kh, kw = (int(n) for n in weight.shape)
+    channels = _reshaped(cx, cx.f32(weight), groups, oc // groups, ic * kh * kw)
+    whole_blocks = padded(cx, channels, 1, 0, blocks * OC_BLOCK - oc // groups, 0.0)
+    by_taps = turned(cx, _reshaped(cx, whole_blocks, groups * blocks, OC_BLOCK, ic, kh * kw), (0, 3, 2, 1))
+    packed = _reshaped(cx, by_taps, groups * blocks * OC_BLOCK * ic * kh * kw)
+    return padded(cx, packed, 0, 0, ic, 0.0)
 
 
 def with_batch_norm(
@@ -425,6 +479,8 @@ def with_batch_norm(
     if "batch_norm" not in cx.fusions or not foldable or any(t.data is None for t in statistics):
         return None
     assert isinstance(call, (Convolution, VolumeConvolution))
+    if call.weight.data is None or (call.bias is not None and call.bias.data is None):
+        return None
     if not same_dims(image_shape(x.shape), call.shape):
         return None  # the same elements seen in another shape: their channels are others
     has_gamma, has_beta, has_bias = gamma is not None, beta is not None, call.bias is not None

@@ -29,6 +29,7 @@ from .backend import (
     WEIGHTS_KEY,
     remember_weights,
 )
+from .constants import fold_constants
 from .control_flow import control_flow_fault, graph_modules, is_control_flow
 from .folding import one_reader_each
 from .grouping import groups
@@ -106,10 +107,11 @@ class GgmlPartitioner(Partitioner):
         """ExecuTorch calls this first.
 
         Ops that it would not let through get names that it does, and accesses to mutated buffers become such that a
-        delegate can own them; what is computed of constants ahead of time is done for each reader. The program is a
-        copy: the constants that delegates take are not lost to the caller's.
+        delegate can own them; what follows from parameters alone is folded, and dequantized weights have one reader
+        each. The program is a copy: the constants that delegates take are not lost to the caller's.
         """
-        program = one_reader_each(separate_state_accesses(_with_own_constants(exported_program)))
+        program = fold_constants(_with_own_constants(exported_program), self.weights)
+        program = one_reader_each(separate_state_accesses(program))
         return carried_through(program, lambda overload: bool(_accepted(program, {overload}, self.weights)))
 
     def ops_to_not_decompose(
