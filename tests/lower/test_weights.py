@@ -26,10 +26,10 @@ class Store:
     replaces: bool = False
 
     def find(self, name: str, parameter: Tensor) -> StoredWeight | None:
-        weight = self.module.state_dict()[name]
-        assert weight.shape == parameter.shape
-        if weight.dim() < 2:
+        weight = self.module.state_dict().get(name)
+        if weight is None or weight.dim() < 2:
             return None
+        assert weight.shape == parameter.shape
         return StoredWeight(self.dtype, lambda: self.encoded(weight), replaces=self.replaces)
 
     def encoded(self, weight: Tensor) -> Tensor:

@@ -52,6 +52,7 @@ class WeightSource(Protocol):
     def find(self, name: str, parameter: torch.Tensor) -> StoredWeight | None:
         """How to store the parameter of that (fully qualified) name, or None for as it is.
 
+        What was folded from parameters at export is asked for too, by a name of its own (``folded_...``).
         ``parameter`` is a fake tensor while a program is partitioned: only its shape and dtype may be read, and its
         contents when ``data`` is called.
         """
