@@ -6,17 +6,19 @@
 
 namespace executorch_ggml::devices {
 
-constexpr int64_t kCallbacksVersion = 1;
+constexpr int64_t kCallbacksVersion = 2;
+
+constexpr int kInterrupted = -1;  // by Ctrl-C: nothing is computed, on the CPU neither
 
 // Python's side: set by it when it is attached, and back to null when it ends. Exceptions stay there, are logged, and
 // are told by the value.
 struct Callbacks {
-  // 1 or 0 for a graph of one node; see graph_words.h for what words are.
+  // 1, 0 or kInterrupted for a graph of one node; see graph_words.h for what words are.
   int (*supports)(int64_t device, const int64_t* words, int64_t count);
-  // A plan's number, or 0. `needed` gets the tensors whose addresses its run takes, in order.
+  // A plan's number, 0 or kInterrupted. `needed` gets the tensors whose addresses its run takes, in order.
   int64_t (*plan)(int64_t device, const int64_t* words, int64_t count, const uint64_t* addresses, int64_t* needed,
                   int64_t* needed_count);
-  // 1 where it went well. Nothing is written where it did not.
+  // 1 where it went well, else 0 or kInterrupted, and nothing is written.
   int (*run)(int64_t plan, const uint64_t* addresses);
   void (*forget)(int64_t plan);
   void (*memory)(int64_t device, uint64_t* free, uint64_t* total);

@@ -155,7 +155,7 @@ Plan::Plan(const Callbacks& callbacks, const GraphWords& graph, std::vector<uint
 
 Plan::~Plan() {
   const auto forget = callbacks_.forget;
-  if (number_ != 0 && forget != nullptr && python_is_alive()) forget(number_);
+  if (number_ > 0 && forget != nullptr && python_is_alive()) forget(number_);
 }
 
 void Plan::make(int64_t device) {
@@ -176,12 +176,13 @@ bool Plan::is_of(const GraphWords& graph) const {
          std::memcmp(words.data(), words_.data(), words.size() * sizeof(TensorWords)) == 0;
 }
 
-bool Plan::run(const std::vector<const ggml_tensor*>& tensors) const {
+int Plan::run(const std::vector<const ggml_tensor*>& tensors) const {
   const auto run = callbacks_.run;
-  if (number_ == 0 || run == nullptr || !python_is_alive()) return false;
+  if (interrupted()) return kInterrupted;
+  if (number_ == 0 || run == nullptr || !python_is_alive()) return 0;
   std::vector<uint64_t> addresses(needed_.size());
   for (size_t i = 0; i < needed_.size(); ++i) addresses[i] = reinterpret_cast<uint64_t>(tensors[needed_[i]]->data);
-  return run(number_, addresses.data()) == 1;
+  return run(number_, addresses.data());
 }
 
 // -------------------------------------------------------------------------------------------------- device
@@ -312,8 +313,13 @@ bool Device::supports(const ggml_tensor* node) {
   }
   const auto ask = callbacks_.supports;
   if (ask == nullptr || !python_is_alive()) return false;
-  const bool yes = ask(number_, reinterpret_cast<const int64_t*>(words.data()),
-                       static_cast<int64_t>(words.size() * kWordsPerTensor)) == 1;
+  const int verdict = ask(number_, reinterpret_cast<const int64_t*>(words.data()),
+                          static_cast<int64_t>(words.size() * kWordsPerTensor));
+  if (verdict == kInterrupted) {
+    interrupt_python();
+    return false;
+  }
+  const bool yes = verdict == 1;
   std::lock_guard<std::mutex> lock(mutex_);
   if (verdicts_.size() >= kMostVerdicts) verdicts_.clear();
   verdicts_[key] = yes;
@@ -340,7 +346,7 @@ std::shared_ptr<Plan> Device::plan(const GraphWords& graph) {
   if (found) return found;
   auto made = std::make_shared<Plan>(callbacks_, graph, std::move(addresses), std::move(live));
   made->make(number_);
-  remember(made);
+  if (!made->interrupted()) remember(made);
   return made;
 }
 
@@ -381,7 +387,12 @@ void Device::remember(const std::shared_ptr<Plan>& plan) {
 }
 
 ggml_status Device::run(const Plan& plan, const std::vector<const ggml_tensor*>& tensors, ggml_cgraph* graph) {
-  const ggml_status status = plan.run(tensors) ? GGML_STATUS_SUCCESS : run_on_cpu(graph);
+  const int done = plan.run(tensors);
+  if (done == kInterrupted) {
+    interrupt_python();
+    return GGML_STATUS_ABORTED;
+  }
+  const ggml_status status = done == 1 ? GGML_STATUS_SUCCESS : run_on_cpu(graph);
   for (int64_t index : plan.written()) {
     if (BufferData* data = own_buffer(tensors[index])) ++data->version;
   }

@@ -47,8 +47,11 @@ class Plan {
   bool is_at(const std::vector<uint64_t>& addresses) const { return addresses == addresses_; }
   void move_to(std::vector<uint64_t> addresses) { addresses_ = std::move(addresses); }
 
-  // Run on the data of these tensors, those of the graph in order. False: Python did not.
-  bool run(const std::vector<const ggml_tensor*>& tensors) const;
+  // Run on the data of these tensors, those of the graph in order. 1, or 0 where Python did not, or kInterrupted.
+  int run(const std::vector<const ggml_tensor*>& tensors) const;
+
+  // Whether its making was interrupted: it is good for nothing.
+  bool interrupted() const { return number_ == kInterrupted; }
 
   // Number and version of each buffer that constants were taken of.
   const std::vector<std::pair<int64_t, int64_t>>& constants() const { return constants_; }
@@ -63,7 +66,7 @@ class Plan {
   std::vector<std::pair<int64_t, int64_t>> constants_;
   std::vector<int64_t> written_;
   std::vector<int64_t> needed_;
-  int64_t number_ = 0;  // 0: Python has none
+  int64_t number_ = 0;  // 0: Python has none; or kInterrupted
 };
 
 class Device {

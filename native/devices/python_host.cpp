@@ -33,6 +33,7 @@ struct Python {
   void* (*save_thread)() = nullptr;
   void (*set_program)(const wchar_t*) = nullptr;
   wchar_t* (*decode)(const char*, size_t*) = nullptr;
+  void (*interrupt)() = nullptr;
 
   bool find(void* module) {
     const auto get = [&](auto* function, const char* name) {
@@ -42,7 +43,8 @@ struct Python {
     return get(&is_initialized, "Py_IsInitialized") && get(&ensure, "PyGILState_Ensure") &&
            get(&release, "PyGILState_Release") && get(&run, "PyRun_SimpleStringFlags") &&
            get(&initialize, "Py_InitializeEx") && get(&save_thread, "PyEval_SaveThread") &&
-           get(&set_program, "Py_SetProgramName") && get(&decode, "Py_DecodeLocale");
+           get(&set_program, "Py_SetProgramName") && get(&decode, "Py_DecodeLocale") &&
+           get(&interrupt, "PyErr_SetInterrupt");
   }
 };
 
@@ -168,5 +170,9 @@ bool run_python(const std::string& code, std::string* error) {
 }
 
 bool python_is_alive() { return found && python.is_initialized() != 0; }
+
+void interrupt_python() {
+  if (python_is_alive()) python.interrupt();
+}
 
 }  // namespace executorch_ggml::devices

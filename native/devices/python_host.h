@@ -12,4 +12,7 @@ bool run_python(const std::string& code, std::string* error);
 // Whether Python can be called: false once it ends.
 bool python_is_alive();
 
+// Let Python's main thread handle a SIGINT when it next can, where Python handles that signal at all.
+void interrupt_python();
+
 }  // namespace executorch_ggml::devices

@@ -148,6 +148,35 @@ class NewArrays : public OutputSink {
   std::vector<Output> outputs_;
 };
 
+// A run's inputs where they lie, kept while this lives.
+class Inputs {
+ public:
+  Inputs(const nb::list& inputs, const std::vector<PortInfo>& ports) {
+    for (nb::handle input : inputs) {
+      const size_t index = arrays_.size();
+      const std::string what =
+          format("input %zu (%s)", index, index < ports.size() ? ports[index].name.c_str() : "one too many");
+      arrays_.push_back(to_array(input, what));
+      const Array& array = arrays_.back();
+      DType dtype{};
+      if (!dtype_of(array.dtype(), &dtype)) {
+        raise(Status::error(
+            what +
+            ": its dtype is none of float32, float16, bfloat16, float64, int8, int16, int32, int64, uint8 and bool"));
+      }
+      void* data = const_cast<void*>(static_cast<const void*>(array.data()));  // inputs are read only
+      views_.push_back({data, dtype, array.shape_ptr(), static_cast<int>(array.ndim())});
+    }
+  }
+
+  const TensorView* data() const { return views_.data(); }
+  size_t size() const { return views_.size(); }
+
+ private:
+  std::vector<Array> arrays_;
+  std::vector<TensorView> views_;
+};
+
 // Bytes that the session points into, copied to where they are aligned.
 struct Payload {
   explicit Payload(const nb::bytes& bytes) : words(bytes.size() / 8 + 1) {
@@ -172,29 +201,32 @@ class PySession {
   }
 
   nb::list run(const nb::list& inputs) {
-    std::vector<Array> arrays;
-    std::vector<TensorView> views;
-    for (nb::handle input : inputs) {
-      const std::string what = input_text(arrays.size());
-      arrays.push_back(to_array(input, what));
-      const Array& array = arrays.back();
-      DType dtype{};
-      if (!dtype_of(array.dtype(), &dtype)) {
-        raise(Status::error(
-            what +
-            ": its dtype is none of float32, float16, bfloat16, float64, int8, int16, int32, int64, uint8 and bool"));
-      }
-      void* data = const_cast<void*>(static_cast<const void*>(array.data()));  // inputs are read only
-      views.push_back({data, dtype, array.shape_ptr(), static_cast<int>(array.ndim())});
-    }
+    const Inputs views(inputs, session_->inputs());
     NewArrays sink;
     Status status;
     {
       nb::gil_scoped_release release;
       status = session_->run(views.data(), views.size(), &sink);
     }
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();  // Ctrl-C, which may be why the run failed
     if (!status.ok()) raise(status);
     return sink.take();
+  }
+
+  nb::list placement(const nb::list& inputs) {
+    const Inputs views(inputs, session_->inputs());
+    std::vector<NodePlacement> placement;
+    Status status;
+    {
+      nb::gil_scoped_release release;
+      status = session_->placement(views.data(), views.size(), &placement);
+    }
+    if (!status.ok()) raise(status);
+    nb::list list;
+    for (const NodePlacement& node : placement) {
+      list.append(nb::make_tuple(readable(node.node), node.op, node.device));
+    }
+    return list;
   }
 
   void reset() {
@@ -210,11 +242,6 @@ class PySession {
     std::vector<std::string> made;
     for (const PortInfo& port : ports) made.push_back(readable(port.name));
     return made;
-  }
-
-  std::string input_text(size_t index) const {
-    const auto& ports = session_->inputs();
-    return format("input %zu (%s)", index, index < ports.size() ? ports[index].name.c_str() : "one too many");
   }
 
   Payload payload_;
@@ -242,6 +269,7 @@ NB_MODULE(_session, m) {
            nb::arg("program"), nb::arg("constants"), nb::arg("device"), nb::arg("threads"), nb::arg("max_memory"),
            nb::arg("max_work"), nb::arg("states").none(), nb::arg("gguf"))
       .def("run", &PySession::run, nb::arg("inputs"))
+      .def("placement", &PySession::placement, nb::arg("inputs"))
       .def("reset", &PySession::reset)
       .def_prop_ro("prepared_count", &PySession::prepared_count)
       .def_prop_ro("input_names", &PySession::input_names)

@@ -30,6 +30,28 @@ bool changes_state(const fb::Node& node) { return writes_state(node) || node.op_
 
 constexpr size_t kMostTensors = INT32_MAX / 2;  // ggml counts them in an int
 
+// Whether a tensor is another's memory, seen otherwise, and nothing is computed.
+bool is_view(const ggml_tensor* tensor) {
+  switch (tensor->op) {
+    case GGML_OP_NONE:
+    case GGML_OP_RESHAPE:
+    case GGML_OP_VIEW:
+    case GGML_OP_PERMUTE:
+    case GGML_OP_TRANSPOSE:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Memory that a node writes to which is there before the graph is: a state's.
+ggml_backend_buffer_t written_buffer(const ggml_tensor* node) {
+  return node->view_src != nullptr ? node->view_src->buffer : nullptr;
+}
+
+// What GPU backends cannot compute whatever they say: they know no custom nodes, and say that they copy int64.
+bool needs_cpu(const ggml_tensor* node) { return node->op == GGML_OP_CUSTOM || node->type == GGML_TYPE_I64; }
+
 // How many nodes may wait to be put into ggml's graph: it goes back along them by recursion.
 constexpr int kMaxDepth = 256;
 
@@ -248,6 +270,7 @@ Status PreparedGraph::make_nodes(NodeBuilder* builder, const std::vector<ggml_te
     const fb::Node& node = *graph_.nodes()->Get(i);
     EXECUTORCH_GGML_TRY(builder->build(node));
     ggml_tensor* made = values[node.output()];
+    made_.push_back(made);
     if (device_ != nullptr && made->op == GGML_OP_CUSTOM && builder->made_as_said()) {
       custom_.push_back({made, program_.number, program_.bytes, program_.size, static_cast<int64_t>(i),
                          shapes_.exprs().data(), shapes_.exprs().size()});
@@ -388,8 +411,49 @@ Status PreparedGraph::schedule() {
   sched_ = ggml_backend_sched_new(backends, nullptr, 2, graph_size, /*parallel=*/false, /*op_offload=*/false);
   if (sched_ == nullptr) return Status::error("ggml cannot make a scheduler");
   explain_custom_nodes(true);
+  EXECUTORCH_GGML_TRY(place_nodes(backends[1]));
   if (ggml_backend_sched_alloc_graph(sched_, cgraph_)) return {};
   return Status::error(format("no memory on the device for intermediate values of %zu bytes", device_memory_));
+}
+
+bool PreparedGraph::device_takes(const ggml_tensor* node) const {
+  const bool knows_custom = custom_nodes_of(device_) != nullptr;
+  return (knows_custom || !needs_cpu(node)) && ggml_backend_supports_op(device_, node);
+}
+
+// ggml's scheduler would keep what reads no weights on the CPU, where it puts inputs.
+Status PreparedGraph::place_nodes(ggml_backend_t cpu) {
+  const bool shared = shares_memory(device_);
+  for (int i = 0; i < ggml_graph_n_nodes(cgraph_); ++i) {
+    ggml_tensor* node = ggml_graph_node(cgraph_, i);
+    if (is_view(node)) continue;
+    const bool takes = device_takes(node);
+    if (!takes && !shared && written_buffer(node) != nullptr) {
+      return Status::error(format("%s: device %s keeps the state that it writes, but does not support %s to %s",
+                                  ggml_get_name(node), ggml_backend_name(device_), ggml_op_name(node->op),
+                                  describe(node).c_str()));
+    }
+    ggml_backend_sched_set_tensor_backend(sched_, node, takes ? device_ : cpu);
+    for (ggml_tensor* source : node->src) {
+      if (source == nullptr || !takes) continue;
+      ggml_tensor* root = source->view_src != nullptr ? source->view_src : source;
+      if ((root->flags & GGML_TENSOR_FLAG_INPUT) != 0) ggml_backend_sched_set_tensor_backend(sched_, root, device_);
+    }
+  }
+  return {};
+}
+
+std::vector<NodePlacement> PreparedGraph::placement() const {
+  std::vector<NodePlacement> placement;
+  for (size_t i = 0; i < made_.size(); ++i) {
+    if (is_view(made_[i])) continue;
+    const fb::Node& node = *graph_.nodes()->Get(static_cast<flatbuffers::uoffset_t>(i));
+    ggml_backend_t backend = sched_ ? ggml_backend_sched_get_tensor_backend(sched_, made_[i]) : cpu_backend_;
+    if (backend == nullptr) continue;  // nothing reads it
+    placement.push_back(
+        {text(node.name()), static_cast<int>(node.op_type()), ggml_backend_dev_name(ggml_backend_get_device(backend))});
+  }
+  return placement;
 }
 
 void PreparedGraph::explain_custom_nodes(bool add) {

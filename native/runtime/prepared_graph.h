@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "devices.h"
@@ -24,6 +25,13 @@ struct Leaves {
   std::vector<ggml_tensor*> constants;
   std::vector<ggml_tensor*> packed;  // what products read instead of the constant, or null
   std::vector<ggml_tensor*> states;
+};
+
+// A node of a program and the device that computes it, by ggml's names.
+struct NodePlacement {
+  std::string node;
+  int op = 0;  // its number in the op table
+  std::string device;
 };
 
 // The program that a graph is of: its FlatBuffer, and a number that no other of this library's has.
@@ -93,6 +101,9 @@ class PreparedGraph {
   // Bytes that intermediate values take on a device, which does not share them.
   size_t device_memory() const { return device_memory_; }
 
+  // Where each node is computed that computes something.
+  std::vector<NodePlacement> placement() const;
+
   // Run with inputs read from, and outputs written to, these addresses. Allocates nothing.
   Status run(void* const* inputs, void* const* outputs);
 
@@ -120,6 +131,8 @@ class PreparedGraph {
   Status plan_on_cpu();
   Status make_plan(size_t bytes);
   Status schedule();
+  Status place_nodes(ggml_backend_t cpu);
+  bool device_takes(const ggml_tensor* node) const;
   void explain_custom_nodes(bool add);
 
   const fb::Graph& graph_;
@@ -133,6 +146,7 @@ class PreparedGraph {
   ggml_backend_t device_ = nullptr;  // null: the CPU alone
   Arena arena_;
   ggml_cgraph* cgraph_ = nullptr;
+  std::vector<ggml_tensor*> made_;  // by each of the program's nodes
   int64_t work_ = 0;
   size_t device_memory_ = 0;
   // The CPU alone: memory, and ggml's plan for the threads. Else the scheduler, which has both.

@@ -311,6 +311,16 @@ Status Session::run(const TensorView* inputs, size_t count, OutputSink* sink) {
   return without_exceptions([&] { return run_prepared(inputs, count, sink); });
 }
 
+Status Session::placement(const TensorView* inputs, size_t count, std::vector<NodePlacement>* placement) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return without_exceptions([&]() -> Status {
+    PreparedGraph* prepared = nullptr;
+    EXECUTORCH_GGML_TRY(prepare(inputs, count, &prepared));
+    *placement = prepared->placement();
+    return {};
+  });
+}
+
 Status Session::run_prepared(const TensorView* inputs, size_t count, OutputSink* sink) {
   PreparedGraph* prepared = nullptr;
   EXECUTORCH_GGML_TRY(prepare(inputs, count, &prepared));

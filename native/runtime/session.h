@@ -59,6 +59,9 @@ class Session {
   // One run. Calls from several threads take turns.
   Status run(const TensorView* inputs, size_t count, OutputSink* sink);
 
+  // Where each node is computed for inputs like these; nothing is run.
+  Status placement(const TensorView* inputs, size_t count, std::vector<NodePlacement>* placement);
+
   // Put the states back to their first contents, for all sessions that share them.
   void reset() { states_->reset(); }
 

@@ -39,11 +39,20 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
     return _NUMPY.get(dtype, _BYTES)
 
 
+class _Writable:
+    """A read-only array as one that may be written to: torch has no read-only tensors, and warns of such arrays."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self._array = array  # kept as long as its memory is seen
+        interface = array.__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
+
+
 def as_torch(array: np.ndarray[Any, Any], dtype: DType) -> torch.Tensor:
-    """An array as a torch tensor of the same memory."""
+    """An array as a torch tensor of the same memory, which is not to be written to where the array is read-only."""
     if dtype == DType.BF16:
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
+        return as_torch(array.view(np.int16), DType.I16).view(torch.bfloat16)
+    return torch.from_numpy(array if array.flags.writeable else np.asarray(_Writable(array)))
 
 
 def as_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:

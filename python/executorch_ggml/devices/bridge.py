@@ -1,6 +1,7 @@
 """Python's half of ``libggml-pydevice``: what the library calls, when ggml calls it.
 
-Nothing raised here reaches ggml: it is logged by ggml's own log, and told by a return value.
+Nothing raised here reaches ggml: it is logged by ggml's own log, and told by a return value. After Ctrl-C the library
+lets Python handle the signal again, when ggml has returned.
 """
 
 from __future__ import annotations
@@ -9,14 +10,11 @@ import atexit
 import ctypes
 import functools
 import itertools
-import math
 import os
 import struct
-import sys
-import threading
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,14 +22,20 @@ from ..ir.dtypes import DType
 from ..ir.graph import IRError
 from . import ops  # noqa: F401 - declares the translations
 from .arrays import numpy_dtype
+from .calls import Calls, TimeLimitError
 from .custom import CustomNodes
 from .device import DeclinedError, GgmlDevice, get, registered
 from .memory import as_array
 from .translate import Effect, Names, Scattered, Translation, Translator
-from .words import WORDS, Tensor, UnsupportedError, read
+from .words import NODE, WORDS, Tensor, UnsupportedError, read
+
+if TYPE_CHECKING:
+    from ..ir.graph import Graph
+    from .device import Plan
 
 VARIABLE = "EXECUTORCH_GGML_DEVICES"
-_VERSION = 1
+_VERSION = 2
+_INTERRUPTED = -1
 _ERROR, _WARN = 4, 3
 _Words = ctypes.POINTER(ctypes.c_int64)
 _Addresses = ctypes.POINTER(ctypes.c_uint64)
@@ -98,11 +102,7 @@ def _named(function: Callable[[int], bytes]) -> Callable[[int], str]:
     return name
 
 
-_locks: dict[GgmlDevice, threading.Lock] = {}  # a device may be of several ggmls
-
-
-def _lock_of(device: GgmlDevice) -> threading.Lock:
-    return _locks.setdefault(device, threading.Lock())
+_calls: dict[GgmlDevice, Calls] = {}  # a device may be of several ggmls
 
 
 class _Host:
@@ -127,6 +127,8 @@ class _Host:
     def add(self, device: GgmlDevice) -> None:
         if device in self._devices:
             return
+        if device not in _calls:
+            _calls[device] = Calls(device)
         self._devices.append(device)
         self._services.add_device(self._services.host, device.name.encode(), device.description.encode())
 
@@ -142,14 +144,25 @@ class _Host:
     def log(self, level: int, text: str) -> None:
         self._services.log(self._services.host, level, text.encode())
 
-    def _failed(self, device: int, what: str) -> None:
-        """Log an exception, in full the first time."""
-        if isinstance(sys.exception(), DeclinedError):
-            return
-        text = traceback.format_exc()
-        if text not in self._warned:
-            self._warned.add(text)
-            self.log(_ERROR, f"{self._devices[device].name}: {what}:\n{text}")
+    def _guarded(self, device: int, what: str, then: str, function: Callable[[], int]) -> int:
+        """What a function returns; where it fails 0, and the log says so, or _INTERRUPTED."""
+        try:
+            return function()
+        except KeyboardInterrupt:
+            return _INTERRUPTED
+        except DeclinedError:
+            return 0
+        except TimeLimitError as error:
+            self._log_once(device, f"{what} failed, {then}, and the device is called no more", str(error))
+        except BaseException:  # sys.exit() too: a device does not end the process that it computes for
+            self._log_once(device, f"{what} failed, {then}", traceback.format_exc())
+        return 0
+
+    def _log_once(self, device: int, what: str, failure: str) -> None:
+        """The same failure of other nodes is not logged again."""
+        if failure not in self._warned:
+            self._warned.add(failure)
+            self.log(_ERROR, f"{self._devices[device].name}: {what}:\n{failure}\n")
 
     def _program(self, number: int) -> bytes | None:
         size = ctypes.c_uint64()
@@ -167,82 +180,115 @@ class _Host:
     # ------------------------------------------------------------------------------------------- callbacks
 
     def _supports(self, device: int, words: Any, count: int) -> int:
-        try:
-            graph = Translator(self._tensors(words, count), self._names, self._custom).translate().graph
-        except (UnsupportedError, IRError):
-            return 0
-        except Exception:
-            self._failed(device, "a node cannot be translated, the CPU gets it")
-            return 0
-        try:
-            with _lock_of(self._devices[device]):
-                return int(all(self._devices[device].supports(node) for node in graph.nodes))
-        except Exception:
-            self._failed(device, "supports() failed, the CPU gets the node")
-            return 0
+        tensors = self._tensors(words, count)
+        label = self._custom.label(tensors[-1])
+
+        def supported() -> int:
+            try:
+                nodes = Translator(tensors, self._names, self._custom).translate().graph.nodes
+            except (UnsupportedError, IRError):
+                return 0
+            supports = self._devices[device].supports
+            return int(_calls[self._devices[device]](lambda: all(supports(node) for node in nodes)))
+
+        return self._guarded(device, f"supports() of node {label}", "the CPU gets the node", supported)
 
     def _plan(self, device: int, words: Any, count: int, addresses: Any, needed: Any, needed_count: Any) -> int:
-        try:
-            tensors = self._tensors(words, count)
+        tensors = self._tensors(words, count)
+        labels = [self._custom.label(tensor) for tensor in tensors]
+        needed_count[0] = 0
+
+        def planned() -> int:
             where = np.ctypeslib.as_array(addresses, (len(tensors),)).tolist()
-            translation = Translator(tensors, self._names, self._custom, where).translate()
-            with _lock_of(self._devices[device]):
-                runner = Runner(self._devices[device], tensors, translation)
-        except Exception:
-            self._failed(device, "plan() failed, the CPU computes the graph")
-            needed_count[0] = 0
-            return 0
-        np.ctypeslib.as_array(needed, (len(tensors),))[: len(runner.needed)] = runner.needed
-        needed_count[0] = len(runner.needed)
-        number = next(self._numbers)
-        self._plans[number] = (device, runner)
-        return number
+            calls = _calls[self._devices[device]]
+            copies = calls.limit is not None  # a call that is given up may go on reading what is freed
+            translation = Translator(tensors, self._names, self._custom, where, copies=copies).translate()
+            runner = Runner(self._devices[device], calls, tensors, labels, translation)
+            np.ctypeslib.as_array(needed, (len(tensors),))[: len(runner.needed)] = runner.needed
+            needed_count[0] = len(runner.needed)
+            number = next(self._numbers)
+            self._plans[number] = (device, runner)
+            return number
+
+        what = f"plan() of {_nodes_of(tensors, labels)}"
+        return self._guarded(device, what, "the CPU computes the graph", planned)
 
     def _run(self, plan: int, addresses: Any) -> int:
         device, runner = self._plans[plan]
-        try:
-            with _lock_of(self._devices[device]):
-                runner.run(addresses)
-        except Exception:
-            self._failed(device, "a plan's run failed, the CPU computes the graph")
-            return 0
-        return 1
+
+        def ran() -> int:
+            runner.run(addresses)
+            return 1
+
+        return self._guarded(device, f"the plan of {runner.nodes}", "the CPU computes the graph", ran)
 
     def _forget(self, plan: int) -> None:
         self._plans.pop(plan, None)
 
     def _memory(self, device: int, free: Any, total: Any) -> None:
-        try:
+        def asked() -> int:
             free[0], total[0] = self._devices[device].memory()
-        except Exception:
-            self._failed(device, "memory() failed")
+            return 1
+
+        self._guarded(device, "memory()", "0 bytes are told", asked)
+
+
+def _nodes_of(tensors: Sequence[Tensor], labels: Sequence[str]) -> str:
+    """A graph's nodes in a message."""
+    nodes = [labels[tensor.index] for tensor in tensors if tensor.role == NODE]
+    return f"{len(nodes)} nodes, {nodes[0]} to {nodes[-1]}," if len(nodes) > 1 else f"node {''.join(nodes)}"
 
 
 class Runner:
     """A device's plan, run on memory: where that is the same as the last time, no array is made anew."""
 
-    def __init__(self, device: GgmlDevice, tensors: Sequence[Tensor], translation: Translation) -> None:
+    def __init__(
+        self,
+        device: GgmlDevice,
+        calls: Calls,
+        tensors: Sequence[Tensor],
+        labels: Sequence[str],
+        translation: Translation,
+    ) -> None:
         graph = translation.graph
+        self.nodes = _nodes_of(tensors, labels)
         self.needed = [*translation.inputs, *(effect.tensor for effect in translation.effects)]
+        self._calls = calls
         self._inputs = [
             _Place(port.value.dtype, port.shape, _strides(tensors[index]))
             for port, index in zip(graph.inputs, translation.inputs, strict=True)
         ]
-        self._sparse = [number for number, index in enumerate(translation.inputs) if not tensors[index].is_dense]
+        self._copied = [
+            number
+            for number, index in enumerate(translation.inputs)
+            if calls.limit is not None or not tensors[index].is_dense
+        ]
         self._effects = translation.effects
         self._places = [_Place.of(tensors[effect.tensor], graph, effect) for effect in translation.effects]
         self._expected = [(port.shape, numpy_dtype(port.value.dtype)) for port in graph.outputs]
-        self._compute = device.plan(graph) if graph.outputs else lambda inputs: ()
+        written = {effect.at.output: effect.tensor for effect in translation.effects if effect.at is not None}
+        written |= {effect.output: effect.tensor for effect in translation.effects}
+        self._labels = [labels[written[number]] for number in range(len(graph.outputs))]
+        self._compute = self._planned(device, graph)
+
+    def _planned(self, device: GgmlDevice, graph: Graph) -> Plan:
+        if not graph.outputs:
+            return lambda inputs: ()
+        plan = self._calls(device.plan, graph)
+        if not callable(plan):
+            raise TypeError(f"plan() returned {_kind(plan)}, expected a function of a list of arrays")
+        return plan
 
     def run(self, addresses: Any) -> None:
         """Compute, check what was made, and only then write: where this fails, the CPU computes on the same data."""
         given = addresses[: len(self.needed)]
         count = len(self._inputs)
         inputs = [place.at(address) for place, address in zip(self._inputs, given, strict=False)]
-        for number in self._sparse:
-            inputs[number] = np.ascontiguousarray(inputs[number])
+        for number in self._copied:
+            inputs[number] = inputs[number].copy()
+            inputs[number].flags.writeable = False
         places = [place.at(address) for place, address in zip(self._places, given[count:], strict=True)]
-        outputs = self._checked(self._compute(inputs))
+        outputs = self._checked(self._calls(self._compute, inputs))
         if any(np.may_share_memory(output, array) for output in outputs for array in inputs):
             outputs = [output.copy() for output in outputs]  # what is written first may be what another shows
         for effect, place in zip(self._effects, places, strict=True):
@@ -254,17 +300,26 @@ class Runner:
             else:
                 _write_places(place, outputs[effect.at.output], outputs[effect.output], effect.at)
 
-    def _checked(self, outputs: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+    def _checked(self, outputs: Any) -> Sequence[np.ndarray[Any, Any]]:
+        expected = f"expected {len(self._expected)} numpy arrays in a list, one for each of the graph's outputs"
+        if not isinstance(outputs, (list, tuple)):
+            raise TypeError(f"the plan returned {_kind(outputs)}, {expected}")
         if len(outputs) != len(self._expected):
-            raise ValueError(f"the plan gives {len(outputs)} outputs, expected {len(self._expected)}")
-        made = []
+            raise ValueError(f"the plan returned {len(outputs)} outputs, {expected}")
         for number, (output, (shape, dtype)) in enumerate(zip(outputs, self._expected, strict=True)):
-            if output.size != math.prod(shape) or output.dtype != dtype:
+            if not isinstance(output, np.ndarray) or output.shape != shape or output.dtype != dtype:
                 raise ValueError(
-                    f"output {number} is {output.dtype}{list(output.shape)}, expected {dtype}{list(shape)}"
+                    f"output {number}, the result of node {self._labels[number]}, is {_kind(output)}, "
+                    f"expected an array {dtype}{list(shape)}, as graph.outputs[{number}] says"
                 )
-            made.append(output if output.shape == shape else output.reshape(shape))
-        return made
+        return outputs
+
+
+def _kind(value: Any) -> str:
+    """What a device returned, in a message."""
+    return (
+        f"an array {value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else f"a {type(value).__name__}"
+    )
 
 
 def _strides(tensor: Tensor) -> tuple[int, ...]:
@@ -293,19 +348,23 @@ def _write_places(
 class _Place:
     """Where a tensor is: an array, kept while the address stays the same."""
 
-    def __init__(self, dtype: DType, shape: Sequence[int], strides: Sequence[int] | None = None) -> None:
+    def __init__(
+        self, dtype: DType, shape: Sequence[int], strides: Sequence[int] | None = None, *, writable: bool = False
+    ) -> None:
         self._dtype, self._shape, self._strides = dtype, tuple(shape), strides
+        self._writable = writable
         self._address = 0
         self._array: np.ndarray[Any, Any] | None = None
 
     @staticmethod
-    def of(tensor: Tensor, graph: Any, effect: Effect) -> _Place:
+    def of(tensor: Tensor, graph: Graph, effect: Effect) -> _Place:
         dtype = graph.outputs[effect.output].value.dtype
-        return _Place(dtype, tuple(reversed(tensor.ne)), _strides(tensor))
+        return _Place(dtype, tuple(reversed(tensor.ne)), _strides(tensor), writable=True)
 
     def at(self, address: int) -> np.ndarray[Any, Any]:
         if self._array is None or address != self._address:
-            self._array, self._address = as_array(address, self._dtype, self._shape, self._strides), address
+            self._array = as_array(address, self._dtype, self._shape, self._strides, writable=self._writable)
+            self._address = address
         return self._array
 
 

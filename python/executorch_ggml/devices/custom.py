@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -53,6 +54,14 @@ class CustomNodes:
         inputs = [None if value < 0 else next(given) for value in node.inputs]
         attrs = {attr.name: _attr(node.op, attr, exprs) for attr in spec.attrs}
         return spec.name, inputs, attrs
+
+    def label(self, tensor: Tensor) -> str:
+        """What a node is called in its program, or where that is not known ggml's op and the node's number."""
+        name = b""
+        if tensor.op == "CUSTOM" and _is_known(tensor):
+            with contextlib.suppress(UnsupportedError):
+                name = self._node(tensor)[1].name or b""
+        return name.decode(errors="replace") or f"{tensor.op}_{tensor.index}"
 
     def _node(self, tensor: Tensor) -> tuple[Any, Any]:
         session = _session(tensor)

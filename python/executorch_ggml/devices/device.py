@@ -31,10 +31,14 @@ class GgmlDevice(ABC):
 
     ggml shows ``name`` and ``description``. Its scheduler gives the device the nodes that it supports, in graphs as
     large as can be, and the others to the CPU. One device may be asked from several threads, one call at a time.
+
+    ``time_limit`` is how many seconds a call of ``supports``, of ``plan`` or of a plan may take; None: any, unless
+    ``EXECUTORCH_GGML_DEVICE_TIME_LIMIT`` says. A device that takes longer is called no more, and the CPU computes.
     """
 
     name: str
     description: str = ""
+    time_limit: float | None = None
 
     @abstractmethod
     def supports(self, node: Node) -> bool:
@@ -44,8 +48,9 @@ class GgmlDevice(ABC):
     def plan(self, graph: Graph) -> Plan:
         """A function that computes the graph, made once for all graphs that are alike.
 
-        All dims are ints and there are no states. The function gets one array an input, in the port's shape, which it
-        must not write to nor keep, and gives one array an output. The data of constants is read here, not there.
+        All dims are ints and there are no states. The function gets one array an input, in the port's shape, which is
+        read-only and must not be kept, and gives one array an output, in that port's type and shape. The data of
+        constants is read here, not there.
         """
 
     def memory(self) -> tuple[int, int]:

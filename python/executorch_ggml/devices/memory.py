@@ -14,11 +14,16 @@ from .arrays import numpy_dtype
 _view = ctypes.pythonapi.PyMemoryView_FromMemory
 _view.argtypes = [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int]
 _view.restype = ctypes.py_object
-_WRITABLE = 0x200
+_READABLE, _WRITABLE = 0x100, 0x200
 
 
 def as_array(
-    address: int, dtype: DType, shape: Sequence[int], strides: Sequence[int] | None = None
+    address: int,
+    dtype: DType,
+    shape: Sequence[int],
+    strides: Sequence[int] | None = None,
+    *,
+    writable: bool = False,
 ) -> np.ndarray[Any, Any]:
     """An array of what lies at an address; nobody keeps it there."""
     item = numpy_dtype(dtype)
@@ -30,7 +35,7 @@ def as_array(
         for dim in range(len(shape) - 2, -1, -1):
             strides[dim] = strides[dim + 1] * shape[dim + 1]
     extent = size + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
-    return np.ndarray(shape, item, _view(address, extent, _WRITABLE), 0, strides)
+    return np.ndarray(shape, item, _view(address, extent, _WRITABLE if writable else _READABLE), 0, strides)
 
 
 def elements(address: int, dtype: DType, count: int) -> np.ndarray[Any, Any]:

@@ -17,7 +17,7 @@ from ..ir.builder import Builder
 from ..ir.dtypes import DType
 from ..ir.graph import Constant, Graph, Value
 from ..ir.ops.indexing import ScatterKind
-from . import memory, windows
+from . import linear, memory, windows
 from .arrays import Contents
 from .custom import CustomNodes
 from .words import CONSTANT, NODE, Tensor, UnsupportedError
@@ -142,7 +142,10 @@ def translates(*names: str) -> Callable[[Function], Function]:
 
 
 class Translator:
-    """Translates one graph. ``addresses`` are its tensors', or None where only the nodes are asked about."""
+    """Translates one graph. ``addresses`` are its tensors', or None where only the nodes are asked about.
+
+    The data of constants are ggml's memory, or with ``copies`` copies of it.
+    """
 
     def __init__(
         self,
@@ -150,12 +153,15 @@ class Translator:
         names: Names,
         custom: CustomNodes | None = None,
         addresses: Sequence[int] | None = None,
+        *,
+        copies: bool = False,
     ) -> None:
         self.tensors = tensors
         self.names = names
         self.builder = Builder()
         self._custom = custom
         self._addresses = addresses
+        self._copies = copies
         self._contents: dict[int, Value] = {}
         self._views: dict[int, Value] = {}
         self._inputs: list[int] = []
@@ -166,7 +172,7 @@ class Translator:
         """The graph."""
         for tensor in self.tensors:
             if tensor.role == NODE:
-                self.builder.origin = f"{tensor.op}_{tensor.index}"
+                self.builder.origin = self._custom.label(tensor) if self._custom else f"{tensor.op}_{tensor.index}"
                 self._translate(tensor)
         # Writes in place to what a node has made keep its memory live as well.
         live = {tensor.root for tensor in self.tensors if tensor.role == NODE and tensor.live}
@@ -220,6 +226,13 @@ class Translator:
         if self._custom is None:
             raise UnsupportedError("a custom node")
         op, inputs, attrs = self._custom.call(tensor, [self.value(at) for at in tensor.sources if at >= 0])
+        if op == "conv_2d":
+            x, weight, bias = inputs
+            assert x is not None
+            assert weight is not None
+            product = linear.as_product(self.builder, x, weight, bias, attrs)
+            if product is not None:
+                return product
         if op != "update_state":
             return self.builder.emit(op, *inputs, **attrs)
         state, index, src = inputs
@@ -312,7 +325,8 @@ class Translator:
         def data() -> np.ndarray[Any, Any]:
             if address is None:
                 raise RuntimeError("the data of a weight is there when its graph is planned, not before")
-            return memory.elements(address, dtype, tensor.count)
+            array = memory.elements(address, dtype, tensor.count)
+            return array.copy() if self._copies else array
 
         return self.builder.constant(key, dtype, tensor.ne, Contents(data, dtype, key))
 

@@ -20,10 +20,12 @@ from ..lower import Lowering
 from ..lower.graph import is_size_node
 from ..lower.quantized import INTEGERS
 from ..lower.registry import overload_of
+from ..runtime.session import NodePlacement
 from .control_flow import graph_modules
 from .grouping import between, groups
 from .kernels import ANY_KERNEL, MissingKernel, missing_kernels
 from .partitioner import GgmlPartitioner, computes, is_assertion, refusals
+from .placement import placement
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class Explanation:
 
     ``delegates`` is how many parts ggml's share is cut into, and ``cuts`` are the calls that lie between two of them.
     ``buffers`` has the buffers that the module mutates and ExecuTorch keeps, with the reasons; ggml keeps the others.
-    ``notes`` say what became of weights that torch quantized.
+    ``notes`` say what became of weights that torch quantized. ``placement`` has ggml's nodes with the devices that
+    compute them, where ``explain`` was asked about one.
     """
 
     nodes: tuple[NodeVerdict, ...]
@@ -53,6 +56,13 @@ class Explanation:
     cuts: tuple[NodeVerdict, ...]
     buffers: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    device: str = ""
+    placement: tuple[NodePlacement, ...] = ()
+
+    @property
+    def on_device(self) -> int:
+        """How many of ggml's nodes the device computes."""
+        return sum(placed.device == self.device for placed in self.placement)
 
     @property
     def delegated(self) -> int:
@@ -78,21 +88,35 @@ class Explanation:
         lines += [f"  [left to ExecuTorch] buffer {name}: {reason}" for name, reason in self.buffers.items()]
         lines += [f"  [cannot run] {missing}: ExecuTorch has none" for missing in self.missing_kernels]
         lines += [f"  [note] {note}" for note in self.notes]
+        if self.device:
+            lines.append(f"device {self.device} computes {self.on_device} of ggml's {len(self.placement)} nodes")
+            left = Counter((placed.device, placed.op) for placed in self.placement if placed.device != self.device)
+            lines += [f"  [left to {device} x{count}] {op}" for (device, op), count in left.most_common()]
         return "\n".join(lines)
 
 
-def explain(program: Any) -> Explanation:
+def explain(program: Any, *, device: str = "") -> Explanation:
     """Explain an ``ExportedProgram`` or an ``EdgeProgramManager`` (its method ``forward``, or its only one).
 
-    A program before ``to_edge_transform_and_lower`` is brought to the form that the partitioner sees first.
+    A program before ``to_edge_transform_and_lower`` is brought to the form that the partitioner sees first. With
+    ``device``, ggml's name of one, it also says which nodes of the delegates that device computes, for inputs of the
+    sizes at export.
     """
     if isinstance(program, ExportedProgram):
         is_edge = any("EdgeOpOverload" in type(node.target).__name__ for node in program.graph.nodes)
-        return explanation(program) if is_edge else _explanation_on_the_way(program)
+        explained, lowered = (explanation(program), program) if is_edge else _explanation_on_the_way(program)
+        return _placed(explained, lowered, device)
     if hasattr(program, "exported_program"):
         methods = list(program.methods)
-        return explanation(program.exported_program("forward" if "forward" in methods else methods[0]))
+        method = program.exported_program("forward" if "forward" in methods else methods[0])
+        return _placed(explanation(method), method, device)
     raise TypeError(f"explain takes an ExportedProgram or an EdgeProgramManager, got {type(program).__name__}")
+
+
+def _placed(explained: Explanation, lowered: ExportedProgram, device: str) -> Explanation:
+    if not device:
+        return explained
+    return replace(explained, device=device, placement=tuple(placement(lowered, device)))
 
 
 def explanation(program: ExportedProgram) -> Explanation:
@@ -146,13 +170,14 @@ class _Observer(GgmlPartitioner):
         return result
 
 
-def _explanation_on_the_way(program: ExportedProgram) -> Explanation:
+def _explanation_on_the_way(program: ExportedProgram) -> tuple[Explanation, ExportedProgram]:
+    """The explanation, and the program as it was lowered."""
     observer = _Observer(_integers(program))
     # Without ExecuTorch's check, which raises for the first operator that is not in Core ATen.
     config = EdgeCompileConfig(_check_ir_validity=False)
-    to_edge_transform_and_lower(program, partitioner=[observer], compile_config=config)
+    lowered = to_edge_transform_and_lower(program, partitioner=[observer], compile_config=config)
     assert observer.seen is not None
-    return observer.seen
+    return observer.seen, lowered.exported_program()
 
 
 def _integers(program: ExportedProgram) -> dict[str, torch.Tensor]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .. import _session
+from ..ir.ops import OPS
 
 
 class Device(NamedTuple):
@@ -15,6 +16,14 @@ class Device(NamedTuple):
     name: str
     description: str
     kind: str
+
+
+class NodePlacement(NamedTuple):
+    """A node of a program: its name, its op in the IR, and ggml's name of the device that computes it."""
+
+    node: str
+    op: str
+    device: str
 
 
 def list_devices() -> list[Device]:
@@ -26,6 +35,11 @@ def paths(given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> l
     """One path or several, as a list."""
     several = [given] if isinstance(given, (str, os.PathLike)) else given
     return [os.fspath(path) for path in several]
+
+
+def _op_name(number: int) -> str:
+    spec = OPS.by_number(number)
+    return f"op #{number}" if spec is None else spec.name
 
 
 class States:
@@ -92,6 +106,11 @@ class Session:
     def __call__(self, *inputs: Any) -> list[Any]:
         """The same as :meth:`run`."""
         return self.run(*inputs)
+
+    def placement(self, *inputs: Any) -> list[NodePlacement]:
+        """Where each node is computed for inputs of these types and sizes; nothing is run, and views are left out."""
+        placed = self._session.placement(list(inputs))
+        return [NodePlacement(node, _op_name(op), device) for node, op, device in placed]
 
     def reset(self) -> None:
         """Put the program's states back to their first contents (with ``states``: for all that share them)."""

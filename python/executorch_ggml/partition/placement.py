@@ -1,0 +1,71 @@
+"""Where the nodes of a program's delegates are computed on one of ggml's devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import sympy
+import torch
+from executorch.exir.lowered_backend_module import LoweredBackendModule, executorch_call_delegate
+from torch.export import ExportedProgram
+
+from ..ir.dims import evaluate
+from ..ir.graph import Graph, Symbol
+from ..ir.serialize import deserialize
+from ..runtime.session import NodePlacement, Session
+from .backend import GgmlBackend
+from .control_flow import graph_modules
+
+
+def placement(program: ExportedProgram, device: str) -> list[NodePlacement]:
+    """The nodes of all ggml delegates and where they are computed, for inputs of the sizes that it was exported with.
+
+    Nothing is run. Raises RuntimeError where there is no such device.
+    """
+    placed: list[NodePlacement] = []
+    for delegate, arguments in _delegates(program):
+        graph = deserialize(delegate.processed_bytes)
+        session = Session(delegate.processed_bytes, _constants(delegate), device=device)
+        placed += session.placement(*_inputs(graph, arguments))
+    return placed
+
+
+def _delegates(program: ExportedProgram) -> Iterator[tuple[LoweredBackendModule, Sequence[Any]]]:
+    for module in graph_modules(program.graph_module):
+        for node in module.graph.nodes:
+            if node.target is not executorch_call_delegate:
+                continue
+            delegate = getattr(module, node.args[0].target)
+            if delegate.backend_id == GgmlBackend.__name__:
+                yield delegate, [argument.meta["val"] for argument in node.args[1:]]
+
+
+def _constants(delegate: LoweredBackendModule) -> dict[str, np.ndarray[Any, Any]]:
+    """The bytes of its constants, by key."""
+    store = delegate.named_data_store_output
+    if store is None:
+        return {}
+    entries = [*store.pte_data.items(), *(item for file in store.external_data.values() for item in file.items())]
+    return {key: np.frombuffer(store.buffers[entry.buffer_index], np.uint8) for key, entry in entries}
+
+
+def _inputs(graph: Graph, arguments: Sequence[Any]) -> list[torch.Tensor]:
+    """Inputs of the sizes that the program was exported with."""
+    sizes: dict[sympy.Symbol, int] = {entry.symbol: _size(entry, arguments[entry.input]) for entry in graph.symbols}
+    inputs = [
+        torch.zeros([evaluate(n, sizes) for n in port.shape], dtype=port.value.dtype.torch) for port in graph.inputs
+    ]
+    for entry in graph.symbols:
+        if entry.dim < 0:
+            inputs[entry.input].fill_(entry.scale * sizes[entry.symbol] + entry.offset)
+    return inputs
+
+
+def _size(symbol: Symbol, argument: Any) -> int:
+    """A symbol's value at export; its least one where that is not known."""
+    given = argument.shape[symbol.dim] if symbol.dim >= 0 else argument
+    hint = given.node.hint if isinstance(given, torch.SymInt) else given
+    known = (int(hint) - symbol.offset) // symbol.scale if isinstance(hint, int) else symbol.min
+    return min(max(known, symbol.min), symbol.max)
