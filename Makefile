@@ -70,7 +70,7 @@ $(STAMPS)/torchvision: $(STAMPS)/venv constraints.txt
 
 $(STAMPS)/project: $(STAMPS)/packages pyproject.toml $(NATIVE_SOURCES)
 	$(PIP) install --no-build-isolation --no-deps -C build-dir=$(BUILD) \
-	  -C cmake.define.EXECUTORCH_GGML_BUILD_TESTS=ON \
+	  -C cmake.define.EXECUTORCH_GGML_WERROR=ON -C cmake.define.EXECUTORCH_GGML_BUILD_TESTS=ON \
 	  -C cmake.define.EXECUTORCH_GGML_TEST_CORPUS=$(CURDIR)/$(CORPUS) -e .
 	touch $@
 
@@ -157,6 +157,7 @@ asan: setup corpus  ## run the native tests under AddressSanitizer and UBSan
 	$(BIN)/cmake -S . -B build/asan -G Ninja --log-level=WARNING -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
 	  -DPython_EXECUTABLE=$(abspath $(PY)) -DCMAKE_BUILD_TYPE=RelWithDebInfo \
 	  -DEXECUTORCH_GGML_SANITIZE=ON -DEXECUTORCH_GGML_BUILD_TESTS=ON -DEXECUTORCH_GGML_BUILD_DELEGATE=OFF \
+	  -DEXECUTORCH_GGML_WERROR=ON \
 	  -DEXECUTORCH_GGML_TEST_CORPUS=$(CURDIR)/$(CORPUS)
 	$(BIN)/cmake --build build/asan
 	$(BIN)/ctest --test-dir build/asan --output-on-failure

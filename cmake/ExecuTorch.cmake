@@ -56,7 +56,5 @@ elseif(EXECUTORCH_DIR)
   message(FATAL_ERROR "EXECUTORCH_DIR is '${EXECUTORCH_DIR}', which is neither an ExecuTorch checkout nor an "
                       "installation: give a folder with CMakeLists.txt or with lib/cmake in it.")
 else()
-  message(FATAL_ERROR "ExecuTorch is not found: install executorch for ${Python_EXECUTABLE} (with pip's build "
-                      "isolation it is looked for in that interpreter's site-packages; where that fails use "
-                      "--no-build-isolation), or give -DEXECUTORCH_DIR=.")
+  message(FATAL_ERROR "ExecuTorch is not found: install executorch for ${Python_EXECUTABLE}, or give -DEXECUTORCH_DIR=.")
 endif()

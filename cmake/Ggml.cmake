@@ -1,7 +1,9 @@
-# Provides the target ggml::ggml, and EXECUTORCH_GGML_BUNDLED_GGML where ggml is built here from a checkout.
+# Provides the target ggml::ggml, EXECUTORCH_GGML_GGML_ROOT where ggml is installed and whether it is the Python package
+# (EXECUTORCH_GGML_GGML_IS_PACKAGE), and EXECUTORCH_GGML_BUNDLED_GGML where ggml is built here from a checkout.
 
 set(EXECUTORCH_GGML_BUNDLED_GGML "")
 set(EXECUTORCH_GGML_GGML_ROOT "")
+set(EXECUTORCH_GGML_GGML_IS_PACKAGE OFF)
 
 # Build ggml from a llama.cpp or ggml checkout, as shared libraries: the runtime, the Python module and plug-ins that
 # are loaded later must all share one registry of devices.
@@ -59,7 +61,9 @@ else()
       PATHS "${EXECUTORCH_GGML_GGML_ROOT}/lib/cmake/ggml" "${EXECUTORCH_GGML_GGML_ROOT}/lib64/cmake/ggml"
     )
   endif()
-  if(NOT ggml_FOUND)
+  if(ggml_FOUND)
+    set(EXECUTORCH_GGML_GGML_IS_PACKAGE ON)
+  else()
     find_package(ggml CONFIG QUIET)
   endif()
   if(NOT ggml_FOUND)

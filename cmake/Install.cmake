@@ -15,10 +15,18 @@ if(APPLE)
   set(_origin "@loader_path")
 endif()
 
+# Where else than beside our package ExecuTorch and ggml are looked for, by absolute path. A wheel names no Python package
+# so: those that it was built with may be gone when it is installed, as pip's build environments are.
+set(_executorch_root "${EXECUTORCH_GGML_EXECUTORCH_ROOT}")
+set(_ggml_root "${EXECUTORCH_GGML_GGML_ROOT}")
+if(_in_wheel)
+  set(_executorch_root "")
+  if(EXECUTORCH_GGML_GGML_IS_PACKAGE)
+    set(_ggml_root "")
+  endif()
+endif()
+
 # executorch_ggml_set_rpath(<target> <way to our libraries> <way to the folder of installed Python packages>)
-#
-# ExecuTorch's and ggml's packages are looked for beside ours first, wherever the environment is moved to. A package that
-# was found elsewhere at build time is also named by its absolute path.
 function(executorch_ggml_set_rpath target own up)
   set(paths "${_origin}${own}")
   if(_in_wheel)
@@ -26,11 +34,8 @@ function(executorch_ggml_set_rpath target own up)
       list(APPEND paths "${_origin}/${up}/${folder}")
     endforeach()
   endif()
-  foreach(root IN ITEMS "${EXECUTORCH_GGML_EXECUTORCH_ROOT}" "${EXECUTORCH_GGML_GGML_ROOT}")
-    cmake_path(GET root PARENT_PATH parent)
-    if(root AND (NOT _in_wheel OR NOT parent STREQUAL EXECUTORCH_GGML_PLATLIB))
-      list(APPEND paths "${root}/lib" "${root}/lib64")
-    endif()
+  foreach(root IN LISTS _executorch_root _ggml_root)
+    list(APPEND paths "${root}/lib" "${root}/lib64")
   endforeach()
   if(EXECUTORCH_DIR AND EXECUTORCH_RUNTIME_LIBRARY_DIR)
     list(APPEND paths "${EXECUTORCH_RUNTIME_LIBRARY_DIR}")
