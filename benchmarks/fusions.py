@@ -21,7 +21,7 @@ from torch import Tensor, nn
 import executorch_ggml
 from benchmarks import results, workloads
 from executorch_ggml import GgmlPartitioner
-from executorch_ggml.export import executorch_config
+from executorch_ggml._export import executorch_config
 from executorch_ggml.lower.graph import ALL_FUSIONS, FUSIONS
 
 MODELS = ("bert", "llama", "vit", "resnet18", "mobilenet_v2", "unet")

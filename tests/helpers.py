@@ -21,7 +21,7 @@ from torch._ops import OpOverload
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 import executorch_ggml
-from executorch_ggml.export import executorch_config
+from executorch_ggml._export import executorch_config
 from executorch_ggml.ir.graph import Graph, IRError
 from executorch_ggml.ir.interpreter import Interpreter
 from executorch_ggml.ir.serialize import deserialize, serialize

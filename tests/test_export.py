@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim
 
@@ -45,3 +46,55 @@ def test_a_part_without_gradients(tmp_path: Path) -> None:
     x = torch.randn(3)
     executorch_ggml.export(Model(), (x,)).save(str(tmp_path / "model.pte"))
     torch.testing.assert_close(executorch_ggml.load(tmp_path / "model.pte")(x), x * x.cos())
+
+
+class DropsLayers(nn.Module):
+    """Stochastic depth: no op of its graph has a flag for training."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * torch.empty_like(x).bernoulli_(0.5) if self.training else x
+
+
+class Attention(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(x, x, x, dropout_p=0.1 if self.training else 0.0)
+
+
+class Branch(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        dropped, kept = (lambda y: F.dropout(y, 0.1, self.training)), (lambda y: y.clone())
+        return torch.cond(x.sum() > 0, dropped, kept, (x,))
+
+
+TRAINED = {
+    "dropout": (nn.Dropout(0.2), (2, 3)),
+    "dropout of channels": (nn.Dropout2d(0.2), (2, 3, 4, 4)),
+    "batch norm": (nn.BatchNorm1d(3), (2, 3)),
+    "instance norm": (nn.InstanceNorm1d(3, track_running_stats=True), (2, 3, 4)),
+    "recurrent": (nn.LSTM(3, 3, num_layers=2, dropout=0.1), (2, 3)),
+    "attention": (Attention(), (1, 2, 4, 8)),
+    "layers": (DropsLayers(), (2, 3)),
+    "random slopes": (nn.RReLU(), (2, 3)),
+    "a branch": (Branch(), (2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_model_in_training_mode_is_refused(name: str) -> None:
+    model, shape = TRAINED[name]
+    with pytest.raises(ValueError, match=r"training mode.*aten\..*call model\.eval\(\)"):
+        executorch_ggml.export(nn.Sequential(model), (torch.randn(shape),))
+
+
+@pytest.mark.parametrize(
+    ("model", "shape"),
+    [
+        (nn.Dropout(0.0), (2, 3)),
+        (nn.InstanceNorm1d(3), (2, 3, 4)),
+        (nn.GRU(3, 3), (2, 3)),
+        (nn.BatchNorm1d(3).eval(), (2, 3)),  # frozen
+    ],
+    ids=["dropout of none", "instance norm", "recurrent", "frozen batch norm"],
+)
+def test_training_mode_that_changes_nothing_is_exported(model: nn.Module, shape: tuple[int, ...]) -> None:
+    executorch_ggml.export(nn.Sequential(model), (torch.randn(shape),))

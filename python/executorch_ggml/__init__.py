@@ -1,11 +1,22 @@
-"""executorch-ggml: PyTorch models on ggml, through ExecuTorch or without it."""
+"""executorch-ggml: PyTorch models on ggml, through ExecuTorch or without it.
+
+Importing this package makes ggml known to ExecuTorch's runtime, and imports neither ExecuTorch nor torch: they take
+seconds, and come with the first attribute that needs them.
+"""
 
 from __future__ import annotations
 
-import importlib
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+from ._lazy import lazy
+
+if TYPE_CHECKING:
+    from ._export import export
+    from .partition import GgmlBackend, GgmlPartitioner
+    from .partition.explain import Explanation, explain
+    from .runtime import Module, Session, get_num_threads, list_devices, load, set_device, set_num_threads
 
 __version__ = "0.1.0"
 
@@ -28,27 +39,26 @@ __all__ = [
     "set_num_threads",
 ]
 
-# A plug-in of ggml's (native/devices/pydevice.cpp) comes into programs that may have to do neither with ExecuTorch nor
-# with torch: what takes seconds to import waits there until somebody asks for it.
-if hasattr(sys, "_executorch_ggml_plugin"):
+__getattr__ = lazy(
+    __name__,
+    {
+        "._export": ["export"],
+        ".partition": ["Explanation", "GgmlBackend", "GgmlPartitioner", "explain"],
+        ".runtime": ["Module", "Session", "get_num_threads", "list_devices", "load", "set_device", "set_num_threads"],
+    },
+)
 
-    def __getattr__(name: str) -> Any:
-        if name in __all__:
-            return getattr(importlib.reload(sys.modules[__name__]), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
-else:
-    from .export import export
-    from .partition import Explanation, GgmlBackend, GgmlPartitioner, explain
-    from .runtime import (
-        Module,
-        Session,
-        get_num_threads,
-        list_devices,
-        load,
-        load_delegate,
-        set_device,
-        set_num_threads,
-    )
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+# A plug-in of ggml's (native/devices/pydevice.cpp) comes into programs with a ggml of their own and no ExecuTorch.
+if not hasattr(sys, "_executorch_ggml_plugin"):
+    from ._needed import load_needed
+
+    load_needed(Path(cmake_prefix_path))
+
+    from .runtime import load_delegate
 
     load_delegate()

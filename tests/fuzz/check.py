@@ -16,7 +16,7 @@ from tests.helpers import TOLERANCE, TOLERANCES, delegates_of, left_of, run_inte
 from torch import Tensor
 
 import executorch_ggml
-from executorch_ggml.export import executorch_config
+from executorch_ggml._export import executorch_config
 from executorch_ggml.ir.graph import IRError
 from executorch_ggml.ir.verify import verify
 from executorch_ggml.lower import Lowering

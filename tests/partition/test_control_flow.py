@@ -20,7 +20,7 @@ from torch.fx import GraphModule
 
 import executorch_ggml
 from executorch_ggml import GgmlPartitioner
-from executorch_ggml.export import executorch_config
+from executorch_ggml._export import executorch_config
 from executorch_ggml.partition.control_flow import graph_modules
 
 map_over: Any = untyped_map  # its annotations do not fit its calls

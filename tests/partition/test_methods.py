@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import executorch_ggml
 from executorch_ggml import GgmlPartitioner
-from executorch_ggml.export import executorch_config
+from executorch_ggml._export import executorch_config
 
 
 def test_methods_share_weights(tmp_path: Path) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..devices.compiled.cache import Cache
+if TYPE_CHECKING:
+    from ..devices.compiled.cache import Cache
 
 
 def register(commands: Any) -> None:
@@ -18,6 +19,8 @@ def register(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Do the action; ``verify`` fails where something was damaged."""
+    from ..devices.compiled.cache import Cache
+
     _ACTIONS[args.action](Cache())
 
 

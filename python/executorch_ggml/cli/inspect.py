@@ -7,12 +7,10 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..ir.graph import Graph
-from ..ir.printer import to_text
-from ..ir.serialize import deserialize
-from ..partition.partitioner import REFUSED_KEY
+if TYPE_CHECKING:
+    from ..ir.graph import Graph
 
 GGUF_MAGIC = b"GGUF"
 
@@ -27,6 +25,8 @@ def register(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print the program's methods, delegates and calls that ExecuTorch runs."""
+    from ..ir.serialize import deserialize
+
     program, payloads = read_program(args.program)
     for plan in program.execution_plan:
         print(f"method {plan.name}: {len(plan.delegates)} delegates, {outside_calls(plan)} calls outside")
@@ -39,6 +39,8 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _print_delegate(graph: Graph, summary: bool) -> None:
+    from ..ir.printer import to_text
+
     counts = Counter(node.op for node in graph.nodes)
     print(f"{len(graph.nodes)} nodes: " + ", ".join(f"{op} x{count}" for op, count in counts.most_common()))
     if not summary:
@@ -71,6 +73,8 @@ def outside_calls(plan: Any) -> int:
 
 def refusal_lines(plan: Any) -> Iterator[str]:
     """Why calls stayed outside, aggregated: the partitioner left this in the delegates' compile specs."""
+    from ..partition.partitioner import REFUSED_KEY
+
     specs = [spec for delegate in plan.delegates for spec in delegate.compile_specs if spec.key == REFUSED_KEY]
     if not specs:
         return

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
-from ..webnn import ML, GraphInfo, load
-from ..webnn.registry import find, names
+    from ..webnn import GraphInfo
+
+_BY_SUFFIX = {".onnx": "onnx", ".mlpackage": "coreml", ".pte": "torch", ".pt2": "torch", ".txt": "ggml"}
+_FORMS = ", ".join(dict.fromkeys(_BY_SUFFIX.values()))
 
 
 def register(commands: Any) -> None:
@@ -20,23 +23,25 @@ def register(commands: Any) -> None:
     convert = actions.add_parser("convert", help="write a graph in another form")
     convert.add_argument("graph", type=Path, help="the .webnn file; its .weights stands beside it")
     convert.add_argument("target", type=Path, help="the file to write; a .pte is an ExecuTorch program")
-    convert.add_argument("--to", metavar="FORM", help=f"{', '.join(names('converter'))} (by the target's suffix)")
+    convert.add_argument(
+        "--to", metavar="FORM", help=f"{_FORMS}, or another that is installed (default: by the target's suffix)"
+    )
     convert.set_defaults(run=run_convert)
 
     run = actions.add_parser("run", help="compute a graph")
     run.add_argument("graph", type=Path, help="the .webnn file")
     run.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="an input (zeros without)")
     run.add_argument("--output", type=Path, metavar="FILE.npz", help="write the outputs")
-    run.add_argument("--backend", help=f"{', '.join(names('executor'))} (the first that can be had)")
+    run.add_argument("--backend", help=f"{_FORMS} or an installed one (default: the first that can be had)")
     run.add_argument("--accelerated", action="store_true", help="on a GPU or NPU if there is one")
     run.set_defaults(run=run_graph)
 
 
-_BY_SUFFIX = {".onnx": "onnx", ".mlpackage": "coreml", ".pte": "torch", ".pt2": "torch", ".txt": "ggml"}
-
-
 def run_convert(args: argparse.Namespace) -> None:
     """Convert and write."""
+    from ..webnn import load
+    from ..webnn.registry import find, names
+
     form = args.to or _BY_SUFFIX.get(args.target.suffix)
     if form is None:
         raise ValueError(f"{args.target}: say with --to in which form ({', '.join(names('converter'))})")
@@ -54,7 +59,7 @@ def _write(made: Any, graph: GraphInfo, target: Path) -> None:
     if isinstance(made, torch.nn.Module):
         examples = tuple(torch.from_numpy(array) for array in _zeros(graph).values())
         if target.suffix == ".pte":
-            from ..export import export
+            from .._export import export
 
             export(made.eval(), examples).save(str(target))
         else:
@@ -69,6 +74,10 @@ def _write(made: Any, graph: GraphInfo, target: Path) -> None:
 
 def run_graph(args: argparse.Namespace) -> None:
     """Compute on arrays from files, and tell what comes out."""
+    import numpy as np
+
+    from ..webnn import ML
+
     given = dict(entry.partition("=")[::2] for entry in args.input)
     context = ML().create_context(accelerated=args.accelerated, backend=args.backend)
     graph = context.load(args.graph)
@@ -89,6 +98,8 @@ def run_graph(args: argparse.Namespace) -> None:
 
 
 def _zeros(graph: GraphInfo) -> dict[str, np.ndarray[Any, Any]]:
+    import numpy as np
+
     from ..webnn.data_types import numpy_type
 
     return {name: np.zeros(item.shape, numpy_type(item.data_type)) for name, item in graph.input_operands().items()}

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 from transformers import PreTrainedModel
 
-from ..export import check_kernels, executorch_config
+from .._export import check_kernels, executorch_config
 from ..ir.dtypes import DType
 from ..lower.weights import StoredWeight, WeightSource
 from ..partition import GgmlPartitioner

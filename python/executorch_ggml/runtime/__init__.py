@@ -1,8 +1,15 @@
 """Running programs from Python: the session of the native runtime, and its devices and threads."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .._lazy import lazy
 from ._library import get_num_threads, load_delegate, set_device, set_num_threads
-from .module import Module, load
 from .session import Device, NodePlacement, Session, States, list_devices
+
+if TYPE_CHECKING:
+    from .module import Module, load
 
 __all__ = [
     "Device",
@@ -17,3 +24,5 @@ __all__ = [
     "set_device",
     "set_num_threads",
 ]
+
+__getattr__ = lazy(__name__, {".module": ["Module", "load"]})  # they need torch

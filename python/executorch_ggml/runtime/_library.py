@@ -28,8 +28,6 @@ def library_path() -> Path:
 @functools.lru_cache(maxsize=1)
 def load_delegate() -> ctypes.CDLL:
     """Load the runtime library, once; ``executorch.runtime`` then finds GgmlBackend."""
-    import executorch.runtime  # noqa: F401 - brings libexecutorch.so in, which the library links
-
     library = ctypes.CDLL(str(library_path()))
     library.executorch_ggml_last_error.restype = ctypes.c_char_p
     library.executorch_ggml_set_device.argtypes = [ctypes.c_char_p]

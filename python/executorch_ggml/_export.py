@@ -21,6 +21,7 @@ from .lower.weights import WeightSource, check_values
 from .partition import GgmlPartitioner
 from .partition.control_flow import control_flow_fault, graph_modules, is_control_flow
 from .partition.kernels import ANY_KERNEL, missing_kernels, missing_kernels_text
+from .partition.training import training_fault
 from .quant import GgmlQuantConfig
 
 
@@ -41,11 +42,11 @@ def export(
     a JSON file, or a :class:`~executorch_ggml.quant.GgmlQuantConfig`. ``own_kernels`` names kernels, or patterns of
     names (``mylib::*``), that the runtime which the program is for has beside ExecuTorch's.
 
-    Write the result with ``.save(path)`` and run it with :func:`executorch_ggml.load`. Raises ValueError for a dynamic
-    dim without a maximum, since ExecuTorch plans its memory by the largest sizes, for control flow that it cannot run,
-    for an operator that neither ggml nor ExecuTorch has a kernel for, for a quantization with a rule that matches none
-    of the model's parameters, and for a module of :func:`executorch_ggml.gguf.load` without the weights that came with
-    it.
+    Write the result with ``.save(path)`` and run it with :func:`executorch_ggml.load`. Raises ValueError for a model in
+    training mode whose results that changes (dropout, batch norm), for a dynamic dim without a maximum (ExecuTorch
+    plans its memory by it), for control flow that it cannot run, for an operator that neither ggml nor ExecuTorch has a
+    kernel for, for a quantization with a rule that matches none of the model's parameters, and for a module of
+    :func:`executorch_ggml.gguf.load` without the weights that came with it.
     """
     if quantize is not None:
         if weights is not None:
@@ -55,6 +56,7 @@ def export(
     check_values(model, weights)
     with torch.no_grad():  # else what a model computes without gradients is a region of its own
         program = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
+    _check_evaluated(model, program)
     _check_bounded(program)
     _check_control_flow(program)
     # ExecuTorch's check of the Edge program makes a symbolic batch constant where an op gives a list (split, in a GRU).
@@ -79,6 +81,18 @@ def check_kernels(edge: EdgeProgramManager, partitioner: GgmlPartitioner, own_ke
 def executorch_config() -> ExecutorchBackendConfig:
     """ExecuTorch's defaults, but buffers that it keeps itself start with the module's contents, not zeros."""
     return ExecutorchBackendConfig(passes=[InitializedMutableBufferPass([""])])
+
+
+def _check_evaluated(model: torch.nn.Module, program: torch.export.ExportedProgram) -> None:
+    """Raise where the model is in training mode, and computes something else in it."""
+    if not any(module.training for module in model.modules()):
+        return
+    for module in graph_modules(program.graph_module):
+        for node in module.graph.nodes:
+            if (fault := training_fault(node)) is not None:
+                raise ValueError(
+                    f"the model is in training mode, in which {fault}; call model.eval() before it is exported"
+                )
 
 
 def _check_control_flow(program: torch.export.ExportedProgram) -> None:
