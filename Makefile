@@ -42,7 +42,7 @@ help:  ## list the targets
 # --------------------------------------------------------------------------------------------------------- set-up
 
 .PHONY: setup
-setup: $(STAMPS)/project $(STAMPS)/torchvision  ## make .venv, install what is needed, build the native code
+setup: $(STAMPS)/proved $(STAMPS)/torchvision  ## make .venv, install what is needed, build the native code
 
 $(STAMPS)/venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=...")'
@@ -50,9 +50,9 @@ $(STAMPS)/venv:
 	mkdir -p $(@D) && touch $@
 
 # One stamp for each way to build ggml, so that another choice installs again.
-$(STAMPS)/ggml-$(GGML): $(STAMPS)/venv constraints.txt tools/install_ggml.py
+$(STAMPS)/ggml-$(GGML): $(STAMPS)/venv constraints.txt tools/install_ggml.py tools/ggml_variants.py cmake/probe_amx.py
 	rm -f $(STAMPS)/ggml-*
-	$(PY) tools/install_ggml.py $(GGML)
+	$(PY) -m tools.install_ggml $(GGML)
 	touch $@
 
 # torch is in the same command as all that depends on it, so that pip keeps one choice of it.
@@ -72,6 +72,11 @@ $(STAMPS)/project: $(STAMPS)/packages pyproject.toml $(NATIVE_SOURCES)
 	$(PIP) install --no-build-isolation --no-deps -C build-dir=$(BUILD) \
 	  -C cmake.define.EXECUTORCH_GGML_WERROR=ON -C cmake.define.EXECUTORCH_GGML_BUILD_TESTS=ON \
 	  -C cmake.define.EXECUTORCH_GGML_TEST_CORPUS=$(CURDIR)/$(CORPUS) -e .
+	touch $@
+
+# Variants of ggml that this CPU runs and that die or compute something else are removed.
+$(STAMPS)/proved: $(STAMPS)/ggml-$(GGML) $(STAMPS)/project tools/prove_ggml.py
+	$(PY) -m tools.prove_ggml
 	touch $@
 
 # ------------------------------------------------------------------------------------------------------------ use

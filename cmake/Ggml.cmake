@@ -28,6 +28,18 @@ function(_executorch_ggml_add_checkout checkout)
   set(GGML_BUILD_EXAMPLES OFF)
   add_subdirectory("${source}" "${CMAKE_BINARY_DIR}/ggml" EXCLUDE_FROM_ALL SYSTEM)
 
+  # Variants of the CPU's library that this compiler gets wrong are not installed.
+  if(TARGET ggml-cpu-sapphirerapids)
+    execute_process(
+      COMMAND "${Python_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/cmake/probe_amx.py" "${CMAKE_CXX_COMPILER}"
+      RESULT_VARIABLE amx_is_wrong
+    )
+    if(amx_is_wrong)
+      message(STATUS "ggml: ggml-cpu-sapphirerapids is left out, since this compiler gets AMX wrong (gcc bug 114098)")
+      list(REMOVE_ITEM GGML_AVAILABLE_BACKENDS ggml-cpu-sapphirerapids)
+    endif()
+  endif()
+
   set(targets ggml ggml-base)
   foreach(backend IN LISTS GGML_AVAILABLE_BACKENDS)
     if(TARGET ${backend})
@@ -56,8 +68,10 @@ if(LLAMA_CPP_DIR)
 else()
   executorch_ggml_locate(EXECUTORCH_GGML_GGML_ROOT libggml include/ggml-backend.h)
   if(EXECUTORCH_GGML_GGML_ROOT)
+    # ggml's own configuration file. The other that the package has, ggmlConfig.cmake, fails where the library of one
+    # processor variant is missing.
     find_package(
-      ggml CONFIG QUIET NO_DEFAULT_PATH
+      ggml CONFIG QUIET NO_DEFAULT_PATH CONFIGS ggml-config.cmake
       PATHS "${EXECUTORCH_GGML_GGML_ROOT}/lib/cmake/ggml" "${EXECUTORCH_GGML_GGML_ROOT}/lib64/cmake/ggml"
     )
   endif()

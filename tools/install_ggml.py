@@ -5,19 +5,21 @@
     wheel     the prebuilt package: nothing to compile, slower
 
 OpenMP stays off in all of them: ggml's OpenMP builds can stick for milliseconds in a barrier. A wheel that was compiled
-is kept in `.cache`, so that a new environment does not compile it again. Nothing is done where the wanted build is
-installed already.
+is kept in `.cache`, so that a new environment does not compile it again. Nothing is installed where the wanted build is
+there already. The variant for AMX is removed where the compiler gets that wrong; `tools/prove_ggml.py` tries the others
+once the project is built.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import importlib.util
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+from tools.ggml_variants import AMX, compiler_loses_amx, package_folder, remove_variant, variants
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "libggml-python"
@@ -28,6 +30,7 @@ BUILDS: dict[str, dict[str, str] | None] = {
     "native": {**COMMON, "GGML_NATIVE": "ON"},
     "wheel": None,
 }
+NO_AMX = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
 
 
 def pinned_version() -> str:
@@ -45,10 +48,8 @@ def installed() -> tuple[str, str] | None:
         version = importlib.metadata.version(PACKAGE)
     except importlib.metadata.PackageNotFoundError:
         return None
-    spec = importlib.util.find_spec("libggml")
-    if spec is None or not spec.submodule_search_locations:
-        return None
-    configs = [p for folder in spec.submodule_search_locations for p in Path(folder).rglob("ggml-config.cmake")]
+    package = package_folder()
+    configs = list(package.rglob("ggml-config.cmake")) if package is not None else []
     if not configs:
         return None
     settings = dict(re.findall(r'^set\((GGML_\w+) "(.*)"\)$', configs[0].read_text(), re.MULTILINE))
@@ -77,6 +78,15 @@ def compiled_wheel(build: str, defines: dict[str, str], version: str) -> Path:
     return kept[0]
 
 
+def leave_out_amx() -> None:
+    """Remove the variant for AMX where the compiler gets it wrong."""
+    package = package_folder()
+    if package is None or f"lib{AMX}.so" not in {path.name for path in variants(package)} or not compiler_loses_amx():
+        return
+    remove_variant(package, AMX)
+    print(f"left out lib{AMX}.so: this compiler gets AMX wrong (gcc bug 114098; gcc 12.4, 13.3 and 14 do not)")
+
+
 def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description="Install the pinned ggml.")
@@ -85,13 +95,17 @@ def main() -> int:
     version = pinned_version()
     if installed() == (version, build):
         print(f"{PACKAGE} {version} ({build}) is installed")
+        leave_out_amx()
         return 0
     defines = BUILDS[build]
+    if build == "native" and compiler_loses_amx():
+        defines = {**COMMON, "GGML_NATIVE": "ON", "CMAKE_C_FLAGS": NO_AMX, "CMAKE_CXX_FLAGS": NO_AMX}
     if defines is None:
         pip("install", "--no-deps", "--force-reinstall", "--only-binary", PACKAGE, f"{PACKAGE}=={version}")
     else:
         print(f"compiling {PACKAGE} {version} ({build}); this takes minutes, once", flush=True)
         pip("install", "--no-deps", "--force-reinstall", str(compiled_wheel(build, defines, version)))
+    leave_out_amx()
     return 0
 
 

@@ -11,6 +11,7 @@
 #include <map>
 #include <stdexcept>
 
+#include "cpu_library.h"
 #include "gguf.h"
 #include "gguf_file.h"
 #include "quantize.h"
@@ -255,6 +256,20 @@ nb::list device_list() {
   return list;
 }
 
+nb::tuple cpu() {
+  CpuInfo info;
+  const Status status = cpu_info(&info);
+  if (!status.ok()) raise(status);
+  return nb::make_tuple(info.kernels, info.library, info.library_isa);
+}
+
+bool prove_cpu(const std::string& path) {
+  bool runs = false;
+  const Status status = prove_cpu_library(path, &runs);
+  if (!status.ok()) raise(status);
+  return runs;
+}
+
 }  // namespace
 }  // namespace executorch_ggml
 
@@ -277,6 +292,8 @@ NB_MODULE(_session, m) {
   add_gguf_file(m);
   add_quantizer(m);
   m.def("devices", &device_list);
+  m.def("cpu", &cpu);
+  m.def("prove_cpu_library", &prove_cpu, nb::arg("path"));
   m.def(
       "load_backend",
       [](const std::string& path, const std::string& name) {

@@ -159,7 +159,7 @@ inline int64_t rows_of_wide_product(ggml_type type) {
 
 // As above, of halves: few rows are streamed and many multiplied in tiles; between them ggml is faster.
 inline bool is_wide_half_product(int64_t rows) {
-  return kernels::active_isa() == kernels::Isa::Avx512 &&
+  return kernels::active_isa() >= kernels::Isa::Avx512 &&
          (rows <= kernels::kHalfRows || rows >= 2 * kernels::kHalfRows);
 }
 

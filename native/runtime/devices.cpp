@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 
+#include "cpu_library.h"
 #include "resource_limits.h"
 #include "status.h"
 
@@ -40,15 +41,17 @@ void keep_warnings(ggml_log_level level, const char* text, void* previous_level)
   if (last >= GGML_LOG_LEVEL_WARN) std::fputs(text, stderr);
 }
 
-void load_backends_once() {
-  static const bool loaded = [] {
-    if (ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU) != nullptr)
-      return true;  // linked in, or loaded by the host
+// Whether ggml's CPU can be used; other devices are loaded in any case.
+const Status& load_backends_once() {
+  static const Status loaded = [] {
     const QuietLog quiet;
-    ggml_backend_load_all_from_path(ggml_folder().c_str());
-    return true;
+    return load_cpu_library(ggml_folder());
   }();
-  (void)loaded;
+  return loaded;
+}
+
+Status no_cpu() {
+  return Status::error("ggml has no CPU backend here: no libggml-cpu*.so beside libggml.so (" + ggml_folder() + ")");
 }
 
 const char* kind_name(enum ggml_backend_dev_type type) {
@@ -98,6 +101,14 @@ std::vector<DeviceInfo> list_devices() {
                        kind_name(ggml_backend_dev_type(device))});
   }
   return devices;
+}
+
+Status cpu_info(CpuInfo* info) {
+  EXECUTORCH_GGML_TRY(load_backends_once());
+  if (cpu_device() == nullptr) return no_cpu();
+  const CpuLibrary library = library_of(cpu_device());
+  *info = {kernels::isa_name(kernels::best_isa()), library.path, kernels::isa_name(library.isa)};
+  return {};
 }
 
 Status load_backend(const std::string& path, const std::string& name) {
@@ -153,10 +164,9 @@ Status Cpu::make(int threads, std::shared_ptr<Cpu>* cpu) {
 }
 
 Status Cpu::open(int threads, Lane* lane) {
+  EXECUTORCH_GGML_TRY(load_backends_once());
   ggml_backend_dev_t device = cpu_device();
-  if (device == nullptr) {
-    return Status::error("ggml has no CPU backend here: no libggml-cpu*.so beside libggml.so (" + ggml_folder() + ")");
-  }
+  if (device == nullptr) return no_cpu();
   if (!can_allocate(kGgmlObject)) return Status::error(format("no memory for a pool of %d threads", threads));
   EXECUTORCH_GGML_TRY(check_threads(threads - 1));
   lane->backend = ggml_backend_dev_init(device, nullptr);

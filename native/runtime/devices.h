@@ -22,6 +22,14 @@ struct DeviceInfo {
 // Every device that ggml has here, the CPU included. Loads ggml's backend libraries at first use.
 std::vector<DeviceInfo> list_devices();
 
+// What runs on the CPU; instruction sets by their names in EXECUTORCH_GGML_CPU.
+struct CpuInfo {
+  std::string kernels;      // the instruction set of our kernels
+  std::string library;      // ggml's CPU library
+  std::string library_isa;  // what it was compiled for
+};
+Status cpu_info(CpuInfo* info);
+
 // Load a library with devices into ggml, unless ggml has a registration of that name.
 Status load_backend(const std::string& path, const std::string& name);
 

@@ -658,11 +658,6 @@ constexpr struct {
     {GGML_TYPE_Q5_K, &kProduct<Q5K>},  {GGML_TYPE_Q6_K, &kProduct<Q6K>},
 };
 
-bool cpu_multiplies_integers() {
-  static const bool can = __builtin_cpu_supports("avx512vnni") != 0;
-  return can && active_isa() == Isa::Avx512;
-}
-
 const IntegerProduct* product_for(ggml_type type) {
   for (const auto& [its, product] : kProducts) {
     if (its == type) return product;
@@ -673,7 +668,7 @@ const IntegerProduct* product_for(ggml_type type) {
 }  // namespace
 
 const IntegerProduct* integer_product(ggml_type type) {
-  return cpu_multiplies_integers() ? product_for(type) : nullptr;
+  return active_isa() >= Isa::Avx512Vnni ? product_for(type) : nullptr;
 }
 
 const IntegerProduct* arranged_product(const ggml_tensor* matrix) {

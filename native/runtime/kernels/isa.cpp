@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
+#include <cstring>
 
 namespace executorch_ggml::kernels {
 
@@ -17,7 +19,7 @@ Isa detect() {
 #if EXECUTORCH_GGML_ISA_AVX512
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl")) {
-    return Isa::Avx512;
+    return __builtin_cpu_supports("avx512vnni") ? Isa::Avx512Vnni : Isa::Avx512;
   }
 #endif
   return Isa::Avx2;
@@ -33,8 +35,24 @@ std::atomic<Isa>& active() {
 
 }  // namespace
 
+bool allowed_isa(Isa* most) {
+  *most = Isa::Amx;
+  const char* name = std::getenv("EXECUTORCH_GGML_CPU");
+  if (name == nullptr || *name == '\0') return true;
+  for (int isa = 0; isa <= static_cast<int>(Isa::Amx); ++isa) {
+    if (std::strcmp(name, kIsaNames[isa]) != 0) continue;
+    *most = static_cast<Isa>(isa);
+    return true;
+  }
+  return false;
+}
+
 Isa best_isa() {
-  static const Isa best = detect();
+  static const Isa best = [] {
+    Isa most = Isa::Amx;
+    allowed_isa(&most);
+    return std::min(most, detect());
+  }();
   return best;
 }
 

@@ -22,21 +22,32 @@
 
 namespace executorch_ggml::kernels {
 
-// In the order of preference. Avx2 comes with FMA and F16C; Avx512 is F, BW, DQ and VL, and all of Avx2.
-enum class Isa : uint8_t { Generic = 0, Avx2 = 1, Avx512 = 2 };
+// In the order of preference. Avx2 comes with FMA and F16C; Avx512 is F, BW, DQ and VL, and all of Avx2; Avx512Vnni
+// adds int8 products (integer_product.h). Amx is for ggml's libraries: no kernel here uses it.
+enum class Isa : uint8_t { Generic = 0, Avx2 = 1, Avx512 = 2, Avx512Vnni = 3, Amx = 4 };
 
-// The best that this build has and this CPU runs.
+// The names that EXECUTORCH_GGML_CPU takes.
+constexpr const char* kIsaNames[] = {"generic", "avx2", "avx512", "avx512vnni", "amx"};
+
+inline const char* isa_name(Isa isa) { return kIsaNames[static_cast<int>(isa)]; }
+
+// The most that EXECUTORCH_GGML_CPU allows, which is all where it is not set; false where it has no such name.
+bool allowed_isa(Isa* most);
+
+// The best that this build has, this CPU runs and EXECUTORCH_GGML_CPU allows.
 Isa best_isa();
 
 // What kernels run on now: best_isa(), or less after limit_isa().
 Isa active_isa();
 
-// Use at most this one, for tests that compare the variants. Not while kernels run.
+// Use at most this one, for tests of the variants. Not while kernels run.
 void limit_isa(Isa most);
 
 template <class F>
 F pick(F generic, F avx2, F avx512) {
   switch (active_isa()) {
+    case Isa::Amx:
+    case Isa::Avx512Vnni:
     case Isa::Avx512:
       return avx512;
     case Isa::Avx2:

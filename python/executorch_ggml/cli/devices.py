@@ -1,11 +1,12 @@
-"""``executorch-ggml devices``: what ggml can run on here."""
+"""``executorch-ggml devices``: what ggml can run on here, and which instruction sets the CPU uses."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
-from ..runtime import list_devices
+from ..runtime import cpu, list_devices
 
 
 def register(commands: Any) -> None:
@@ -15,7 +16,9 @@ def register(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Print one device a line."""
+    """Print one device a line, then what the CPU uses."""
     del args
     for device in list_devices():
         print(f"{device.name}\t{device.kind}\t{device.description}")
+    used = cpu()
+    print(f"CPU kernels: {used.kernels}; ggml's CPU library: {Path(used.library).name} ({used.library_isa})")

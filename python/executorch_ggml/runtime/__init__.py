@@ -6,17 +6,19 @@ from typing import TYPE_CHECKING
 
 from .._lazy import lazy
 from ._library import get_num_threads, load_delegate, set_device, set_num_threads
-from .session import Device, NodePlacement, Session, States, list_devices
+from .session import Cpu, Device, NodePlacement, Session, States, cpu, list_devices
 
 if TYPE_CHECKING:
     from .module import Module, load
 
 __all__ = [
+    "Cpu",
     "Device",
     "Module",
     "NodePlacement",
     "Session",
     "States",
+    "cpu",
     "get_num_threads",
     "list_devices",
     "load",

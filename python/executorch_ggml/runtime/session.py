@@ -26,6 +26,26 @@ class NodePlacement(NamedTuple):
     device: str
 
 
+class Cpu(NamedTuple):
+    """What programs run on where they run on the CPU. Instruction sets have the names of EXECUTORCH_GGML_CPU.
+
+    ``kernels`` is the instruction set of this runtime's own kernels, ``library`` the path of ggml's CPU library and
+    ``library_isa`` the instruction set that it was compiled for.
+    """
+
+    kernels: str
+    library: str
+    library_isa: str
+
+
+def cpu() -> Cpu:
+    """The kernels and the library of ggml's that the CPU uses.
+
+    Raises RuntimeError where ggml has no CPU library here that is right and that EXECUTORCH_GGML_CPU allows.
+    """
+    return Cpu(*_session.cpu())
+
+
 def list_devices() -> list[Device]:
     """The devices that ggml has here; each name is good for ``Session(device=...)``."""
     return [Device(*entry) for entry in _session.devices()]
