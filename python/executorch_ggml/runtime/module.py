@@ -54,7 +54,7 @@ class Module:
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def load_method(self, method: str) -> None:
-        """Make a method ready, which its first run does otherwise. Raises RuntimeError with the reason why it cannot."""
+        """Make a method ready, which its first run does otherwise. Raises RuntimeError with the reason if it cannot."""
         self._check_name(method)
         try:
             self._program.load_method(method)
