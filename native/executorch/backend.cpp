@@ -15,6 +15,7 @@
 #include "program_states.h"
 #include "session.h"
 #include "status.h"
+#include "verified_loader.h"
 
 namespace executorch_ggml {
 namespace {
@@ -153,6 +154,7 @@ class OutputTensors : public OutputSink {
 // What init() makes and execute() uses.
 struct Handle {
   explicit Handle(const et::NamedDataMap* map) : constants(map) {}
+  AlignedBytes ir;
   NamedData constants;
   SharedStates states;
   std::unique_ptr<Session> session;
@@ -229,8 +231,12 @@ class GgmlBackend final : public et::BackendInterface {
     options.device = default_device();
     if (auto threads = context.get_runtime_spec<int>("num_threads"); threads.ok()) options.threads = threads.get();
     if (auto device = context.get_runtime_spec<const char*>("device"); device.ok()) options.device = device.get();
+    // A copy, since the graph is read again for each new set of input sizes: what is written to a mapped file after the
+    // check must not change it.
+    EXECUTORCH_GGML_TRY(handle->ir.allocate(processed.size()));
+    if (processed.size() > 0) std::memcpy(handle->ir.data(), processed.data(), processed.size());
     EXECUTORCH_GGML_TRY(
-        Session::load(processed.data(), processed.size(), &handle->constants, options, &handle->session));
+        Session::load(handle->ir.data(), processed.size(), &handle->constants, options, &handle->session));
     const size_t inputs = handle->session->inputs().size();
     handle->views.resize(inputs);
     handle->sizes.resize(inputs * kMaxInputRank);
@@ -310,6 +316,32 @@ uint64_t executorch_ggml_open_gguf(const char* path) {
 }
 
 int executorch_ggml_close_gguf(uint64_t file) { return executorch_ggml::close_gguf(file) ? 1 : 0; }
+
+int executorch_ggml_verify_files(const char* program, const char* data) {
+  executorch_ggml::ExecutorchFile program_file;
+  executorch_ggml::ExecutorchFile data_file;
+  const auto verify = [&] {
+    return executorch_ggml::open_verified(program, data == nullptr ? "" : data, &program_file, &data_file);
+  };
+  const executorch_ggml::Status status = executorch_ggml::without_exceptions(verify);
+  if (!status.ok()) executorch_ggml::report(executorch::runtime::Error::InvalidProgram, status.message());
+  return status.ok() ? 1 : 0;
+}
+
+int executorch_ggml_open_files(const char* program, const char* data, int map, void** program_loader,
+                               void** data_loader) {
+  std::unique_ptr<executorch_ggml::VerifiedLoader> program_file;
+  std::unique_ptr<executorch_ggml::VerifiedLoader> data_file;
+  const auto open = [&] {
+    return executorch_ggml::open_loaders(program, data == nullptr ? "" : data, map != 0, &program_file, &data_file);
+  };
+  const executorch_ggml::Status status = executorch_ggml::without_exceptions(open);
+  if (!status.ok()) executorch_ggml::report(executorch::runtime::Error::InvalidProgram, status.message());
+  // As pointers to the base class, which is what the caller takes them for.
+  *program_loader = static_cast<executorch::runtime::DataLoader*>(program_file.release());
+  *data_loader = static_cast<executorch::runtime::DataLoader*>(data_file.release());
+  return status.ok() ? 1 : 0;
+}
 
 int executorch_ggml_is_registered(void) {
   return executorch_ggml::registered == ::executorch::runtime::Error::Ok ? 1 : 0;

@@ -45,6 +45,18 @@ EXECUTORCH_GGML_API uint64_t executorch_ggml_open_gguf(const char* path);
 /* Close it for what is loaded from then on. 1, or 0 if no open file has this number. */
 EXECUTORCH_GGML_API int executorch_ggml_close_gguf(uint64_t file);
 
+/* Check a program (.pte), and the data file (.ptd) that is loaded with it (null: none), before they are given to
+   ExecuTorch, which takes much of their contents for granted and may end the process where they are damaged. Reads no
+   weights. 1, or 0: see the last error. */
+EXECUTORCH_GGML_API int executorch_ggml_verify_files(const char* program, const char* data);
+
+/* The same, and open them for ExecuTorch as they were checked: what is written to the files later cannot change the
+   program. `map`: the weights are read from the mapped files while methods run, and these must stay as they are;
+   0: they are read into memory now. Each loader is an executorch::runtime::DataLoader*, which the caller deletes after
+   the Program or Module that it was given to. */
+EXECUTORCH_GGML_API int executorch_ggml_open_files(const char* program, const char* data, int map,
+                                                   void** program_loader, void** data_loader);
+
 /* 1 once GgmlBackend is registered with ExecuTorch. */
 EXECUTORCH_GGML_API int executorch_ggml_is_registered(void);
 

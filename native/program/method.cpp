@@ -63,8 +63,12 @@ bool lies_in_order(const InputTensor& tensor, const std::vector<int64_t>& dim_or
 }  // namespace
 
 Status Arena::open(size_t bytes) {
-  EXECUTORCH_GGML_TRY(allocate(bytes, &memory));
-  std::memset(memory.get(), 0, bytes);
+  // calloc's pages cost nothing until they are used, however much a program asks for.
+  size_t room = bytes + kAlignment;
+  memory.reset(std::calloc(room, 1));
+  if (memory == nullptr) return Status::error(format("no memory for %zu bytes", bytes));
+  data = memory.get();
+  std::align(kAlignment, bytes, data, room);
   size = bytes;
   return {};
 }
@@ -127,7 +131,7 @@ Status LoadedMethod::plan_memory(const et::MethodMeta& meta) {
       EXECUTORCH_GGML_TRY(arenas_.back()->open(static_cast<size_t>(size.get())));
       arena = arenas_.back().get();
     }
-    spans_.emplace_back(static_cast<uint8_t*>(arena->memory.get()), static_cast<size_t>(size.get()));
+    spans_.emplace_back(static_cast<uint8_t*>(arena->data), static_cast<size_t>(size.get()));
   }
   planned_ = std::make_unique<et::HierarchicalAllocator>(et::Span<et::Span<uint8_t>>(spans_.data(), spans_.size()));
   memory_ = std::make_unique<et::MemoryManager>(&for_loading_, planned_.get(), &for_running_);

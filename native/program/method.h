@@ -18,6 +18,7 @@ namespace executorch_ggml {
 // Zeroed memory for what ExecuTorch planned under one number, and the lock of those who use it.
 struct Arena {
   OwnMemory memory;
+  void* data = nullptr;  // in it, aligned
   size_t size = 0;
   Mutex in_use;
 

@@ -110,9 +110,9 @@ struct ToPython {
 
 class PyProgram {
  public:
-  PyProgram(const std::string& path, const std::string& data_path) {
+  PyProgram(const std::string& path, const std::string& data_path, bool map) {
     const nb::gil_scoped_release release;
-    check(LoadedProgram::load(path, data_path, &program_));
+    check(LoadedProgram::load(path, data_path, map, &program_));
   }
 
   const std::vector<std::string>& method_names() const { return program_->method_names(); }
@@ -163,7 +163,8 @@ class PyProgram {
 NB_MODULE(_program, m) {
   using executorch_ggml::PyProgram;
   nb::class_<PyProgram>(m, "Program")
-      .def(nb::init<const std::string&, const std::string&>(), nb::arg("path"), nb::arg("data_path"))
+      .def(nb::init<const std::string&, const std::string&, bool>(), nb::arg("path"), nb::arg("data_path"),
+           nb::arg("map"))
       .def_prop_ro("method_names", &PyProgram::method_names)
       .def("inputs", &PyProgram::inputs, nb::arg("method"))
       .def("load_method", &PyProgram::load_method, nb::arg("method"))

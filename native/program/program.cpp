@@ -16,14 +16,6 @@ namespace {
 
 namespace et = ::executorch::runtime;
 using ::executorch::extension::FlatTensorDataMap;
-using ::executorch::extension::MmapDataLoader;
-
-Status map_file(const std::string& path, std::unique_ptr<MmapDataLoader>* file) {
-  auto result = MmapDataLoader::from(path.c_str(), MmapDataLoader::MlockConfig::NoMlock);
-  if (!result.ok()) return Status::error(path + ": " + describe(result.error()));
-  *file = std::make_unique<MmapDataLoader>(std::move(result.get()));
-  return {};
-}
 
 // The most that a method needs of the memory that methods share; 0 where none is planned.
 size_t shared_size(const et::Program& program, const std::vector<std::string>& methods) {
@@ -41,27 +33,27 @@ size_t shared_size(const et::Program& program, const std::vector<std::string>& m
 
 LoadedProgram::~LoadedProgram() = default;
 
-Status LoadedProgram::load(const std::string& path, const std::string& data_path,
+Status LoadedProgram::load(const std::string& path, const std::string& data_path, bool map,
                            std::unique_ptr<LoadedProgram>* program) {
   return without_exceptions([&]() -> Status {
     executorch_ggml_clear_error();
     std::unique_ptr<LoadedProgram> loaded(new LoadedProgram());
-    EXECUTORCH_GGML_TRY(loaded->open(path, data_path));
+    EXECUTORCH_GGML_TRY(loaded->open(path, data_path, map));
     *program = std::move(loaded);
     return {};
   });
 }
 
-Status LoadedProgram::open(const std::string& path, const std::string& data_path) {
+Status LoadedProgram::open(const std::string& path, const std::string& data_path, bool map) {
   static std::atomic<uint64_t> programs{0};
   states_ = format("executorch_ggml program %llu", static_cast<unsigned long long>(++programs));
-  EXECUTORCH_GGML_TRY(map_file(path, &file_));
-  auto program = et::Program::load(file_.get(), et::Program::Verification::InternalConsistency);
-  if (!program.ok()) return Status::error(describe(program.error()));
+  EXECUTORCH_GGML_TRY(open_loaders(path, data_path, map, &file_, &data_file_));
+  auto program = et::Program::load(file_.get(), et::Program::Verification::Minimal);  // the rest is verified already
+  if (!program.ok()) return Status::error(path + ": " + describe(program.error()));
   program_ = std::make_unique<et::Program>(std::move(program.get()));
   for (size_t i = 0; i < program_->num_methods(); ++i) {
     const auto name = program_->get_method_name(i);
-    if (!name.ok()) return Status::error(format("method %zu: %s", i, describe(name.error()).c_str()));
+    if (!name.ok()) return Status::error(format("%s: method %zu: %s", path.c_str(), i, describe(name.error()).c_str()));
     names_.emplace_back(name.get());
   }
   if (const size_t size = shared_size(*program_, names_); size > 0) {
@@ -69,7 +61,6 @@ Status LoadedProgram::open(const std::string& path, const std::string& data_path
     EXECUTORCH_GGML_TRY(shared_->open(size));
   }
   if (data_path.empty()) return {};
-  EXECUTORCH_GGML_TRY(map_file(data_path, &data_file_));
   auto data = FlatTensorDataMap::load(data_file_.get());
   if (!data.ok()) return Status::error(data_path + ": " + describe(data.error()));
   data_ = std::make_unique<FlatTensorDataMap>(std::move(data.get()));

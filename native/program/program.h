@@ -2,7 +2,6 @@
 // lie in memory of their own.
 #pragma once
 
-#include <executorch/extension/data_loader/mmap_data_loader.h>
 #include <executorch/extension/flat_tensor/flat_tensor_data_map.h>
 #include <executorch/runtime/executor/program.h>
 
@@ -17,6 +16,7 @@
 
 #include "fork.h"
 #include "result.h"
+#include "verified_loader.h"
 
 namespace executorch_ggml {
 
@@ -62,8 +62,10 @@ struct Arena;
 
 class LoadedProgram {
  public:
-  // `data_path` is the .ptd file with the weights, or "". Both files are mapped.
-  static Status load(const std::string& path, const std::string& data_path, std::unique_ptr<LoadedProgram>* program);
+  // `data_path` is the .ptd file with the weights, or "". Both files are verified, and mapped or read into memory.
+  // Errors name the file.
+  static Status load(const std::string& path, const std::string& data_path, bool map,
+                     std::unique_ptr<LoadedProgram>* program);
   ~LoadedProgram();
   LoadedProgram(const LoadedProgram&) = delete;
   LoadedProgram& operator=(const LoadedProgram&) = delete;
@@ -84,11 +86,11 @@ class LoadedProgram {
 
  private:
   LoadedProgram() = default;
-  Status open(const std::string& path, const std::string& data_path);
+  Status open(const std::string& path, const std::string& data_path, bool map);
   Status find(const std::string& name, LoadedMethod** method);
 
-  std::unique_ptr<::executorch::extension::MmapDataLoader> file_;
-  std::unique_ptr<::executorch::extension::MmapDataLoader> data_file_;
+  std::unique_ptr<VerifiedLoader> file_;
+  std::unique_ptr<VerifiedLoader> data_file_;
   std::unique_ptr<::executorch::extension::FlatTensorDataMap> data_;
   std::unique_ptr<::executorch::runtime::Program> program_;
   std::vector<std::string> names_;

@@ -73,36 +73,35 @@ class Module:
             raise KeyError(f"{self._path} has no method {method!r}, but {self.method_names}")
 
 
-def _check_is_program(path: str) -> None:
-    """Raise where a file is no ExecuTorch program: ExecuTorch itself may end the process at one."""
-    with open(path, "rb") as file:
-        head = file.read(8)
-    if head[4:6] != b"ET":
-        raise RuntimeError(
-            f"{path}: not an ExecuTorch program: bytes 4 to 8 are {head[4:]!r}, expected ET and a version"
-        )
-
-
 def load(
     path: str | os.PathLike[str],
     *,
     data_path: str | os.PathLike[str] | None = None,
     gguf: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
+    mmap: bool = True,
 ) -> Module:
-    """Load a .pte file. It is mapped, not read.
+    """Load a .pte file.
 
     ``data_path`` is the .ptd file with its weights, where they are apart, ``gguf`` the GGUF file (or several) that it
     was exported from, where they were left there.
+
+    The files are verified first, without reading weights. Weights in the .pte and .ptd files are mapped and read while
+    the program runs: the files must not be written to or truncated meanwhile (replacing one by another is fine).
+    ``mmap=False`` reads both files into memory, which takes longer and makes the program independent of them. GGUF
+    files are always mapped. Everything but the weights is always read into memory.
+
+    Raises FileNotFoundError, and RuntimeError where a file is damaged, with the file and what is wrong in it.
     """
     load_delegate()
     from .._program import Program  # links the delegate
 
     text = os.fspath(path)
-    if not os.path.exists(text):
-        raise FileNotFoundError(f"{text}: no such program")
-    _check_is_program(text)
+    data = "" if data_path is None else os.fspath(data_path)
+    for file, kind in ((text, "program"), (data, "data file")):
+        if file and not os.path.exists(file):
+            raise FileNotFoundError(f"{file}: no such {kind}")
     try:
-        program = Program(text, "" if data_path is None else os.fspath(data_path))
+        program = Program(text, data, mmap)
     except RuntimeError as error:
-        raise RuntimeError(f"{text}: {error}; is the file damaged, or from another version of ExecuTorch?") from error
+        raise RuntimeError(f"{error}; is the file damaged, or from another version of ExecuTorch?") from error
     return Module(program, text, paths(gguf))
