@@ -178,6 +178,7 @@ lint: setup  ## check style, types, and that generated files are up to date
 	$(PY) -m executorch_ggml.webnn.generate --check
 	$(PY) -m executorch_ggml.devices.compiled.docs --check
 	$(PY) -m tests.devices.support --check
+	$(PY) tools/operator_arguments.py --check
 
 .PHONY: format
 format: setup  ## put the style right where that can be done without thought
@@ -191,6 +192,7 @@ generate: setup  ## write the tracked files that follow from the op table and th
 	$(PY) -m executorch_ggml.lower.docs
 	$(PY) -m executorch_ggml.webnn.generate
 	$(PY) -m executorch_ggml.devices.compiled.docs
+	$(PY) tools/operator_arguments.py
 
 .PHONY: clean
 clean:  ## remove what was built; .venv and the compiled ggml stay

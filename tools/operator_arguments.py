@@ -44,7 +44,7 @@ WRITTEN = {"T": "W", "L": "M"}
 RETURNED = {**WRITTEN, "S": "V", "I": "V", "D": "V", "B": "V"}
 
 
-def letter(kind: torch._C.Type, written: bool) -> str:
+def letter(kind: torch._C.JitType, written: bool) -> str:
     """The letter of an argument; native/files/operator_arguments.h lists them."""
     text = kind.annotation_str
     optional = text.startswith("Optional[") and text.endswith("]")
