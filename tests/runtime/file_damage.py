@@ -20,7 +20,7 @@ from executorch.exir.schema import Program
 from torch import Tensor, nn
 
 from executorch_ggml import GgmlPartitioner
-from executorch_ggml.export import executorch_config
+from executorch_ggml._export import executorch_config
 
 Call = tuple[str, tuple[Any, ...]]
 
