@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "dim_order.h"
 #include "executorch_ggml.h"
 #include "open_gguf.h"
 #include "program_states.h"
@@ -106,7 +107,8 @@ class NamedData : public ConstantSource {
 // Resizes ExecuTorch's output tensors, whose memory its planner has given them; sizes come out as integers.
 class OutputTensors : public OutputSink {
  public:
-  OutputTensors(et::Span<et::EValue*> values, std::vector<int64_t>* integers) : values_(values), integers_(*integers) {}
+  OutputTensors(et::Span<et::EValue*> values, std::vector<int64_t>* integers, std::vector<DenseCopy>* copies)
+      : values_(values), integers_(*integers), copies_(*copies) {}
 
   Status place(size_t index, DType dtype, const std::vector<int64_t>& sizes, void** data) override {
     if (values_[index]->isInt() && dtype == DType::I64 && sizes.empty()) {
@@ -136,12 +138,18 @@ class OutputTensors : public OutputSink {
     if (*data == nullptr && tensor.numel() > 0) {
       return Status::error(format("output %zu has no memory; export the program with its outputs planned", index));
     }
+    if (!is_dense(tensor)) *data = copies_[index].memory_for(tensor);
     return {};
   }
 
-  void give_integers() {
+  // Integers, and tensors in a dim order of their own: what run() has not written to where it belongs.
+  void write_back() {
     for (size_t i = 0; i < values_.size(); ++i) {
-      if (values_[i]->isInt()) *values_[i] = et::EValue(integers_[i]);
+      if (values_[i]->isInt()) {
+        *values_[i] = et::EValue(integers_[i]);
+      } else if (const Tensor& tensor = values_[i]->toTensor(); !is_dense(tensor)) {
+        copies_[i].write(tensor);
+      }
     }
   }
 
@@ -149,6 +157,7 @@ class OutputTensors : public OutputSink {
   static constexpr size_t kMaxRank = 16;
   et::Span<et::EValue*> values_;
   std::vector<int64_t>& integers_;
+  std::vector<DenseCopy>& copies_;
 };
 
 // What init() makes and execute() uses.
@@ -160,8 +169,10 @@ struct Handle {
   std::unique_ptr<Session> session;
   std::vector<TensorView> views;
   std::vector<int64_t> sizes;
-  std::vector<int64_t> scalars;   // inputs that are integers
-  std::vector<int64_t> integers;  // outputs that are
+  std::vector<int64_t> scalars;         // inputs that are integers
+  std::vector<int64_t> integers;        // outputs that are
+  std::vector<DenseCopy> dense_inputs;  // of tensors in a dim order of their own
+  std::vector<DenseCopy> dense_outputs;
 };
 
 constexpr size_t kMaxInputRank = 16;
@@ -192,10 +203,10 @@ class GgmlBackend final : public et::BackendInterface {
       const Status status = without_exceptions([&] { return read_input(handle, i, *args[i]); });
       if (!status.ok()) return report(et::Error::InvalidArgument, status.message());
     }
-    OutputTensors sink(et::Span<et::EValue*>(args.data() + inputs, outputs), &handle->integers);
+    OutputTensors sink(et::Span<et::EValue*>(args.data() + inputs, outputs), &handle->integers, &handle->dense_outputs);
     const Status status = handle->session->run(handle->views.data(), inputs, &sink);
     if (!status.ok()) return report(et::Error::InvalidArgument, status.message());
-    sink.give_integers();
+    sink.write_back();
     return et::Error::Ok;
   }
 
@@ -242,6 +253,8 @@ class GgmlBackend final : public et::BackendInterface {
     handle->sizes.resize(inputs * kMaxInputRank);
     handle->scalars.resize(inputs);
     handle->integers.resize(handle->session->outputs().size());
+    handle->dense_inputs.resize(inputs);
+    handle->dense_outputs.resize(handle->session->outputs().size());
     if (handle->session->state_count() > 0) loaded_states = handle->states.id();
     *made = std::move(handle);
     return {};
@@ -269,14 +282,11 @@ class GgmlBackend final : public et::BackendInterface {
       return Status::error(format("input %zu (%s) has %d dims, expected at most %zu", index, name,
                                   static_cast<int>(tensor.dim()), kMaxInputRank));
     }
-    // What has no elements lies in no order: torch calls it contiguous whatever its strides.
-    if (tensor.numel() > 0 && !et::tensor_is_contiguous(tensor)) {
-      return Status::error(format("input %zu (%s) is not contiguous; call .contiguous() on it", index, name));
-    }
     for (int d = 0; d < static_cast<int>(tensor.dim()); ++d) sizes[d] = tensor.size(d);
     view = {tensor.mutable_data_ptr(), dtype, sizes, static_cast<int>(tensor.dim())};
     if (view.data == nullptr && tensor.numel() > 0)
       return Status::error(format("input %zu (%s) has no memory; set it before the run", index, name));
+    if (!is_dense(tensor)) view.data = handle->dense_inputs[index].read(tensor);
     return {};
   }
 };

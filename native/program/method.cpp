@@ -10,6 +10,7 @@
 #include "executorch_ggml.h"
 #include "scalar_types.h"
 #include "status.h"
+#include "strided_copy.h"
 
 namespace executorch_ggml {
 namespace {
@@ -112,6 +113,7 @@ Status LoadedMethod::load(const et::Program& program, const std::string& name, c
   auto result = program.load_method(name.c_str(), loaded->memory_.get(), nullptr, data, &for_backends);
   if (!result.ok()) return Status::error(describe(result.error()));
   loaded->method_ = std::make_unique<et::Method>(std::move(result.get()));
+  loaded->copies_.resize(loaded->infos_.size());
   loaded->outputs_.resize(loaded->method_->outputs_size());
   *method = std::move(loaded);
   return {};
@@ -201,8 +203,7 @@ Status LoadedMethod::check_tensor(size_t index, const InputTensor& tensor) const
                                 ", which the program was planned for",
                                 index, tensor.sizes[d], d, expected.sizes[d]));
   }
-  if (lies_in_order(tensor, expected.dim_order)) return {};
-  return Status::error(format("input %zu is not contiguous; call .contiguous() on it", index));
+  return {};
 }
 
 Status LoadedMethod::set_tensor(size_t index, const InputTensor& tensor) {
@@ -210,15 +211,23 @@ Status LoadedMethod::set_tensor(size_t index, const InputTensor& tensor) {
   SizesType sizes[kMaxRank];
   StridesType strides[kMaxRank];
   DimOrderType dim_order[kMaxRank];
+  int64_t planned[kMaxRank];
   int64_t stride = 1;
   for (int i = tensor.rank - 1; i >= 0; --i) {
     const int64_t d = order[i];
     sizes[d] = static_cast<SizesType>(tensor.sizes[d]);  // no more than the method's
     dim_order[i] = static_cast<DimOrderType>(d);
+    planned[d] = stride;
     strides[d] = static_cast<StridesType>(stride);
     stride *= tensor.sizes[d] == 0 ? 1 : tensor.sizes[d];
   }
   TensorImpl impl(tensor.dtype, tensor.rank, sizes, tensor.data, dim_order, strides);
+  if (!lies_in_order(tensor, order)) {
+    EXECUTORCH_GGML_TRY(allocate(impl.nbytes(), &copies_[index]));
+    copy_strided(copies_[index].get(), planned, tensor.data, tensor.strides, tensor.sizes, tensor.rank,
+                 impl.element_size());
+    impl.set_data(copies_[index].get());
+  }
   const et::Error error = method_->set_input(et::EValue(Tensor(&impl)), index);
   return error == et::Error::Ok ? Status() : Status::error(format("input %zu: %s", index, describe(error).c_str()));
 }

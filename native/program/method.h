@@ -62,6 +62,7 @@ class LoadedMethod {
   std::unique_ptr<::executorch::runtime::MemoryManager> memory_;
   std::unique_ptr<::executorch::runtime::Method> method_;
   std::vector<std::optional<TensorInfo>> infos_;
+  std::vector<OwnMemory> copies_;   // of inputs that lie in another order than the method's, until the next call
   std::vector<OwnMemory> outputs_;  // those that were not planned are written here, straight for the caller
 };
 

@@ -14,6 +14,7 @@ from executorch.exir import (
     to_edge_transform_and_lower,
 )
 from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
+from torch.utils._pytree import tree_map_only
 
 from .ir.dims import as_dim, free_symbols
 from .lower.graph import upper_bound
@@ -37,10 +38,11 @@ def export(
 ) -> ExecutorchProgramManager:
     """Export a module, delegate to ggml all that it computes right, and make the ExecuTorch program.
 
-    ``args``, ``kwargs`` and ``dynamic_shapes`` are those of ``torch.export.export``, ``weights`` is that of
-    :class:`GgmlPartitioner`. ``quantize`` says in which types weights are stored: the name of one ("q4_k"), the path of
-    a JSON file, or a :class:`~executorch_ggml.quant.GgmlQuantConfig`. ``own_kernels`` names kernels, or patterns of
-    names (``mylib::*``), that the runtime which the program is for has beside ExecuTorch's.
+    ``args``, ``kwargs`` and ``dynamic_shapes`` are those of ``torch.export.export``; an example input that is channels
+    last makes an input of that memory format. ``weights`` is that of :class:`GgmlPartitioner`. ``quantize`` says in
+    which types weights are stored: the name of one ("q4_k"), the path of a JSON file, or a
+    :class:`~executorch_ggml.quant.GgmlQuantConfig`. ``own_kernels`` names kernels, or patterns of names
+    (``mylib::*``), that the runtime which the program is for has beside ExecuTorch's.
 
     Write the result with ``.save(path)`` and run it with :func:`executorch_ggml.load`. Raises ValueError for a model in
     training mode whose results that changes (dropout, batch norm), for a dynamic dim without a maximum (ExecuTorch
@@ -54,6 +56,7 @@ def export(
         weights = GgmlQuantConfig.of(quantize)
         weights.check(model)
     check_values(model, weights)
+    args, kwargs = tree_map_only(torch.Tensor, _in_memory_format, (args, kwargs))
     with torch.no_grad():  # else what a model computes without gradients is a region of its own
         program = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
     _check_evaluated(model, program)
@@ -76,6 +79,12 @@ def check_kernels(edge: EdgeProgramManager, partitioner: GgmlPartitioner, own_ke
     ]
     if missing:
         raise ValueError(missing_kernels_text(missing, partitioner.refused))
+
+
+def _in_memory_format(tensor: torch.Tensor) -> torch.Tensor:
+    """An example input, contiguous where no memory format says how it lies: ExecuTorch's runtime takes no other."""
+    memory_format = {4: torch.channels_last, 5: torch.channels_last_3d}.get(tensor.dim(), torch.contiguous_format)
+    return tensor if tensor.is_contiguous(memory_format=memory_format) else tensor.contiguous()
 
 
 def executorch_config() -> ExecutorchBackendConfig:

@@ -62,10 +62,10 @@ def _fills() -> list[Case]:
         op(aten.fill.Tensor, ints(3, 4), torch.tensor(7.9)),
         op(aten.copy.default, x, rand(3)),
         op(aten.copy.default, ints(2, 3, 2, 2, 2), rand(3, 1, 1, 2) * 9),
-        having(op(aten.empty_permuted.default, [2, 3], [1, 0]), refused="memory format"),
     ]
     # Nothing can be said of what empty tensors hold, unless they hold nothing.
-    cases += [op(aten.empty.memory_format, [0, 3]), op(aten.empty_permuted.default, [2, 0], [0, 1])]
+    cases += [op(aten.empty.memory_format, [0, 3]), op(aten.empty_permuted.default, [2, 0], [1, 0])]
+    cases += [op(aten.empty_strided.default, [0, 3], [1, 7])]
     cases += [op(aten.empty_like.default, rand(0, 3)), op(aten.new_empty.default, x, [3, 0], dtype=I64)]
     cases += [op(dim_order_ops._empty_dim_order.default, [0, 3], dim_order=[0, 1])]
     return cases

@@ -69,13 +69,12 @@ def scalar_tensor(cx: Context, value: Any, **_: Any) -> Tensor | Refused:
     aten.empty.memory_format,
     aten.empty_like.default,
     aten.empty_permuted.default,
+    aten.empty_strided.default,
     aten.new_empty.default,
     dim_order_ops._empty_dim_order.default,
 )
 def empty(cx: Context, *_: Any, **__: Any) -> Tensor | Refused:
     """Any values: zeros."""
-    if not cx.meta.is_contiguous():
-        return Refused("a memory format: delegates take and give contiguous tensors")
     return _constant(cx, 0)
 
 

@@ -65,7 +65,6 @@ LEFT = {
     "aten.avg_pool2d_backward.default": _TRAINING,
     "aten.convolution_backward.default": _TRAINING,
     "aten.embedding_dense_backward.default": _TRAINING,
-    "aten.empty_strided.default": "strides of the caller's choice: delegates take and give contiguous tensors",
     "aten.max_pool2d_with_indices_backward.default": _TRAINING,
     "aten.native_group_norm_backward.default": _TRAINING,
     "aten.native_layer_norm_backward.default": _TRAINING,

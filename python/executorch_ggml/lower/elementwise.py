@@ -595,22 +595,12 @@ def identity(cx: Context, a: Tensor) -> Tensor:
     return Tensor(a.value, a.shape, a.data, a.key)
 
 
-@lowers(aten.clone.default, dim_order_ops._clone_dim_order.default)
-def clone(cx: Context, a: Tensor, **kwargs: Any) -> Tensor | Refused:
-    """A copy; in torch's default memory format only."""
-    return _dense_copy(cx, a, kwargs)
-
-
-@lowers(aten._to_copy.default, dim_order_ops._to_dim_order_copy.default)
-def to_copy(cx: Context, a: Tensor, **kwargs: Any) -> Tensor | Refused:
-    """A cast."""
-    return _dense_copy(cx, a, kwargs)
-
-
-def _dense_copy(cx: Context, a: Tensor, kwargs: dict[str, Any]) -> Tensor | Refused:
-    order = kwargs.get("dim_order")
-    if order is not None and list(order) != list(range(a.rank)):
-        return Refused(f"dim order {list(order)}: delegates take and give contiguous tensors")
-    if kwargs.get("memory_format") not in (None, torch.contiguous_format, torch.preserve_format):
-        return Refused(f"memory format {kwargs['memory_format']}: delegates take and give contiguous tensors")
+@lowers(
+    aten.clone.default,
+    aten._to_copy.default,
+    dim_order_ops._clone_dim_order.default,
+    dim_order_ops._to_dim_order_copy.default,
+)
+def to_copy(cx: Context, a: Tensor, **_: Any) -> Tensor:
+    """A cast. Memory formats matter at a delegate's boundary alone: it reads and writes tensors as they lie."""
     return cx.tensor(a, cx.dtype())

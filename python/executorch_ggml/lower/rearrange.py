@@ -120,10 +120,11 @@ def as_strided(
 ) -> Tensor | Refused:
     """Elements of a dense tensor at steps of any length, which may overlap."""
     source: Any = cx.node.args[0]
-    fake = source.meta["val"]
+    order = _dim_order(source.meta["val"])
     steps = [as_dim(n) for n in stride]
-    if not fake.is_contiguous() or fake.storage_offset() != 0 or any(isinstance(n, sympy.Expr) for n in steps):
+    if order is None or any(isinstance(n, sympy.Expr) for n in steps):
         return Refused("strided elements of a tensor that is not dense, or at symbolic steps")
+    x = turned(cx, x, order)
     sizes = [as_dim(n) for n in size]
     build = cx.builder
     line = _count(cx, 1, 0 if storage_offset is None else as_dim(storage_offset))
@@ -133,3 +134,14 @@ def as_strided(
         line = build.reshape(spread, (product([line.count, count]),))
     whole = Tensor(build.reshape(x.value, (product(x.shape),)), (product(x.shape),))
     return cx.out(picked(cx, whole, 0, 1, line, wrap=False))
+
+
+def _dim_order(fake: torch.Tensor) -> list[int] | None:
+    """The dims of a tensor from the one with the largest stride on, or None where its elements are not dense."""
+    if fake.is_contiguous():
+        order = list(range(fake.dim()))
+    elif any(not isinstance(as_dim(stride), int) for stride in fake.stride()):
+        return None
+    else:
+        order = sorted(range(fake.dim()), key=fake.stride, reverse=True)
+    return order if fake.storage_offset() == 0 and fake.permute(order).is_contiguous() else None

@@ -27,7 +27,7 @@ def carried_through(program: ExportedProgram, accepted: Callable[[OpOverload], b
     copy: ExportedProgram = program.run_decompositions({})
     for node in copy.graph.nodes:
         if node.target in outside:
-            node.target = _alias(node.target)
+            node.target = alias(node.target)
     return copy
 
 
@@ -37,7 +37,7 @@ def _is_outside(overload: OpOverload) -> bool:
 
 
 @cache
-def _alias(overload: OpOverload) -> OpOverload:
+def alias(overload: OpOverload) -> OpOverload:
     """The op of this project that stands for another."""
     schema = str(overload._schema)
     name = str(overload).removeprefix("aten.").removesuffix(".default").replace(".", "_")

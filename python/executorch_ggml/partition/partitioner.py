@@ -34,6 +34,7 @@ from .control_flow import control_flow_fault, graph_modules, is_control_flow
 from .folding import one_reader_each
 from .grouping import groups
 from .kernels import missing_kernels, missing_kernels_text
+from .memory_formats import contiguous_inside
 from .outside_core import carried_through
 from .states import TAG, separate_state_accesses, tag_states
 
@@ -108,9 +109,11 @@ class GgmlPartitioner(Partitioner):
 
         Ops that it would not let through get names that it does, and accesses to mutated buffers become such that a
         delegate can own them; what follows from parameters alone is folded, and dequantized weights have one reader
-        each. The program is a copy: the constants that delegates take are not lost to the caller's.
+        each; between inputs and outputs all is contiguous. The program is a copy: the constants that delegates take are
+        not lost to the caller's.
         """
-        program = fold_constants(_with_own_constants(exported_program), self.weights)
+        program = contiguous_inside(_with_own_constants(exported_program))
+        program = fold_constants(program, self.weights)
         program = one_reader_each(separate_state_accesses(program))
         return carried_through(program, lambda overload: bool(_accepted(program, {overload}, self.weights)))
 

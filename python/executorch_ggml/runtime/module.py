@@ -7,8 +7,6 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from ._library import close_gguf, load_delegate, open_gguf
 from .session import paths
 
@@ -42,11 +40,11 @@ class Module:
         return self.run("forward", inputs)
 
     def run(self, method: str, inputs: Sequence[Any]) -> Any:
-        """Run a method on torch tensors. Raises RuntimeError with the reason where an input is not right."""
+        """Run a method on torch tensors of any strides; outputs have the memory format that they had at export.
+
+        Raises RuntimeError with the reason where an input is not right.
+        """
         self._check_name(method)
-        for index, value in enumerate(inputs):
-            if isinstance(value, torch.Tensor) and not value.is_contiguous():
-                raise RuntimeError(f"{self._path}: {method}: input {index} is not contiguous; call .contiguous() on it")
         try:
             outputs = self._program.run(method, tuple(inputs))
         except RuntimeError as error:
