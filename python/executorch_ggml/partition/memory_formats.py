@@ -132,7 +132,9 @@ def _replace_constants(program: ExportedProgram, formats: dict[Node, torch.memor
     for node in program.graph.find_nodes(op="placeholder"):
         if node.name in targets and node in formats:
             node.meta["val"] = node.meta["val"].contiguous()
-            held = program._state_dict if targets[node.name] in program.state_dict else program._constants
+            held: dict[str, Any] = (
+                program._state_dict if targets[node.name] in program.state_dict else program._constants
+            )
             held[targets[node.name]] = _contiguous(held[targets[node.name]])
 
 
