@@ -146,7 +146,7 @@ def test_wrong_inputs(graph: webnn.MLGraph, inputs: dict[str, Any], message: str
 
 def test_tensors(graph: webnn.MLGraph) -> None:
     where = context("torch")
-    x, y, total = (where.create_tensor([2, 3]) for _ in range(3))
+    x, y, total = (where.create_tensor([2, 3], readable=True, writable=True) for _ in range(3))
     where.write_tensor(x, X)
     where.write_tensor(y, X.tobytes())
     where.dispatch(graph, {"x": x, "y": y}, {"sum": total})
@@ -158,7 +158,7 @@ def test_tensors(graph: webnn.MLGraph) -> None:
 
 def test_wrong_tensors(graph: webnn.MLGraph) -> None:
     where = context("torch")
-    x, y, total = (where.create_tensor([2, 3]) for _ in range(3))
+    x, y, total = (where.create_tensor([2, 3], readable=True, writable=True) for _ in range(3))
     with pytest.raises(TypeError, match="twice"):
         where.dispatch(graph, {"x": x, "y": x}, {"sum": total})
     with pytest.raises(TypeError, match="input 'y'"):
@@ -166,9 +166,9 @@ def test_wrong_tensors(graph: webnn.MLGraph) -> None:
     with pytest.raises(TypeError, match="outputs is"):
         where.dispatch(graph, {"x": x, "y": y}, {})
     with pytest.raises(TypeError, match="not readable"):
-        where.read_tensor(where.create_tensor([1], readable=False))
+        where.read_tensor(where.create_tensor([1], writable=True))
     with pytest.raises(TypeError, match="not writable"):
-        where.write_tensor(where.create_tensor([1], writable=False), X)
+        where.write_tensor(where.create_tensor([1], readable=True), X)
     with pytest.raises(TypeError, match="another context"):
         webnn.ML().create_context(backend="torch").read_tensor(x)
     x.destroy()

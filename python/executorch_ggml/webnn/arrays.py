@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import mmap
+from collections.abc import Mapping, Set
 from typing import Any
 
 import numpy as np
 
 from .data_types import FOUR_BITS, byte_length, element_count, numpy_type, unpack
 from .graph_info import Array, Operand
-from .operators.spec import fault
+from .operators.spec import described, fault
 
 _HELD_BY = {"int4": ("int8", "int4", -8, 7), "uint4": ("uint8", "uint4", 0, 15)}
 
@@ -21,12 +23,14 @@ def array_of(caller: str, argument: str, value: Any, operand: Operand, *, copy: 
     """
     dtype = numpy_type(operand.data_type)
     if isinstance(value, (bytes, bytearray, memoryview)):
+        if isinstance(value, memoryview) and not value.c_contiguous:
+            raise TypeError(fault(caller, argument, "a memoryview with strides", "one of dense memory"))
         value = np.frombuffer(value, np.uint8)
         raw = True
     else:
         raw = False
         if not isinstance(value, np.ndarray):
-            value = np.asarray(value) if hasattr(value, "__array__") else np.asarray(value, dtype)
+            value = _converted(caller, argument, value, operand)
     if raw or _is_raw(value, operand):
         if value.nbytes != byte_length(operand.data_type, operand.shape):
             given = f"{value.nbytes} bytes"
@@ -39,9 +43,39 @@ def array_of(caller: str, argument: str, value: Any, operand: Operand, *, copy: 
         raise TypeError(fault(caller, argument, f"{value.dtype.name}{list(value.shape)}", str(operand)))
     dense: Array = np.ascontiguousarray(value).reshape(operand.shape)
     if copy:
-        dense = dense.copy() if dense.flags.writeable else dense
+        dense = dense if _is_immutable(dense) else dense.copy()
         dense.flags.writeable = False
     return dense
+
+
+def _converted(caller: str, argument: str, value: Any, operand: Operand) -> Array:
+    """What is no array as one: another's array as it is, numbers in the operand's type if it has them."""
+    dtype = numpy_type(operand.data_type)
+    wanted = f"an array or numbers of {operand}"
+    if value is None or isinstance(value, (str, Mapping, Set)):
+        raise TypeError(fault(caller, argument, described(value), wanted))
+    try:
+        if hasattr(value, "__array__"):
+            return np.asarray(value)
+        plain = np.asarray(value)
+        if plain.dtype.kind not in "biuf" or (plain.dtype.kind == "f" and dtype.kind != "f" and plain.size):
+            raise TypeError(fault(caller, argument, described(value), wanted))
+        return np.asarray(value, dtype)
+    except (ValueError, OverflowError) as error:  # lists of different lengths, integers that the type lacks
+        raise TypeError(f"{fault(caller, argument, described(value), wanted)}: {error}") from None
+
+
+def _is_immutable(array: Array) -> bool:
+    """Whether nobody can write to an array's memory: it is bytes, or a file that was mapped for reading.
+
+    A read-only array may show one that is not, and who owns an array may make it writable again.
+    """
+    owner: Any = array
+    while isinstance(owner, (np.ndarray, memoryview)):
+        if isinstance(owner, np.ndarray) and owner.flags.writeable:
+            return False
+        owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
+    return isinstance(owner, bytes) or (isinstance(owner, mmap.mmap) and memoryview(owner).readonly)
 
 
 def _is_raw(value: Array, operand: Operand) -> bool:

@@ -44,9 +44,9 @@ class MLGraphBuilder(Operators):
         """A tensor that is given when the graph is computed."""
         self._check_open()
         if not isinstance(name, str) or not name:
-            raise TypeError(fault("input", "name", repr(name), "a text that is not empty"))
+            raise TypeError(fault("input", "name", described(name), "a text that is not empty"))
         if name in self._inputs:
-            raise TypeError(fault("input", "name", repr(name), "another name than the inputs before"))
+            raise TypeError(fault("input", "name", described(name), "another name than the inputs before"))
         operand = self._append(described_operand("input", shape, data_type), name)
         self._inputs[name] = operand._id
         return operand
@@ -135,7 +135,7 @@ class MLGraphBuilder(Operators):
         roots: dict[str, int] = {}
         for name, operand in outputs.items():
             if not isinstance(name, str) or not name:
-                raise TypeError(fault("build", "outputs", repr(name), "names that are not empty"))
+                raise TypeError(fault("build", "outputs", described(name), "names that are not empty"))
             roots[name] = self._place("build", f"output {name!r}", operand, "")
             if roots[name] not in self._maker:
                 raise TypeError(fault("build", f"output {name!r}", "an input or constant", "an operator's result"))
@@ -217,7 +217,10 @@ def _constant(value: Any, shape: Sequence[int] | None, data_type: str | None) ->
 
 def _array_of_numbers(value: Any) -> Array:
     """What is no array as one: Python's numbers become float32 or int32."""
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:  # lists of different lengths
+        raise TypeError(f"{fault('constant', 'value', described(value), 'an array or numbers')}: {error}") from None
     if hasattr(value, "dtype") or hasattr(value, "__array__"):
         return array
     if array.dtype == np.float64:

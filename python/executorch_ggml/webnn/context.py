@@ -45,6 +45,8 @@ class ML:
             accelerated = device_type != "cpu"
         elif not isinstance(accelerated, bool):
             raise TypeError(fault("create_context", "accelerated", described(accelerated), "True, False or None"))
+        if backend is not None and not isinstance(backend, str):
+            raise TypeError(fault("create_context", "backend", described(backend), "a backend's name"))
         wanted = [backend] if backend is not None and backend != "auto" else names("executor")
         reasons: dict[str, str] = {}
         for on_accelerator in (True, False) if accelerated else (False,):
@@ -62,7 +64,7 @@ class ML:
 
 
 def _one_of(argument: str, value: Any, words: tuple[str, ...]) -> None:
-    if value not in words:
+    if not isinstance(value, str) or value not in words:
         raise TypeError(fault("create_context", argument, described(value), f"one of {', '.join(words)}"))
 
 
@@ -112,6 +114,8 @@ class MLContext:
 
     def prepare(self, graph: GraphInfo) -> MLGraph:
         """Make a graph ready to run: what :meth:`MLGraphBuilder.build` does with its own."""
+        if not isinstance(graph, GraphInfo):
+            raise TypeError(fault("prepare", "graph", described(graph), "a GraphInfo"))
         return MLGraph(self, graph, self._check_not_lost().prepare(graph))
 
     def load(self, path: str | os.PathLike[str]) -> MLGraph:
@@ -126,10 +130,14 @@ class MLContext:
         self, graph: MLGraph, inputs: Mapping[str, Any], outputs: Mapping[str, Array] | None = None
     ) -> dict[str, Array]:
         """Run a graph on arrays. Results are new arrays, or written to those of ``outputs``."""
-        program = graph._program_for(self)
+        program = self._program_of("compute", graph)
         expected = graph._inputs
+        if not isinstance(inputs, Mapping):
+            raise TypeError(fault("compute", "inputs", described(inputs), "arrays by name"))
         if len(inputs) != len(expected) or not all(name in inputs for name in expected):
-            raise TypeError(fault("compute", "inputs", repr(sorted(inputs)), repr(sorted(expected))))
+            raise TypeError(fault("compute", "inputs", described(list(inputs)), described(sorted(expected))))
+        if outputs is not None and not isinstance(outputs, Mapping):
+            raise TypeError(fault("compute", "outputs", described(outputs), "arrays by name"))
         given = []
         for name, (info, dtype) in expected.items():
             value = inputs[name]
@@ -147,25 +155,24 @@ class MLContext:
             return results
         for name, target in outputs.items():
             if name not in results:
-                raise TypeError(fault("compute", "outputs", repr(name), f"one of {sorted(results)}"))
-            if target.dtype != results[name].dtype or target.shape != results[name].shape:
-                given_as, wanted = f"{target.dtype.name}{list(target.shape)}", results[name]
-                raise TypeError(
-                    fault("compute", f"output {name!r}", given_as, f"{wanted.dtype.name}{list(wanted.shape)}")
-                )
+                raise TypeError(fault("compute", "outputs", described(name), f"one of {sorted(results)}"))
+            _check_target("compute", f"output {name!r}", target, results[name])
+        for name, target in outputs.items():
             target[...] = results[name]
         return results | dict(outputs)
 
     # ------------------------------------------------------------------------------------------------ tensors
 
     def create_tensor(
-        self, shape: Sequence[int], data_type: str = "float32", readable: bool = True, writable: bool = True
+        self, shape: Sequence[int], data_type: str = "float32", readable: bool = False, writable: bool = False
     ) -> MLTensor:
-        """A tensor of zeros."""
+        """A tensor of zeros. As in the specification it is for :meth:`dispatch` alone, unless asked for more."""
         self._check_not_lost()
-        return MLTensor(
-            self, described_operand("create_tensor", shape, data_type), readable=readable, writable=writable
-        )
+        for argument, value in (("readable", readable), ("writable", writable)):
+            if not isinstance(value, bool):
+                raise TypeError(fault("create_tensor", argument, described(value), "True or False"))
+        info = described_operand("create_tensor", shape, data_type)
+        return MLTensor(self, info, readable=readable, writable=writable)
 
     def create_constant_tensor(
         self, value: Any, shape: Sequence[int] | None = None, data_type: str | None = None
@@ -184,30 +191,30 @@ class MLContext:
     def write_tensor(self, tensor: MLTensor, data: Any) -> None:
         """Copy an array, or bytes, into a tensor."""
         self._check_not_lost()
-        contents = tensor._contents(self, "write_tensor")
+        contents = self._contents_of("write_tensor", tensor)
         if not tensor.writable:
-            raise TypeError("write_tensor: tensor is not writable")
+            raise TypeError("write_tensor: tensor is not writable; make it with create_tensor(..., writable=True)")
         contents[...] = array_of("write_tensor", "data", data, tensor._info)
 
     def read_tensor(self, tensor: MLTensor, output: Array | None = None) -> Array:
         """A tensor's contents, as a new array or in ``output``."""
         self._check_not_lost()
-        contents = tensor._contents(self, "read_tensor")
+        contents = self._contents_of("read_tensor", tensor)
         if not tensor.readable:
-            raise TypeError("read_tensor: tensor is not readable")
+            raise TypeError("read_tensor: tensor is not readable; make it with create_tensor(..., readable=True)")
         if output is None:
             return contents.copy()
-        if output.dtype != contents.dtype or output.shape != contents.shape:
-            raise TypeError(
-                fault("read_tensor", "output", f"{output.dtype.name}{list(output.shape)}", str(tensor._info))
-            )
+        _check_target("read_tensor", "output", output, contents)
         output[...] = contents
         return output
 
     def dispatch(self, graph: MLGraph, inputs: Mapping[str, MLTensor], outputs: Mapping[str, MLTensor]) -> None:
         """Run a graph on tensors."""
-        program = graph._program_for(self)
+        program = self._program_of("dispatch", graph)
         info = graph.info
+        for argument, named in (("inputs", inputs), ("outputs", outputs)):
+            if not isinstance(named, Mapping):
+                raise TypeError(fault("dispatch", argument, described(named), "tensors by name"))
         tensors = [*inputs.values(), *outputs.values()]
         if len({id(tensor) for tensor in tensors}) != len(tensors):
             raise TypeError("dispatch: a tensor is given twice")
@@ -216,16 +223,38 @@ class MLContext:
         for target, result in zip(targets, program(given), strict=True):
             target[...] = result
 
+    def _program_of(self, caller: str, graph: Any) -> Program:
+        if not isinstance(graph, MLGraph):
+            raise TypeError(fault(caller, "graph", described(graph), "an MLGraph, as build() makes it"))
+        return graph._program_for(self)
+
+    def _contents_of(self, caller: str, tensor: Any) -> Array:
+        if not isinstance(tensor, MLTensor):
+            raise TypeError(fault(caller, "tensor", described(tensor), "an MLTensor, as create_tensor() makes it"))
+        return tensor._contents(self, caller)
+
     def _matching(self, argument: str, tensors: Mapping[str, MLTensor], expected: Mapping[str, Operand]) -> list[Array]:
         if set(tensors) != set(expected):
-            raise TypeError(fault("dispatch", argument, repr(sorted(tensors)), repr(sorted(expected))))
+            raise TypeError(fault("dispatch", argument, described(list(tensors)), described(sorted(expected))))
         contents = []
         for name, info in expected.items():
             tensor = tensors[name]
             if not isinstance(tensor, MLTensor) or tensor.constant or tensor._info != info:
-                raise TypeError(fault("dispatch", f"{argument[:-1]} {name!r}", repr(tensor), f"an MLTensor of {info}"))
+                raise TypeError(
+                    fault("dispatch", f"{argument[:-1]} {name!r}", described(tensor), f"an MLTensor of {info}")
+                )
             contents.append(tensor._contents(self, "dispatch"))
         return contents
+
+
+def _check_target(caller: str, argument: str, target: Any, result: Array) -> None:
+    """Whether a result can be written to what the caller gives."""
+    wanted = f"a writable array {result.dtype.name}{list(result.shape)}"
+    if not isinstance(target, np.ndarray):
+        raise TypeError(fault(caller, argument, described(target), wanted))
+    if target.dtype != result.dtype or target.shape != result.shape or not target.flags.writeable:
+        given = f"{'' if target.flags.writeable else 'read-only '}{target.dtype.name}{list(target.shape)}"
+        raise TypeError(fault(caller, argument, given, wanted))
 
 
 class MLGraph:

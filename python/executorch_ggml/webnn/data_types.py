@@ -76,8 +76,8 @@ def cast_number(number: float, data_type: str) -> int | float:
         try:
             with np.errstate(over="ignore"):
                 return float(np.dtype(data_type).type(number))
-        except OverflowError:
-            return math.copysign(math.inf, number)
+        except OverflowError:  # an integer that no float holds
+            return math.inf if number > 0 else -math.inf
     if math.isnan(number):
         return 0
     low, high = integer_range(data_type)

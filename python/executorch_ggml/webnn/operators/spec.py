@@ -201,7 +201,7 @@ class Number(Option):
     def check(self, value: Any, data_type: str) -> int | float:
         try:
             exact = op.index(value) if hasattr(value, "__index__") and not isinstance(value, bool) else _real(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise MismatchError("a number") from None
         return cast_number(exact, data_type)
 
@@ -338,7 +338,10 @@ def described(value: Any) -> str:
         return "[" + ", ".join(described(item) for item in value) + "]"
     if hasattr(value, "data_type"):
         return f"{value.data_type}{list(value.shape)}"
-    text = repr(list(value) if isinstance(value, tuple) else value)
+    try:
+        text = repr(list(value) if isinstance(value, tuple) else value)
+    except ValueError:  # Python writes no integers of thousands of digits
+        text = f"a {type(value).__name__} too long to write"
     return text if len(text) <= 100 else f"{text[:100]}..."
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from coremltools.converters.mil.mil import Builder as mb
 
-from ..places import source_places
+from ..places import seen_pixels, source_places
 from .emitter import CannotError, Emitter, Var, emits
 from .movement import turned
 
@@ -124,6 +124,11 @@ def _pool(name: str, op: str) -> None:
             pad=pads,
             **extra,
         )
+        seen = seen_pixels(x.shape[2:], _nchw(e, layout)[2:], window_dimensions, padding, strides, dilations)
+        if not seen.all():
+            none = e.number(-np.inf if op == "max_pool" else 0, made)
+            empty = np.broadcast_to(seen == 0, made.shape).copy()
+            made = mb.select(cond=mb.const(val=empty), a=none, b=made)
         return _to(made, "nchw", layout)
 
 

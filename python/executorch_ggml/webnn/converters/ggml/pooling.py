@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ....ir.dtypes import DType
@@ -11,6 +12,8 @@ from ....lower.convolution import FROM_CHANNELS_INNER, TO_CHANNELS_INNER
 from ....lower.pooling import Window, _pool
 from ....lower.shape import padded, window
 from ...data_types import integer_range
+from ...graph_info import Array
+from ..places import seen_pixels
 from .emitter import Emitter, Tensor, emits, is_float
 
 _EXACT = (DType.I8, DType.U8)  # integers that float32 holds
@@ -41,7 +44,24 @@ def _row(name: str, kind: PoolKind) -> None:
         frames = cx.builder.emit("sqr", cx.builder.cont(frames)) if name == "l2_pool2d" else frames
         made = _pool(cx, frames, ne, kind, windows, 1 if name == "l2_pool2d" else 0)
         made = cx.builder.emit("sqrt", made) if name == "l2_pool2d" else made
-        return Tensor(_in_layout(cx, made, layout), cx.shape())
+        result = Tensor(_in_layout(cx, made, layout), cx.shape())
+        image = [int(input.shape[layout.index(letter)]) for letter in "hw"]
+        seen = seen_pixels(image, (sizes["h"], sizes["w"]), window_dimensions, padding, strides, dilations)
+        return result if seen.all() else _without_empty(cx, result, seen == 0, _of_nothing(cx, input, kind), layout)
+
+
+def _of_nothing(cx: Emitter, input: Tensor, kind: PoolKind) -> float:
+    """What a window gives that lies in the padding."""
+    if kind != PoolKind.MAX:
+        return 0.0
+    return -math.inf if is_float(input) else integer_range(cx.data_type)[0]
+
+
+def _without_empty(cx: Emitter, pooled: Tensor, empty: Array, number: float, layout: str) -> Tensor:
+    """The result with a number where windows see no pixels."""
+    along = [empty.shape["hw".index(letter)] if letter in "hw" else 1 for letter in layout]
+    where = cx.list(empty.ravel().tolist(), DType.BOOL, along)
+    return cx.chosen(where, cx.number(number, DType.F32), pooled)
 
 
 def _in_layout(cx: Emitter, made: Value, layout: str) -> Value:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from ...data_types import integer_range
+from ...graph_info import Array
+from ..places import seen_pixels
 from .writer import CannotError, Value, Writer, emits
 
 
@@ -119,10 +121,15 @@ def _pool(name: str, op: str) -> None:
             "strides": list(strides),
             "dilations": list(dilations),
         }
+        seen = seen_pixels(x.shape[2:], shape[2:], window_dimensions, padding, strides, dilations)
         if max(pads[:2]) < window_dimensions[0] and max(pads[2:]) < window_dimensions[1]:
             made = w.call(op, x, shape=shape, pads=_pads(pads), **window)
         else:
-            made = _padded_pool(w, op, x, pads, shape, window)
+            made = _padded_pool(w, op, x, pads, shape, window, seen)
+        if not seen.all():
+            lowest = -np.inf if input.is_float else integer_range(input.data_type)[0]
+            number = w.scalar(lowest if op == "MaxPool" else 0, made)
+            made = w.call("Where", w.constant(seen == 0, "bool"), number, made, data_type=made.data_type, shape=shape)
         return w.turned(made, "nchw", layout)
 
 
@@ -140,26 +147,26 @@ def _poolable(w: Writer, x: Value) -> Value:
 
 
 def _padded_pool(
-    w: Writer, op: str, x: Value, pads: Sequence[int], shape: Sequence[int], window: dict[str, Any]
+    w: Writer, op: str, x: Value, pads: Sequence[int], shape: Sequence[int], window: dict[str, Any], seen: Array
 ) -> Value:
     """Pooling of an image padded beforehand: the node takes no padding as large as the window."""
-    top, left, bottom, right = _pads(pads)
     lowest = -np.inf if x.is_float else integer_range(x.data_type)[0]
-    value = w.scalar(lowest if op == "MaxPool" else 0, x)
-    wide = [*x.shape[:2], x.shape[2] + top + bottom, x.shape[3] + left + right]
-    padded = w.call("Pad", x, w.ints([0, 0, top, left, 0, 0, bottom, right]), value, shape=wide)
-    made = w.call(op, padded, shape=shape, **window)
+    for i in range(2):
+        x = _surrounded(w, x, 2 + i, pads[2 * i], pads[2 * i + 1], lowest if op == "MaxPool" else 0)
+    made = w.call(op, x, shape=shape, **window)
     if op != "AveragePool":
         return made
-    ones = np.zeros(wide[2:])
-    ones[top : top + x.shape[2], left : left + x.shape[3]] = 1
-    rows, columns = (
-        [np.arange(shape[2 + i])[:, None] * window["strides"][i] + np.arange(n) * window["dilations"][i]]
-        for i, n in enumerate(window["kernel_shape"])
-    )
-    counts = ones[rows[0][:, None, :, None], columns[0][None, :, None, :]].sum((2, 3))
-    whole = np.prod(window["kernel_shape"]) / np.maximum(counts, 1)
+    whole = np.prod(window["kernel_shape"]) / np.maximum(seen, 1)
     return w.call("Mul", made, w.constant(whole, x.data_type))
+
+
+def _surrounded(w: Writer, x: Value, axis: int, before: int, after: int, number: float) -> Value:
+    """More of an axis. ONNX Runtime 1.31 moves the zeros of a Pad node into the pooling, and then refuses them."""
+    shapes = [[count if i == axis else size for i, size in enumerate(x.shape)] for count in (before, after)]
+    near, far = (w.constant(np.full(shape, number), x.data_type) for shape in shapes)
+    parts = [part for part in (near, x, far) if part.shape[axis]]
+    whole = [sum(part.shape[axis] for part in parts) if i == axis else size for i, size in enumerate(x.shape)]
+    return w.call("Concat", *parts, shape=whole, axis=axis) if len(parts) > 1 else x
 
 
 _pool("average_pool2d", "AveragePool")

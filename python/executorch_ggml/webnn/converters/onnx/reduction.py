@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from .writer import Value, Writer, emits
+
+# ONNX Runtime 1.31 sums and multiplies integers in float64, and limits the result.
+_EXACT = {"ReduceSum": "Add", "ReduceProd": "Mul"}
 
 
 def _reduced(w: Writer, op: str, x: Value, axes: Sequence[int], keep: bool) -> Value:
     if not axes:
         return x
+    if op in _EXACT and not x.is_float:
+        return w.reshape(_halved(w, _EXACT[op], x, axes), w.shape)
     return w.call(op, x, w.ints(axes), shape=w.shape, keepdims=int(keep))
+
+
+def _halved(w: Writer, op: str, x: Value, axes: Sequence[int]) -> Value:
+    """All elements along axes joined by a node of two inputs: one half with the other, until one is left."""
+    kept = [axis for axis in range(x.rank) if axis not in axes]
+    x = w.transpose(x, [*axes, *kept])
+    x = w.reshape(x, (math.prod(x.shape[: len(axes)]), *x.shape[len(axes) :]))
+    while (size := x.shape[0]) > 1:
+        half = size // 2
+        joined = w.broadcast(op, _rows(w, x, 0, half), _rows(w, x, half, 2 * half))
+        if size % 2:
+            joined = w.call("Concat", joined, _rows(w, x, size - 1, size), shape=(half + 1, *x.shape[1:]), axis=0)
+        x = joined
+    return x
+
+
+def _rows(w: Writer, x: Value, begin: int, end: int) -> Value:
+    shape = (end - begin, *x.shape[1:])
+    return w.call("Slice", x, w.ints([begin]), w.ints([end]), w.ints([0]), shape=shape)
 
 
 def _row(name: str, op: str, before: Callable[[Writer, Value], Value], after: str = "") -> None:
