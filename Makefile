@@ -62,9 +62,9 @@ $(STAMPS)/packages: $(STAMPS)/ggml-$(GGML) constraints.txt pyproject.toml tools/
 	touch $@
 
 # In a folder of its own: with a CPU build of torch it can be imported only with the help of tests/torchvision_cpu.py,
-# and transformers would try to.
+# and transformers would try to. timm imports torchvision.
 $(STAMPS)/torchvision: $(STAMPS)/venv constraints.txt
-	$(PIP) install --no-deps --upgrade --target $(VENV)/torchvision -c constraints.txt torchvision torchaudio pillow
+	$(PIP) install --no-deps --upgrade --target $(VENV)/torchvision -c constraints.txt torchvision torchaudio pillow timm
 	rm -f $(VENV)/torchvision/torchaudio/lib/*.so  # for CUDA; without them torchaudio does what Python can
 	touch $@
 
@@ -144,6 +144,10 @@ endif
 conformance: setup  ## run ExecuTorch's backend test suite; writes docs/conformance.md
 	$(PY) -m tests.conformance
 
+.PHONY: architectures
+architectures: setup  ## run architectures of timm and transformers; writes docs/architectures.md
+	$(PY) -m tests.architectures
+
 .PHONY: devices-support
 devices-support: setup  ## run ggml's operator cases on every device; writes docs/devices_support.md
 	$(PY) -m tests.devices.support
@@ -179,6 +183,7 @@ lint: setup  ## check style, types, and that generated files are up to date
 	$(PY) -m executorch_ggml.devices.compiled.docs --check
 	$(PY) -m tests.devices.support --check
 	$(PY) tools/operator_arguments.py --check
+	$(PY) -m tests.architectures --check
 
 .PHONY: format
 format: setup  ## put the style right where that can be done without thought

@@ -8,7 +8,7 @@ fails, as it should: a schema without a kernel is no implementation.
 Where to install it: such a torchvision must not lie on the normal module path together with Pillow, because
 `transformers` imports it eagerly when both are found and then fails itself. So it gets a folder of its own,
 
-    pip install --no-deps --target .venv/torchvision torchvision==0.28.0 torchaudio==2.11.0 pillow
+    pip install --no-deps --target .venv/torchvision torchvision==0.28.0 torchaudio==2.11.0 pillow timm
 
 which only this helper adds to the path. A torchvision on the normal path is used as it is. torchaudio's libraries are
 for CUDA too; with `torchaudio/lib/*.so` removed it imports, and its models need none of them.

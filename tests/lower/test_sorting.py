@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.helpers import DYNAMIC, SPECIAL, Case, bools, check_case, having, ints, nan, op, rand
+from tests.helpers import DYNAMIC, SPECIAL, Case, Const, bools, check_case, having, ints, nan, op, rand
 from torch import Tensor
 
 aten = torch.ops.aten
@@ -152,7 +152,47 @@ def _kth() -> list[Case]:
     ]
 
 
-CASES = _sorts() + _topk() + _extremes() + _medians() + _kth()
+EDGES = torch.tensor([-1.0, -0.5, 0.0, 0.0, 0.25, 1.0])
+
+
+def _places() -> list[Case]:
+    x = torch.tensor([[-2.0, -1.0, -0.5, -0.0], [0.0, 0.3, 1.0, nan], [5.0, -0.2, torch.inf, -torch.inf]])
+    rows = distinct(3, 5).sort().values
+    numbers = ints(2, 3, 4)
+    order = torch.tensor([2, 0, 1])
+    return [
+        *(op(aten.bucketize.Tensor, x, Const(EDGES), right=right) for right in (False, True)),
+        *(having(op(aten.bucketize.Tensor, x, EDGES, right=right), name=f"input-{right}") for right in (False, True)),
+        *(
+            having(op(aten.bucketize.Tensor, x.to(d), EDGES.to(d), out_int32=True), name=str(d))
+            for d in (torch.float16, torch.bfloat16)
+        ),
+        *(
+            having(op(aten.bucketize.Tensor, numbers.to(d), torch.arange(-3, 4, 2).to(d), right=True), name=str(d))
+            for d in (torch.int8, torch.int16, torch.int32, torch.int64)
+        ),
+        having(op(aten.bucketize.Tensor, LARGE, LARGE.sort().values), name="large"),
+        op(aten.bucketize.Tensor, rand(), EDGES),
+        op(aten.bucketize.Tensor, rand(2, 1, 2, 3, 2), EDGES),
+        op(aten.bucketize.Tensor, rand(3), torch.empty(0)),
+        op(aten.bucketize.Scalar, 0.25, EDGES, right=True),
+        having(op(aten.bucketize.Tensor, rand(3).double(), EDGES.double()), name="f64", refused="float64"),
+        having(
+            op(aten.bucketize.Tensor, rand(4, 6), EDGES),
+            name="symbolic",
+            dynamic=({0: DYNAMIC, 1: DYNAMIC}, None),
+            others=((rand(3, 9), EDGES),),
+        ),
+        op(aten.searchsorted.Tensor, EDGES, x),
+        op(aten.searchsorted.Tensor, rows, rand(3, 4) * 8),
+        op(aten.searchsorted.Tensor, rows, rows, right=True),
+        op(aten.searchsorted.Tensor, distinct(2, 2, 2, 5).sort().values, rand(2, 2, 2, 3) * 20, side="right"),
+        having(op(aten.searchsorted.Tensor, torch.tensor([0.5, 1.0, -1.0]), rand(4), sorter=order), name="sorter"),
+        op(aten.searchsorted.Scalar, EDGES, 0.0, side="right"),
+    ]
+
+
+CASES = _sorts() + _topk() + _extremes() + _medians() + _kth() + _places()
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)

@@ -1,4 +1,4 @@
-"""Sorted order and what follows from it: sort, topk, medians; and the extremes of one dim with their places."""
+"""Sorted order and what follows from it: sort, topk, medians, places in a sorted sequence; and extremes of one dim."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 
-from ..ir.dims import as_dim, floor_div, product
+from ..ir.dims import as_dim, floor_div, ne_of, product
 from ..ir.dtypes import DType
 from ..ir.graph import Value
 from ..ir.op import Dim
 from ..ir.ops.custom import BinaryKind, ReduceKind, UnaryKind
-from .context import FLOATS, Context, Tensor
+from .context import FLOATS, Context, Tensor, compute_type
 from .indexing import along
 from .registry import Refused, lowers
 
@@ -193,3 +193,54 @@ def _nanmedian(cx: Context, x: Value, axis: int) -> Value:
     middle = build.emit("binary", present, build.scalar(2, DType.I64), kind=BinaryKind.FLOOR_DIVIDE)
     middle = build.emit("binary", middle, build.scalar(0, DType.I64), kind=BinaryKind.MAXIMUM)
     return taken(cx, order(cx, x, axis, x.ne[axis], descending=False), middle, axis)
+
+
+# --------------------------------------------------------------------------------------- places in a sorted sequence
+
+
+@lowers(aten.bucketize.Tensor, aten.bucketize.Scalar, preserve=True)
+def bucketize(
+    cx: Context, x: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
+) -> Tensor | Refused:
+    """Between which boundaries each element lies: how many of them are less than it, or with ``right`` no larger."""
+    del out_int32
+    return _places_in(cx, boundaries, x, right)
+
+
+@lowers(aten.searchsorted.Tensor, aten.searchsorted.Scalar, preserve=True)
+def searchsorted(
+    cx: Context,
+    sequence: Tensor,
+    x: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor | Refused:
+    """Where each element would be inserted into a sorted sequence, or into the sequence of its own row."""
+    del out_int32
+    if sorter is not None:
+        value, axis = line_of(cx, sequence, -1)
+        order_of, _ = line_of(cx, sorter, -1)
+        sequence = Tensor(cx.builder.reshape(taken(cx, value, order_of, axis), ne_of(sequence.shape)), sequence.shape)
+    return _places_in(cx, sequence, x, right if side is None else side == "right")
+
+
+def _places_in(cx: Context, sequence: Tensor, x: Any, right: bool) -> Tensor | Refused:
+    """Of a sequence's elements, those that are less than each ``x``; with ``right`` those that are no larger."""
+    if DType.F64 in (sequence.dtype, x.dtype if isinstance(x, Tensor) else None):
+        return Refused("float64 is left to ExecuTorch: ggml computes in float32")
+    build, dtype = cx.builder, compute_type(sequence.dtype)
+    given = cx.tensor(x, dtype)
+    rows = product(sequence.shape[:-1])  # one, or as many as x has
+    length, per_row = sequence.shape[-1], given.shape[-1] if sequence.rank > 1 else product(given.shape)
+    edges = build.reshape(cx.tensor(sequence, dtype).value, (length, 1, rows))
+    values = build.reshape(given.value, (1, per_row, rows))
+    target = (length, per_row, rows, 1)
+    # A NaN is less than no edge, and comes after all of them.
+    kind = BinaryKind.GT if right else BinaryKind.GE
+    after = build.emit("binary", build.broadcast(edges, target), build.broadcast(values, target), kind=kind)
+    before = build.convert(build.emit("unary", after, kind=UnaryKind.LOGICAL_NOT), DType.I64)
+    count = build.emit("reduce", before, kind=ReduceKind.SUM, axes=(0,))
+    return cx.out(build.convert(count, cx.dtype()))
