@@ -225,6 +225,15 @@ def disagreement(found: Found, name: str) -> float:
     return float(np.abs(theirs - base).max() / np.abs(base).max())
 
 
+def llama_cpp_compiler() -> str:
+    """The compiler of the installed llama.cpp's CPU kernels."""
+    # Not imported: its libraries have the names of our ggml's.
+    spec = importlib.util.find_spec("llama_cpp")
+    assert spec is not None
+    assert spec.origin is not None
+    return results.compiler_of(Path(spec.origin).parent / "lib" / "libggml-cpu.so")
+
+
 def report(table: dict[str, Found], plan: Plan) -> str:
     """The tables, in Markdown."""
 
@@ -254,6 +263,7 @@ def report(table: dict[str, Found], plan: Plan) -> str:
     ]
     body = [
         CONDITIONS.format(threads=plan.threads, length=LENGTH),
+        *([f"llama.cpp's ggml is compiled by {llama_cpp_compiler()}."] if BASE in plan.engines else []),
         results.markdown_table(["", *titles], speed),
         START,
         results.markdown_table(["", *titles], start),

@@ -71,6 +71,16 @@ def versions(packages: Sequence[str] = PACKAGES) -> str:
     return ", ".join(found)
 
 
+def compiler_of(library: Path) -> str:
+    """The compiler that made a library, as it says itself there; "an unknown compiler" where it does not."""
+    data = library.read_bytes()
+    # gcc comes second: the C library's own start-up files say gcc in whatever clang links.
+    for name, says in (("clang", rb"clang version ([0-9][0-9.]*)"), ("gcc", rb"GCC: \([^)\0]*\) ([0-9][0-9.]*)")):
+        if (version := re.search(says, data)) is not None:
+            return f"{name} {version[1].decode()}"
+    return "an unknown compiler"
+
+
 def write_section(name: str, title: str, body: str, path: Path = RESULTS) -> None:
     """Put the section `name` into the file, in place of its earlier self or else at the end."""
     begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"

@@ -1,33 +1,48 @@
 """The README's code runs as it is printed."""
 
-import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-
-README = Path(__file__).resolve().parents[1] / "README.md"
-
-
-def _blocks() -> list[str]:
-    return re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+from tools.readme import blocks, write_cpp_project
 
 
 def test_snippet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
-    exec(compile(_blocks()[0], "README.md", "exec"), {})
+    exec(compile(blocks("python")[0], "README.md", "exec"), {})
     assert "2 of 2 nodes run in ggml" in capsys.readouterr().out
     assert (tmp_path / "model.pte").exists()
 
 
+@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
+def test_cpp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The project finds ExecuTorch and ggml by our package alone, and runs the first block's program."""
+    import executorch_ggml
+
+    monkeypatch.chdir(tmp_path)
+    exec(compile(blocks("python")[0], "README.md", "exec"), {})
+    write_cpp_project(tmp_path)
+    cmake = str(Path(sys.executable).parent / "cmake")
+    for command in (
+        [cmake, "-B", "build", f"-DCMAKE_PREFIX_PATH={executorch_ggml.cmake_prefix_path}"],
+        [cmake, "--build", "build"],
+        ["build/app"],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_language_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
-    exec(compile(_blocks()[1], "README.md", "exec"), {})
+    exec(compile(blocks("python")[1], "README.md", "exec"), {})
     assert len(capsys.readouterr().out.split(",")) == 8
 
 
 def test_encoders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
-    exec(compile(_blocks()[2], "README.md", "exec"), {})
+    exec(compile(blocks("python")[2], "README.md", "exec"), {})
     assert "(2, 64)" in capsys.readouterr().out
 
 
@@ -52,7 +67,7 @@ def test_add_a_lowering() -> None:
     }
     before = dict(LOWERINGS)
     try:
-        exec(compile(_blocks()[3], "README.md", "exec"), names)
+        exec(compile(blocks("python")[3], "README.md", "exec"), names)
         graph = Lowering(torch.export.export(Model(), inputs)).graph()
         torch.testing.assert_close(Interpreter(graph).run(*inputs)[0], Model()(*inputs))
     finally:
@@ -66,7 +81,7 @@ def test_add_a_builder() -> None:
     from executorch_ggml.ir import op as table
 
     registry = table.Registry()
-    block = _blocks()[4]
+    block = blocks("python")[4]
     names = {"op": table.op, "same_as": table.same_as, "torch": torch}
     original, table.OPS = table.OPS, registry
     try:

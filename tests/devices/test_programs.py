@@ -70,7 +70,10 @@ def _newest_ggml() -> Path | None:
 def test_version_3(tmp_path: Path) -> None:
     folder = _newest_ggml()
     if folder is None:
-        pytest.skip("no ggml with version 3 of the device interface: pip install llama-cpp-py-sync, or set GGML_NEWEST")
+        pytest.skip(
+            "no ggml with version 3 of the device interface: `make test-all` installs llama-cpp-py-sync, which loads "
+            "where glibc is 2.38 or newer; or set GGML_NEWEST to the folder of another"
+        )
     made = str(tmp_path / "mlp")
     assert COMPILER is not None
     libraries = [str(folder / f"lib{name}.so.0") for name in ("ggml", "ggml-base", "ggml-cpu")]
