@@ -60,6 +60,8 @@ bool to_dtype(ScalarType type, DType* dtype) {
   }
 }
 
+constexpr char kGgufName[] = "executorch_ggml.gguf#";  // and a file's id: its name is in the named data
+
 // Constants in the program file or beside it, or in a GGUF file, used where they are mapped.
 class NamedData : public ConstantSource {
  public:
@@ -72,7 +74,8 @@ class NamedData : public ConstantSource {
     in_gguf_ = GgufFiles::is_key(key);
     if (in_gguf_) {
       std::shared_ptr<const GgufFile> file;
-      EXECUTORCH_GGML_TRY(find_in_gguf(key, expected, data, size, &file));
+      const Status status = find_in_gguf(key, expected, data, size, &file);
+      if (!status.ok()) return Status::error(status.message() + exported_from(key));
       last_ = {*data, *size};
       if (files_.empty() || files_.back() != file) files_.push_back(std::move(file));
       return {};
@@ -97,6 +100,17 @@ class NamedData : public ConstantSource {
   }
 
  private:
+  // Which GGUF file a key is of, as far as the program tells (partition/backend.py), and how to give it.
+  std::string exported_from(const std::string& key) const {
+    auto name = map_ == nullptr ? et::Error::NotFound : map_->get_data((kGgufName + GgufFiles::id_of(key)).c_str());
+    std::string file;
+    if (name.ok()) {
+      file = " it was exported from " + std::string(static_cast<const char*>(name->data()), name->size()) + ",";
+      name->Free();
+    }
+    return ";" + file + " which load(gguf=) and --gguf take";
+  }
+
   const et::NamedDataMap* map_;
   std::vector<et::FreeableBuffer> buffers_;
   std::vector<std::shared_ptr<const GgufFile>> files_;  // that what was found lies in

@@ -361,6 +361,8 @@ void GgufFile::unload(const void* data, size_t size) const {
 
 bool GgufFiles::is_key(const std::string& key) { return key.compare(0, sizeof(kPrefix) - 1, kPrefix) == 0; }
 
+std::string GgufFiles::id_of(const std::string& key) { return key.substr(sizeof(kPrefix) - 1, kIdDigits); }
+
 void GgufFiles::remove(const GgufFile* file) {
   const auto is_it = [&](const auto& open) { return open.get() == file; };
   files_.erase(std::remove_if(files_.begin(), files_.end(), is_it), files_.end());
@@ -406,7 +408,7 @@ Status GgufFiles::find(const std::string& key, const ggml_tensor* expected, cons
   for (const auto& open : files_)
     others += (others.empty() ? "" : ", ") + open->path() + " is " + open->contents().id();
   return Status::error("constant " + name + " lies in the GGUF file " + id + ", which is not open" +
-                       (others.empty() ? "; load the program with its path" : ": " + others));
+                       (others.empty() ? "" : ": " + others));
 }
 
 }  // namespace executorch_ggml

@@ -84,6 +84,9 @@ class GgufFiles {
  public:
   static bool is_key(const std::string& key);
 
+  // The id of the file in such a key.
+  static std::string id_of(const std::string& key);
+
   void add(std::shared_ptr<const GgufFile> file) { files_.push_back(std::move(file)); }
   void remove(const GgufFile* file);
 

@@ -110,7 +110,7 @@ def test_other_files_are_refused(tied: tuple[Path, Path], tmp_path: Path) -> Non
     path, program = tied
     other = small(tmp_path / "other.gguf", np.zeros((2, 4), np.float32))
     cases: tuple[tuple[dict[str, Any], str], ...] = (
-        ({}, "which is not open; load the program with its path"),
+        ({}, rf"which is not open; it was exported from {path.name}, which load\(gguf=\) and --gguf take"),
         ({"gguf": other.path}, rf"not open: .*other.gguf is {other.id}"),
     )
     for options, message in cases:
@@ -153,3 +153,10 @@ def anonymous_memory() -> int:
     status = Path("/proc/self/status").read_text()
     line = next(line for line in status.splitlines() if line.startswith("RssAnon"))
     return int(line.split()[1]) * 1024
+
+
+def test_a_program_with_its_own_weights_takes_no_file(tied: tuple[Path, Path], tmp_path: Path) -> None:
+    path, _ = tied
+    program = exported(path, tmp_path / "own.pte", external=False)
+    with pytest.raises(ValueError, match=rf"own.pte: it has its own weights, and takes none from {path}"):
+        executorch_ggml.load(program, gguf=path)

@@ -1,5 +1,6 @@
 """What is delegated, what is not and why; programs that are cut into several parts."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -111,3 +112,30 @@ def test_the_callers_program_keeps_its_constants() -> None:
     exported = torch.export.export(Calls(lambda x: x * torch.tensor([1.0, 2.0, 3.0])), (x,))
     to_edge_transform_and_lower(exported, partitioner=[GgmlPartitioner()])
     assert_same(exported.module()(x), x * torch.tensor([1.0, 2.0, 3.0]))
+
+
+def test_delegates_have_debug_handles() -> None:
+    """ExecuTorch's devtools read them as delegate_map: the nodes of a delegate, and what each comes from."""
+    exported = torch.export.export(nn.Sequential(nn.Linear(4, 4), nn.Tanh()).eval(), (torch.rand(2, 4),))
+    edge = to_edge_transform_and_lower(exported, partitioner=[GgmlPartitioner()])
+    (delegate,) = edge.to_executorch().delegate_map["forward"].values()
+    assert delegate["name"] == "GgmlBackend"
+    lowered = next(iter(edge.exported_program().graph_module.children()))
+    nodes = [node for node in lowered.original_module.graph.nodes if "aten" in node.name]
+    handles = {node.name: node.meta["debug_handle"] for node in nodes}
+    found = {handle for group in delegate["delegate_map"].values() for handle in group}
+    assert found == set(handles.values()), delegate
+
+
+def test_an_explanation_of_what_cannot_be_lowered(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise IndexError("a pass met what it did not expect\nand more")
+
+    program = torch.export.export(nn.Linear(4, 4).eval(), (torch.rand(2, 4),))
+    module = sys.modules["executorch_ggml.partition.explain"]  # the package has the function under this name
+    monkeypatch.setattr(module, "to_edge_transform_and_lower", fail)
+    explained = explain(program)
+    assert explained.failure == "IndexError: a pass met what it did not expect"
+    assert str(explained) == f"the program cannot be lowered: {explained.failure}"
+    with pytest.raises(TypeError, match="explain takes"):
+        explain(3)

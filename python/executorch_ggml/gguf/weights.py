@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 
 import torch
 
@@ -24,6 +25,11 @@ class GgufWeights:
         self._tensors = dict(tensors)
         self.external = external
         self.replaces = replaces
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The names of the files by their ids: what a program that leaves its weights there says of them."""
+        return {tensor.file.id: Path(tensor.file.path).name for tensor in self._tensors.values()}
 
     def find(self, name: str, parameter: torch.Tensor) -> StoredWeight | None:
         """How a parameter is stored; modules around the rebuilt one may have put names before its own."""

@@ -11,6 +11,7 @@ from typing import final
 import torch
 from executorch.exir._serialize._named_data_store import NamedDataStore
 from executorch.exir.backend.backend_details import BackendDetails, CompileSpec, PreprocessResult
+from executorch.exir.backend.utils import DelegateMappingBuilder
 from torch.export import ExportedProgram
 
 from ..ir.dtypes import DType
@@ -30,6 +31,7 @@ STATES_BY_NAME_KEY = "states_by_name"  # compile spec: buffers of one name are o
 FUSIONS_KEY = "fusions"  # compile spec: the names of the fusions to use, joined by commas, where not all
 STATE_TYPES_KEY = "state_types"  # compile spec: quantized types of states by pattern, as JSON
 WEIGHTS_KEY = "weights"  # compile spec: the name, in this process, of the source that the weights come from
+GGUF_NAME = "executorch_ggml.gguf#"  # and a file's id: its name, in the named data of a program that needs it
 STATES_MARKER = (
     "executorch_ggml.states"  # in the named data of a program with something to share: see program_states.cpp
 )
@@ -97,9 +99,25 @@ def _preprocess(program: ExportedProgram, specs: list[CompileSpec], names: State
         state.key = states[state.key]
     if graph.states or any(constant.value.dtype.is_quantized for constant in graph.constants):
         store.add_named_data(STATES_MARKER, bytes(1), ALIGNMENT)
+    if any(constant.outside for constant in graph.constants):
+        for file, name in getattr(weights, "files", {}).items():
+            store.add_named_data(f"{GGUF_NAME}{file}", name.encode())
     return PreprocessResult(
-        processed_bytes=serialize(graph), debug_handle_map={}, data_store_output=store.get_named_data_store_output()
+        processed_bytes=serialize(graph),
+        debug_handle_map=_debug_handles(graph, program),
+        data_store_output=store.get_named_data_store_output(),
     )
+
+
+def _debug_handles(graph: Graph, program: ExportedProgram) -> dict[int, tuple[int]]:
+    """The debug handle of the Edge node that each of the graph's nodes comes from, by the node's number."""
+    handles = {node.name: node.meta.get("debug_handle") for node in program.graph.nodes}
+    mapping = DelegateMappingBuilder()
+    for number, node in enumerate(graph.nodes):
+        if handles.get(node.name) is not None:
+            mapping.insert_delegate_mapping_entry(handles=handles[node.name], identifier=number)
+    found: dict[int, tuple[int]] = mapping.get_delegate_mapping()
+    return found
 
 
 def named_constants(graph: Graph) -> list[Constant]:

@@ -48,7 +48,7 @@ class Explanation:
     ``delegates`` is how many parts ggml's share is cut into, and ``cuts`` are the calls that lie between two of them.
     ``buffers`` has the buffers that the module mutates and ExecuTorch keeps, with the reasons; ggml keeps the others.
     ``notes`` say what became of weights that torch quantized. ``placement`` has ggml's nodes with the devices that
-    compute them, where ``explain`` was asked about one.
+    compute them, where ``explain`` was asked about one. ``failure`` is why the program cannot be lowered at all.
     """
 
     nodes: tuple[NodeVerdict, ...]
@@ -58,6 +58,7 @@ class Explanation:
     notes: tuple[str, ...] = ()
     device: str = ""
     placement: tuple[NodePlacement, ...] = ()
+    failure: str | None = None
 
     @property
     def on_device(self) -> int:
@@ -80,6 +81,8 @@ class Explanation:
         return tuple(verdict.missing for verdict in self.nodes if verdict.missing is not None)
 
     def __str__(self) -> str:
+        if self.failure is not None:
+            return f"the program cannot be lowered: {self.failure}"
         plural = "" if self.delegates == 1 else "s"
         lines = [f"{self.delegated} of {len(self.nodes)} nodes run in ggml, in {self.delegates} delegate{plural}"]
         for what, found in (("left to ExecuTorch", self.refused), ("cuts ggml's part", self.cuts)):
@@ -101,16 +104,28 @@ def explain(program: Any, *, device: str = "") -> Explanation:
     A program before ``to_edge_transform_and_lower`` is brought to the form that the partitioner sees first. With
     ``device``, ggml's name of one, it also says which nodes of the delegates that device computes, for inputs of the
     sizes at export.
+
+    A program that cannot be brought to that form is no error: ``failure`` of the explanation is the reason. Raises
+    TypeError for what is no program.
     """
+    if not isinstance(program, ExportedProgram) and not hasattr(program, "exported_program"):
+        raise TypeError(f"explain takes an ExportedProgram or an EdgeProgramManager, got {type(program).__name__}")
+    try:
+        explained, lowered = _explained(program)
+    except Exception as error:  # torch's and ExecuTorch's passes raise what they like
+        lines = str(error).strip().splitlines() or ["no reason given"]
+        return Explanation((), 0, (), failure=f"{type(error).__name__}: {lines[0]}")
+    return _placed(explained, lowered, device)
+
+
+def _explained(program: Any) -> tuple[Explanation, ExportedProgram]:
+    """The explanation, and the Edge program that it is of."""
     if isinstance(program, ExportedProgram):
         is_edge = any("EdgeOpOverload" in type(node.target).__name__ for node in program.graph.nodes)
-        explained, lowered = (explanation(program), program) if is_edge else _explanation_on_the_way(program)
-        return _placed(explained, lowered, device)
-    if hasattr(program, "exported_program"):
-        methods = list(program.methods)
-        method = program.exported_program("forward" if "forward" in methods else methods[0])
-        return _placed(explanation(method), method, device)
-    raise TypeError(f"explain takes an ExportedProgram or an EdgeProgramManager, got {type(program).__name__}")
+        return (explanation(program), program) if is_edge else _explanation_on_the_way(program)
+    methods = list(program.methods)
+    method = program.exported_program("forward" if "forward" in methods else methods[0])
+    return explanation(method), method
 
 
 def _placed(explained: Explanation, lowered: ExportedProgram, device: str) -> Explanation:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap as mapped
 import os
+import re
 import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -71,6 +73,15 @@ class Module:
             raise KeyError(f"{self._path} has no method {method!r}, but {self.method_names}")
 
 
+def _leaves_weights_outside(path: str) -> bool:
+    """Whether a program names a GGUF file: constants there have keys of this form, in its delegates' payloads."""
+    with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            return False
+        with mapped.mmap(file.fileno(), 0, access=mapped.ACCESS_READ) as data:
+            return re.search(rb"gguf:[0-9a-f]{16}/", data) is not None
+
+
 def load(
     path: str | os.PathLike[str],
     *,
@@ -88,7 +99,8 @@ def load(
     ``mmap=False`` reads both files into memory, which takes longer and makes the program independent of them. GGUF
     files are always mapped. Everything but the weights is always read into memory.
 
-    Raises FileNotFoundError, and RuntimeError where a file is damaged, with the file and what is wrong in it.
+    Raises FileNotFoundError, RuntimeError where a file is damaged, with the file and what is wrong in it, and
+    ValueError for ``gguf`` with a program that has its own weights.
     """
     load_delegate()
     from .._program import Program  # links the delegate
@@ -98,6 +110,8 @@ def load(
     for file, kind in ((text, "program"), (data, "data file")):
         if file and not os.path.exists(file):
             raise FileNotFoundError(f"{file}: no such {kind}")
+    if paths(gguf) and not _leaves_weights_outside(text):
+        raise ValueError(f"{text}: it has its own weights, and takes none from {paths(gguf)[0]}; load it without gguf")
     try:
         program = Program(text, data, mmap)
     except RuntimeError as error:
