@@ -31,6 +31,7 @@ from .backend import (
 )
 from .constants import fold_constants
 from .control_flow import control_flow_fault, graph_modules, is_control_flow
+from .empty_constants import without_empty_constants
 from .folding import one_reader_each
 from .grouping import groups
 from .kernels import missing_kernels, missing_kernels_text
@@ -113,7 +114,7 @@ class GgmlPartitioner(Partitioner):
         not lost to the caller's.
         """
         program = contiguous_inside(_with_own_constants(exported_program))
-        program = fold_constants(program, self.weights)
+        program = fold_constants(without_empty_constants(program), self.weights)
         program = one_reader_each(separate_state_accesses(program))
         return carried_through(program, lambda overload: bool(_accepted(program, {overload}, self.weights)))
 
