@@ -1,0 +1,59 @@
+"""Models as programs with what eager PyTorch gives, to run them in another process: one for each instruction set.
+
+`python -m tests.isa_models FOLDER` runs those of a folder and prints the largest difference of each as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+from tests import zoo
+from torch import nn
+
+import executorch_ggml
+from executorch_ggml.quant import dequantized
+
+# A difference as a part of the largest magnitude. Products with quantized weights round activations to 8 bits.
+TOLERANCE = dict.fromkeys(zoo.MODELS, 0.0001) | {"mlp_q8_0": 0.02, "mlp_q4_k": 0.02}
+
+
+def save(folder: Path) -> None:
+    """Write every model: its program, and its inputs with eager's outputs."""
+    for name in zoo.MODELS:
+        model = zoo.load(name, small=True)
+        program = executorch_ggml.export(model.module, model.args, dynamic_shapes=model.dynamic_shapes)
+        _save(folder, name, program, model.module, (model.args, zoo.resized(model, batch=1, tokens=9)))
+    for name in ("q8_0", "q4_k"):
+        torch.manual_seed(0)
+        mlp = nn.Sequential(nn.Linear(256, 512), nn.GELU(), nn.Linear(512, 256)).eval()
+        inputs = (torch.randn(9, 256),)
+        rows = torch.export.Dim("rows", max=64)
+        program = executorch_ggml.export(mlp, inputs, dynamic_shapes=({0: rows},), quantize=name)
+        _save(folder, f"mlp_{name}", program, dequantized(mlp, name), (inputs, (torch.randn(1, 256),)))
+
+
+def _save(
+    folder: Path, name: str, program: object, module: nn.Module, calls: tuple[tuple[torch.Tensor, ...], ...]
+) -> None:
+    program.save(str(folder / f"{name}.pte"))  # type: ignore[attr-defined]
+    with torch.no_grad():
+        torch.save([(inputs, module(*inputs)) for inputs in calls], folder / f"{name}.pt")
+
+
+def differences(folder: Path) -> dict[str, float]:
+    """Run every program of a folder: its largest difference from eager, as a part of the largest magnitude."""
+    worst = {}
+    for name in TOLERANCE:
+        module = executorch_ggml.load(folder / f"{name}.pte")
+        calls = torch.load(folder / f"{name}.pt")
+        worst[name] = max(
+            float((module(*inputs) - expected).abs().max() / expected.abs().max()) for inputs, expected in calls
+        )
+    return worst
+
+
+if __name__ == "__main__":
+    print(json.dumps(differences(Path(sys.argv[1]))))
