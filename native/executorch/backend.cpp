@@ -321,7 +321,13 @@ void executorch_ggml_set_num_threads(int threads) { executorch_ggml::set_default
 
 void executorch_ggml_set_device(const char* name) { executorch_ggml::set_default_device(name); }
 
-int executorch_ggml_get_num_threads(void) { return executorch_ggml::default_threads(); }
+int executorch_ggml_get_num_threads(void) {
+  int threads = 0;
+  const executorch_ggml::Status status = executorch_ggml::default_threads(&threads);
+  if (status.ok()) return threads;
+  executorch_ggml::report(executorch::runtime::Error::InvalidArgument, status.message());
+  return 0;
+}
 
 uint64_t executorch_ggml_take_states(void) {
   const uint64_t states = executorch_ggml::loaded_states;

@@ -20,7 +20,8 @@ EXECUTORCH_GGML_API const char* executorch_ggml_last_error(void);
 /* Forget it, so that what is there after the next call is of that call. */
 EXECUTORCH_GGML_API void executorch_ggml_clear_error(void);
 
-/* Threads of programs that are loaded from now on; 0: EXECUTORCH_GGML_NUM_THREADS, or one a core. */
+/* Threads of programs that are loaded from now on; 0: EXECUTORCH_GGML_NUM_THREADS, or one a core. To ask gives 0 where
+   that variable is no number of threads: see the last error. */
 EXECUTORCH_GGML_API void executorch_ggml_set_num_threads(int threads);
 EXECUTORCH_GGML_API int executorch_ggml_get_num_threads(void);
 

@@ -4,11 +4,13 @@
 #include <mutex>
 #include <utility>
 
+#include "fork.h"
+
 namespace executorch_ggml {
 namespace {
 
 struct Registry {
-  std::mutex mutex;
+  Mutex mutex;
   GgufFiles files;
   std::map<uint64_t, const GgufFile*> numbers;
   uint64_t last = 0;
@@ -25,7 +27,7 @@ Status open_gguf(const std::string& path, uint64_t* number) {
   std::shared_ptr<const GgufFile> file;
   EXECUTORCH_GGML_TRY(GgufFile::open(path, &file));
   Registry& all = registry();
-  std::lock_guard<std::mutex> lock(all.mutex);
+  std::lock_guard<Mutex> lock(all.mutex);
   all.numbers.emplace(all.last + 1, file.get());
   all.files.add(std::move(file));
   *number = ++all.last;
@@ -34,7 +36,7 @@ Status open_gguf(const std::string& path, uint64_t* number) {
 
 bool close_gguf(uint64_t number) {
   Registry& all = registry();
-  std::lock_guard<std::mutex> lock(all.mutex);
+  std::lock_guard<Mutex> lock(all.mutex);
   const auto found = all.numbers.find(number);
   if (found == all.numbers.end()) return false;
   all.files.remove(found->second);
@@ -44,7 +46,7 @@ bool close_gguf(uint64_t number) {
 
 Status find_in_gguf(const std::string& key, const ggml_tensor* expected, const void** data, size_t* size,
                     std::shared_ptr<const GgufFile>* file) {
-  std::lock_guard<std::mutex> lock(registry().mutex);
+  std::lock_guard<Mutex> lock(registry().mutex);
   return registry().files.find(key, expected, data, size, file);
 }
 

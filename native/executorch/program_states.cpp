@@ -1,8 +1,12 @@
 #include "program_states.h"
 
+#include <executorch/runtime/executor/merged_data_map.h>
+
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+
+#include "fork.h"
 
 namespace executorch_ggml {
 namespace {
@@ -14,7 +18,7 @@ namespace et = ::executorch::runtime;
 constexpr char kMarker[] = "executorch_ggml.states";
 
 struct Registry {
-  std::mutex mutex;
+  Mutex mutex;
   uint64_t last_id = 0;
   std::vector<std::weak_ptr<ProgramStates>> groups;  // the oldest first
 };
@@ -24,23 +28,37 @@ Registry& registry() {
   return *made;
 }
 
-// ExecuTorch does not say which program a delegate belongs to. The names of a program's data lie in the program itself,
-// so the marker's address is one for all of its methods, and another in each program that is loaded.
-const void* program_address(const et::NamedDataMap* map) {
-  if (map == nullptr) return nullptr;
+// Whether a map is one that ExecuTorch makes for each method, of the program's data and a data file's. An ExecuTorch
+// that is built without type information cannot be asked.
+bool made_for_method(const et::NamedDataMap* map) {
+#if defined(EXECUTORCH_GGML_EXECUTORCH_HAS_RTTI)
+  return dynamic_cast<const et::internal::MergedDataMap*>(map) != nullptr;
+#else
+  return map != nullptr;
+#endif
+}
+
+ProgramIdentity identify(const et::NamedDataMap* map) {
+  ProgramIdentity program;
+  if (map == nullptr) return program;
   const auto count = map->get_num_keys();
   for (uint32_t i = 0; count.ok() && i < count.get(); ++i) {
     const auto key = map->get_key(i);
-    if (key.ok() && std::strcmp(key.get(), kMarker) == 0) return key.get();
+    if (key.ok() && std::strcmp(key.get(), kMarker) == 0) program.marker = key.get();
   }
-  return nullptr;
+  if (!made_for_method(map)) {
+    program.map = map;
+  } else if (const auto first = map->get_key(0); first.ok()) {
+    program.key = first.get();
+  }
+  return program;
 }
 
 template <class Matches>
 bool reset_where(const Matches& matches) {
   std::vector<std::shared_ptr<ProgramStates>> found;
   {
-    std::lock_guard<std::mutex> lock(registry().mutex);
+    std::lock_guard<Mutex> lock(registry().mutex);
     for (const auto& weak : registry().groups) {
       std::shared_ptr<ProgramStates> group = weak.lock();
       if (group != nullptr && matches(*group)) found.push_back(std::move(group));
@@ -53,18 +71,18 @@ bool reset_where(const Matches& matches) {
 }  // namespace
 
 void SharedStates::join(const et::BackendInitContext& context, const void* delegate) {
-  const void* program = program_address(context.get_named_data_map());
+  const ProgramIdentity program = identify(context.get_named_data_map());
   const auto named = context.get_runtime_spec<const char*>("states");
   const std::string name = named.ok() ? named.get() : "";
   Registry& all = registry();
-  std::lock_guard<std::mutex> lock(all.mutex);
+  std::lock_guard<Mutex> lock(all.mutex);
   auto& groups = all.groups;
   groups.erase(std::remove_if(groups.begin(), groups.end(), [](const auto& group) { return group.expired(); }),
                groups.end());
   std::shared_ptr<PackedWeights> weights;
-  for (auto it = groups.rbegin(); it != groups.rend() && program != nullptr && group_ == nullptr; ++it) {
+  for (auto it = groups.rbegin(); it != groups.rend() && program.marker != nullptr && group_ == nullptr; ++it) {
     std::shared_ptr<ProgramStates> group = it->lock();
-    if (group == nullptr || group->program != program) continue;
+    if (group == nullptr || !(group->program == program)) continue;
     weights = group->weights;
     if (group->name != name) continue;
     const auto& known = group->delegates;
@@ -85,7 +103,7 @@ void SharedStates::join(const et::BackendInitContext& context, const void* deleg
 
 SharedStates::~SharedStates() {
   if (group_ == nullptr) return;
-  std::lock_guard<std::mutex> lock(registry().mutex);
+  std::lock_guard<Mutex> lock(registry().mutex);
   auto& known = group_->delegates;
   const auto found = std::find(known.begin(), known.end(), delegate_);
   if (found != known.end()) known.erase(found);

@@ -12,10 +12,22 @@
 
 namespace executorch_ggml {
 
+// What tells a loaded program from others, though ExecuTorch does not name it to its delegates: addresses of what is
+// its own. Two programs may lie in one buffer of the host's, and have all but their data maps in common.
+struct ProgramIdentity {
+  const void* marker = nullptr;  // of a key in the program; null: unknown
+  const void* map = nullptr;     // of the program's map of data, where that is what the delegate gets
+  const void* key = nullptr;     // of the first key otherwise, when the map is made for each method: the data file's
+
+  bool operator==(const ProgramIdentity& other) const {
+    return marker == other.marker && map == other.map && key == other.key;
+  }
+};
+
 // The states and packed weights of a loaded program, and the delegates that use them.
 struct ProgramStates {
   uint64_t id = 0;
-  const void* program = nullptr;       // an address that is this loaded program's alone; null: unknown
+  ProgramIdentity program;
   std::string name;                    // what the host calls them (runtime spec "states")
   std::vector<const void*> delegates;  // by an address in the program's description of each
   States states;

@@ -143,7 +143,7 @@ Status LoadedMethod::plan_memory(const et::MethodMeta& meta) {
 bool LoadedMethod::uses_ggml() const { return method_->method_meta().uses_backend(kBackend); }
 
 Status LoadedMethod::run(std::vector<Input>& inputs, std::vector<Output>* outputs) {
-  std::lock_guard<Mutex> lock(shared_ != nullptr ? shared_->in_use : running_);
+  std::lock_guard<Mutex> lock(in_use());
   executorch_ggml_clear_error();
   EXECUTORCH_GGML_TRY(place_outputs());
   EXECUTORCH_GGML_TRY(set_inputs(inputs));

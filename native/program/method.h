@@ -42,6 +42,9 @@ class LoadedMethod {
 
   bool uses_ggml() const;
 
+  // Held during a run, with the methods that it shares memory with.
+  Mutex& in_use() { return shared_ != nullptr ? shared_->in_use : running_; }
+
  private:
   Status plan_memory(const ::executorch::runtime::MethodMeta& meta);
   Status set_inputs(std::vector<Input>& inputs);

@@ -74,6 +74,7 @@ Status LoadedProgram::inputs(const std::string& method, std::vector<std::optiona
 
 Status LoadedProgram::find(const std::string& name, LoadedMethod** method) {
   std::lock_guard<Mutex> lock(loading_);
+  forget_interrupted();
   auto found = methods_.find(name);
   if (found == methods_.end()) {
     std::unique_ptr<LoadedMethod> loaded;
@@ -82,6 +83,19 @@ Status LoadedProgram::find(const std::string& name, LoadedMethod** method) {
   }
   *method = found->second.get();
   return {};
+}
+
+// ExecuTorch cannot take up a method again that another thread was running when the process was forked, nor end it: it
+// is left where it is, and loaded anew.
+void LoadedProgram::forget_interrupted() {
+  if (generation_ == fork_generation()) return;
+  generation_ = fork_generation();
+  const bool shared = shared_ != nullptr && shared_->in_use.take_interrupted();
+  for (auto entry = methods_.begin(); entry != methods_.end();) {
+    const bool interrupted = shared || entry->second->in_use().take_interrupted();
+    if (interrupted) (void)entry->second.release();
+    entry = interrupted ? methods_.erase(entry) : std::next(entry);
+  }
 }
 
 Status LoadedProgram::load_method(const std::string& name) {

@@ -88,6 +88,7 @@ class LoadedProgram {
   LoadedProgram() = default;
   Status open(const std::string& path, const std::string& data_path, bool map);
   Status find(const std::string& name, LoadedMethod** method);
+  void forget_interrupted();
 
   std::unique_ptr<VerifiedLoader> file_;
   std::unique_ptr<VerifiedLoader> data_file_;
@@ -97,6 +98,7 @@ class LoadedProgram {
   std::string states_;  // their name, which no other program's have
 
   Mutex loading_;
+  uint64_t generation_ = fork_generation();
   std::shared_ptr<Arena> shared_;  // the memory that methods share
   std::map<std::string, std::unique_ptr<LoadedMethod>> methods_;
 };

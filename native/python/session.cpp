@@ -234,7 +234,10 @@ class PySession {
     nb::gil_scoped_release release;  // a run on another thread may hold them
     session_->reset();
   }
-  size_t prepared_count() const { return session_->prepared_count(); }
+  size_t prepared_count() {
+    nb::gil_scoped_release release;
+    return session_->prepared_count();
+  }
   std::vector<std::string> input_names() const { return names(session_->inputs()); }
   std::vector<std::string> output_names() const { return names(session_->outputs()); }
 
@@ -302,5 +305,10 @@ NB_MODULE(_session, m) {
       },
       nb::arg("path"), nb::arg("name"));
   m.def("set_default_threads", &set_default_threads, nb::arg("threads"));
-  m.def("default_threads", &default_threads);
+  m.def("default_threads", [] {
+    int threads = 0;
+    const Status status = default_threads(&threads);
+    if (!status.ok()) raise(status);
+    return threads;
+  });
 }

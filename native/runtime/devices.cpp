@@ -2,28 +2,17 @@
 
 #include <dlfcn.h>
 
-#include <algorithm>
-#include <atomic>
-#include <cstdio>
 #include <cstdlib>
-#include <future>
-#include <map>
 #include <mutex>
-#include <thread>
 
 #include "cpu_library.h"
-#include "resource_limits.h"
+#include "fork.h"
 #include "status.h"
 
 namespace executorch_ggml {
 namespace {
 
-// How long idle threads spin before they sleep, on ggml's scale of 0 to 100: 1 is about a millisecond. Longer would
-// starve the host's own threads between two runs.
-constexpr uint32_t kPoll = 1;
-
-std::atomic<int> chosen_threads{0};
-std::mutex device_mutex;
+Mutex device_mutex;
 std::string chosen_device;
 
 // ggml's backend libraries lie beside libggml.so; ggml itself looks beside the executable only.
@@ -35,10 +24,32 @@ std::string ggml_folder() {
   return slash == std::string::npos ? "." : path.substr(0, slash);
 }
 
-void keep_warnings(ggml_log_level level, const char* text, void* previous_level) {
-  auto& last = *static_cast<ggml_log_level*>(previous_level);
-  if (level != GGML_LOG_LEVEL_CONT) last = level;
-  if (last >= GGML_LOG_LEVEL_WARN) std::fputs(text, stderr);
+// How many QuietLogs live on this thread, and the level of the last line that ggml logged on it.
+thread_local int quiet = 0;
+thread_local ggml_log_level last_level = GGML_LOG_LEVEL_NONE;
+
+struct Logger {
+  ggml_log_callback callback = nullptr;
+  void* data = nullptr;
+};
+
+void log_unless_quiet(ggml_log_level level, const char* text, void* logger) {
+  if (level != GGML_LOG_LEVEL_CONT) last_level = level;
+  if (quiet > 0 && last_level < GGML_LOG_LEVEL_WARN) return;
+  const auto* next = static_cast<const Logger*>(logger);
+  next->callback(level, text, next->data);
+}
+
+// ggml has one logger for the process, which the host may have set: ours goes before it, once, and stays. To swap it
+// for the time of a call would take it from other threads, and put back the wrong one where two swap at a time.
+void filter_log_once() {
+  static const Logger* next = [] {
+    auto* logger = new Logger();
+    ggml_log_get(&logger->callback, &logger->data);
+    ggml_log_set(log_unless_quiet, logger);
+    return logger;
+  }();
+  (void)next;
 }
 
 // Whether ggml's CPU can be used; other devices are loaded in any case.
@@ -48,10 +59,6 @@ const Status& load_backends_once() {
     return load_cpu_library(ggml_folder());
   }();
   return loaded;
-}
-
-Status no_cpu() {
-  return Status::error("ggml has no CPU backend here: no libggml-cpu*.so beside libggml.so (" + ggml_folder() + ")");
 }
 
 const char* kind_name(enum ggml_backend_dev_type type) {
@@ -65,29 +72,6 @@ const char* kind_name(enum ggml_backend_dev_type type) {
     default:
       return "accel";
   }
-}
-
-// ggml aborts where a thread of a pool does not start: as many are started and ended before.
-Status check_threads(int count) {
-  std::promise<void> end;
-  const std::shared_future<void> ended = end.get_future().share();
-  std::vector<std::thread> threads(count);
-  Status status;
-  try {
-    for (std::thread& thread : threads) thread = std::thread([ended] { ended.wait(); });
-  } catch (const std::exception& error) {
-    status = Status::error(format("cannot start %d threads: %s; use fewer", count, error.what()));
-  }
-  end.set_value();
-  for (std::thread& thread : threads) {
-    if (thread.joinable()) thread.join();
-  }
-  return status;
-}
-
-template <class Function>
-Function cpu_function(ggml_backend_dev_t device, const char* name) {
-  return reinterpret_cast<Function>(ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(device), name));
 }
 
 }  // namespace
@@ -104,9 +88,9 @@ std::vector<DeviceInfo> list_devices() {
 }
 
 Status cpu_info(CpuInfo* info) {
-  EXECUTORCH_GGML_TRY(load_backends_once());
-  if (cpu_device() == nullptr) return no_cpu();
-  const CpuLibrary library = library_of(cpu_device());
+  ggml_backend_dev_t cpu = nullptr;
+  EXECUTORCH_GGML_TRY(find_cpu(&cpu));
+  const CpuLibrary library = library_of(cpu);
   *info = {kernels::isa_name(kernels::best_isa()), library.path, kernels::isa_name(library.isa)};
   return {};
 }
@@ -118,83 +102,14 @@ Status load_backend(const std::string& path, const std::string& name) {
 }
 
 void set_default_device(const std::string& name) {
-  std::lock_guard<std::mutex> lock(device_mutex);
+  std::lock_guard<Mutex> lock(device_mutex);
   chosen_device = name;
 }
 
 std::string default_device() {
-  std::lock_guard<std::mutex> lock(device_mutex);
+  std::lock_guard<Mutex> lock(device_mutex);
   const char* text = std::getenv("EXECUTORCH_GGML_DEVICE");
   return chosen_device.empty() && text != nullptr ? text : chosen_device;
-}
-
-void set_default_threads(int threads) { chosen_threads = threads; }
-
-int default_threads() {
-  if (const int chosen = chosen_threads.load(); chosen > 0) return chosen;
-  if (const char* text = std::getenv("EXECUTORCH_GGML_NUM_THREADS"); text != nullptr && std::atoi(text) > 0) {
-    return std::min(std::atoi(text), static_cast<int>(GGML_MAX_N_THREADS));
-  }
-  const unsigned cores = std::thread::hardware_concurrency();
-  return cores == 0 ? 1 : static_cast<int>(std::min(cores, static_cast<unsigned>(GGML_MAX_N_THREADS)));
-}
-
-Status Cpu::get(int threads, std::shared_ptr<Cpu>* cpu) {
-  static std::mutex mutex;
-  static std::map<int, std::weak_ptr<Cpu>> open_cpus;
-  if (threads <= 0) threads = default_threads();
-  std::lock_guard<std::mutex> lock(mutex);
-  if ((*cpu = open_cpus[threads].lock())) return {};
-  EXECUTORCH_GGML_TRY(make(threads, cpu));
-  open_cpus[threads] = *cpu;
-  return {};
-}
-
-Status Cpu::make(int threads, std::shared_ptr<Cpu>* cpu) {
-  if (threads <= 0) threads = default_threads();
-  if (threads > GGML_MAX_N_THREADS) {
-    return Status::error(format("%d threads: ggml takes at most %d", threads, static_cast<int>(GGML_MAX_N_THREADS)));
-  }
-  std::shared_ptr<Cpu> made(new Cpu());
-  made->threads_ = threads;
-  EXECUTORCH_GGML_TRY(made->open(1, &made->serial_));
-  EXECUTORCH_GGML_TRY(made->open(threads, &made->parallel_));
-  *cpu = std::move(made);
-  return {};
-}
-
-Status Cpu::open(int threads, Lane* lane) {
-  EXECUTORCH_GGML_TRY(load_backends_once());
-  ggml_backend_dev_t device = cpu_device();
-  if (device == nullptr) return no_cpu();
-  if (!can_allocate(kGgmlObject)) return Status::error(format("no memory for a pool of %d threads", threads));
-  EXECUTORCH_GGML_TRY(check_threads(threads - 1));
-  lane->backend = ggml_backend_dev_init(device, nullptr);
-  const auto set_threads = cpu_function<ggml_backend_set_n_threads_t>(device, "ggml_backend_set_n_threads");
-  const auto new_pool = cpu_function<decltype(&ggml_threadpool_new)>(device, "ggml_threadpool_new");
-  const auto set_pool =
-      cpu_function<decltype(&ggml_backend_cpu_set_threadpool)>(device, "ggml_backend_cpu_set_threadpool");
-  if (lane->backend == nullptr || set_threads == nullptr || new_pool == nullptr || set_pool == nullptr) {
-    return Status::error("ggml's CPU backend does not open or is not the ggml that this runtime was built for");
-  }
-  ggml_threadpool_params params = ggml_threadpool_params_default(threads);
-  params.poll = kPoll;
-  lane->pool = new_pool(&params);
-  if (lane->pool == nullptr) return Status::error(format("ggml cannot start a pool of %d threads", threads));
-  set_threads(lane->backend, threads);
-  set_pool(lane->backend, lane->pool);
-  return {};
-}
-
-void Cpu::close(Lane* lane) {
-  ggml_backend_dev_t device = lane->backend ? ggml_backend_get_device(lane->backend) : nullptr;
-  if (lane->backend) ggml_backend_free(lane->backend);
-  if (lane->pool) cpu_function<decltype(&ggml_threadpool_free)>(device, "ggml_threadpool_free")(lane->pool);
-}
-
-Cpu::~Cpu() {
-  close(&parallel_);
-  close(&serial_);
 }
 
 ggml_backend_dev_t cpu_device() {
@@ -202,13 +117,19 @@ ggml_backend_dev_t cpu_device() {
   return ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
 }
 
-QuietLog::QuietLog() {
-  ggml_log_get(&callback_, &data_);
-  static ggml_log_level last = GGML_LOG_LEVEL_NONE;
-  ggml_log_set(keep_warnings, &last);
+Status find_cpu(ggml_backend_dev_t* cpu) {
+  EXECUTORCH_GGML_TRY(load_backends_once());
+  *cpu = cpu_device();
+  if (*cpu != nullptr) return {};
+  return Status::error("ggml has no CPU backend here: no libggml-cpu*.so beside libggml.so (" + ggml_folder() + ")");
 }
 
-QuietLog::~QuietLog() { ggml_log_set(callback_, data_); }
+QuietLog::QuietLog() {
+  filter_log_once();
+  ++quiet;
+}
+
+QuietLog::~QuietLog() { --quiet; }
 
 void* host_placeholder() {
   alignas(64) static char page[64];

@@ -1,14 +1,11 @@
-// The ggml devices of this process, and the CPU's threads.
+// The ggml devices of this process.
 #pragma once
 
-#include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "../devices/custom_nodes.h"
 #include "ggml-backend.h"
-#include "ggml-cpu.h"
 #include "result.h"
 
 namespace executorch_ggml {
@@ -37,59 +34,19 @@ Status load_backend(const std::string& path, const std::string& name);
 void set_default_device(const std::string& name);
 std::string default_device();
 
-// Threads for sessions that do not say; 0 restores the default: EXECUTORCH_GGML_NUM_THREADS, or one a core.
-void set_default_threads(int threads);
-int default_threads();
-
-// The CPU backend with its threads: made once per thread count and shared by all sessions, since pools that spin
-// against each other are slower than one.
-class Cpu {
- public:
-  static Status get(int threads, std::shared_ptr<Cpu>* cpu);
-
-  // One that is shared with nobody: what runs on another device too may wait for that, and others not with it.
-  static Status make(int threads, std::shared_ptr<Cpu>* cpu);
-  ~Cpu();
-  Cpu(const Cpu&) = delete;
-  Cpu& operator=(const Cpu&) = delete;
-
-  // For graphs that are worth waking threads for, and for those that are not.
-  ggml_backend_t parallel() const { return parallel_.backend; }
-  ggml_backend_t serial() const { return serial_.backend; }
-  int threads() const { return threads_; }
-
-  // Held while a graph runs: a pool serves one graph at a time.
-  std::mutex& mutex() { return mutex_; }
-
- private:
-  struct Lane {
-    ggml_backend_t backend = nullptr;
-    ggml_threadpool* pool = nullptr;
-  };
-  Cpu() = default;
-  Status open(int threads, Lane* lane);
-  void close(Lane* lane);
-
-  Lane parallel_;
-  Lane serial_;
-  int threads_ = 1;
-  std::mutex mutex_;
-};
-
 // ggml's CPU, or null where its library is missing.
 ggml_backend_dev_t cpu_device();
 
-// While it lives ggml logs warnings and errors alone.
+// The same, with an error where it is missing, or where it is not to be used: see cpu_library.h.
+Status find_cpu(ggml_backend_dev_t* cpu);
+
+// While it lives ggml logs nothing on this thread but warnings and errors.
 class QuietLog {
  public:
   QuietLog();
   ~QuietLog();
   QuietLog(const QuietLog&) = delete;
   QuietLog& operator=(const QuietLog&) = delete;
-
- private:
-  ggml_log_callback callback_ = nullptr;
-  void* data_ = nullptr;
 };
 
 // A buffer that stands for memory which is not ggml's: tensors in it point wherever the caller's data is.

@@ -96,7 +96,7 @@ Status PackedWeights::arrange(const kernels::IntegerProduct& product, const void
 }
 
 Status PackedWeights::pack(const std::string& key, const void* data, ggml_tensor* tensor, bool* packed) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<Mutex> lock(mutex_);
   *packed = false;
   auto found = matrices_.find(key);
   if (found == matrices_.end()) {

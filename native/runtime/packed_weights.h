@@ -4,10 +4,10 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "devices.h"
+#include "fork.h"
 #include "ggml-backend.h"
 #include "kernels/integer_product.h"
 #include "result.h"
@@ -37,7 +37,7 @@ class PackedWeights {
   static Status make(ggml_backend_buffer_type_t type, const void* data, const ggml_tensor* like, Matrix* made);
   static void free(Matrix* matrix);
 
-  std::mutex mutex_;
+  Mutex mutex_;
   std::map<std::string, Matrix> matrices_;
 };
 

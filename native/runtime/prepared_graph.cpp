@@ -201,7 +201,9 @@ Status PreparedGraph::make(const fb::Graph& graph, const ProgramId& program, std
 }
 
 PreparedGraph::~PreparedGraph() {
-  if (plan_) ggml_backend_graph_plan_free(cpu_backend_, plan_);
+  for (const Plan& plan : plans_) {
+    if (plan.plan != nullptr) ggml_backend_graph_plan_free(cpu_->backend(), plan.plan);
+  }
   if (sched_) {
     ggml_backend_sched_free(sched_);
     explain_custom_nodes(false);
@@ -363,7 +365,6 @@ Status PreparedGraph::check_memory(size_t bytes) const {
 }
 
 Status PreparedGraph::plan_on_cpu() {
-  cpu_backend_ = work_ >= kParallelWork ? cpu_->parallel() : cpu_->serial();
   const MemoryPlan memory(cgraph_);
   size_t needed = memory.size();
   for (const Boundary& output : outputs_) needed += ggml_nbytes(output.tensor);
@@ -371,14 +372,14 @@ Status PreparedGraph::plan_on_cpu() {
   if (memory.size() == 0) {
     memory_.reset();
   } else if (memory_ == nullptr || memory_->size() < memory.size()) {
-    ggml_backend_buffer_t buffer = ggml_backend_alloc_buffer(cpu_backend_, memory.size());
+    ggml_backend_buffer_t buffer = ggml_backend_alloc_buffer(cpu_->backend(), memory.size());
     if (buffer == nullptr)
       return Status::error(format("no memory for intermediate values of %zu bytes; run smaller inputs", memory.size()));
     memory_ = std::make_shared<WorkingMemory>(buffer);
   }
   if (memory_ != nullptr) memory.apply(memory_->buffer());
   place_views();
-  return make_plan(memory.size());
+  return {};
 }
 
 void PreparedGraph::move_to(const std::shared_ptr<WorkingMemory>& memory) {
@@ -393,18 +394,24 @@ void PreparedGraph::move_to(const std::shared_ptr<WorkingMemory>& memory) {
   memory_ = memory;
 }
 
-Status PreparedGraph::make_plan(size_t bytes) {
+Status PreparedGraph::make_plan(const Lease& lease) {
+  Plan& plan = plans_[lease.threads() > 1];
+  if (plan.lane == lease.lane().number() && plan.threads == lease.threads()) return {};
+  if (plan.plan != nullptr) ggml_backend_graph_plan_free(cpu_->backend(), plan.plan);
+  plan = {};
   try {
-    plan_ = ggml_backend_graph_plan_create(cpu_backend_, cgraph_);
+    plan.plan = lease.lane().plan(cgraph_, lease.threads());
   } catch (const std::bad_alloc&) {  // ggml does not tell of how much
-    return Status::error(format(
-        "no memory for what ggml's kernels need beside intermediate values of %zu bytes; run smaller inputs", bytes));
+    return Status::error("no memory for what ggml's kernels need beside intermediate values; run smaller inputs");
   }
-  return plan_ ? Status() : Status::error("ggml cannot make a plan for its threads");
+  if (plan.plan == nullptr) return Status::error("ggml cannot make a plan for its threads");
+  plan.lane = lease.lane().number();
+  plan.threads = lease.threads();
+  return {};
 }
 
 Status PreparedGraph::schedule() {
-  ggml_backend_t backends[] = {device_, work_ >= kParallelWork ? cpu_->parallel() : cpu_->serial()};
+  ggml_backend_t backends[] = {device_, cpu_->own(work_ >= kParallelWork)};
   const auto graph_size = static_cast<size_t>(ggml_graph_size(cgraph_));
   device_memory_ = MemoryPlan(cgraph_).size();
   EXECUTORCH_GGML_TRY(check_memory(device_memory_));
@@ -448,7 +455,7 @@ std::vector<NodePlacement> PreparedGraph::placement() const {
   for (size_t i = 0; i < made_.size(); ++i) {
     if (is_view(made_[i])) continue;
     const fb::Node& node = *graph_.nodes()->Get(static_cast<flatbuffers::uoffset_t>(i));
-    ggml_backend_t backend = sched_ ? ggml_backend_sched_get_tensor_backend(sched_, made_[i]) : cpu_backend_;
+    ggml_backend_t backend = sched_ ? ggml_backend_sched_get_tensor_backend(sched_, made_[i]) : cpu_->backend();
     if (backend == nullptr) continue;  // nothing reads it
     placement.push_back(
         {text(node.name()), static_cast<int>(node.op_type()), ggml_backend_dev_name(ggml_backend_get_device(backend))});
@@ -459,6 +466,19 @@ std::vector<NodePlacement> PreparedGraph::placement() const {
 void PreparedGraph::explain_custom_nodes(bool add) {
   const devices::CustomNodesFunction explain = custom_nodes_of(device_);
   if (explain != nullptr) explain(custom_.data(), custom_.size(), add);
+}
+
+Status PreparedGraph::compute() {
+  ggml_status result = GGML_STATUS_SUCCESS;
+  if (sched_ != nullptr) {
+    result = ggml_backend_sched_graph_compute(sched_, cgraph_);
+  } else {
+    Lease lease;
+    EXECUTORCH_GGML_TRY(cpu_->lease(work_ >= kParallelWork, plans_[1].lane, &lease));
+    EXECUTORCH_GGML_TRY(make_plan(lease));
+    result = ggml_backend_graph_plan_compute(lease.lane().backend(), plans_[lease.threads() > 1].plan);
+  }
+  return result == GGML_STATUS_SUCCESS ? Status() : Status::error(format("ggml: %s", ggml_status_to_string(result)));
 }
 
 Status PreparedGraph::run(void* const* inputs, void* const* outputs) {
@@ -473,9 +493,7 @@ Status PreparedGraph::run(void* const* inputs, void* const* outputs) {
   if (device_ == nullptr) {
     for (size_t i = 0; i < outputs_.size(); ++i) outputs_[i].place(outputs[i]);
   }
-  const ggml_status result = plan_ != nullptr ? ggml_backend_graph_plan_compute(cpu_backend_, plan_)
-                                              : ggml_backend_sched_graph_compute(sched_, cgraph_);
-  if (result != GGML_STATUS_SUCCESS) return Status::error(format("ggml: %s", ggml_status_to_string(result)));
+  EXECUTORCH_GGML_TRY(compute());
   if (!status_.ok()) return Status::error(status_.message());
   for (size_t i = 0; device_ != nullptr && i < outputs_.size(); ++i) {
     ggml_backend_tensor_get(outputs_[i].tensor, outputs[i], 0, ggml_nbytes(outputs_[i].tensor));

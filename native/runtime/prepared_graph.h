@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cpu.h"
 #include "devices.h"
 #include "node_builder.h"
 #include "resource_limits.h"
@@ -108,6 +109,13 @@ class PreparedGraph {
   Status run(void* const* inputs, void* const* outputs);
 
  private:
+  // What ggml needs to run the graph on a number of a lane's threads.
+  struct Plan {
+    ggml_backend_graph_plan_t plan = nullptr;
+    uint64_t lane = 0;
+    int threads = 0;
+  };
+
   // A tensor at the boundary and the views whose data moves with it.
   struct Boundary {
     ggml_tensor* tensor = nullptr;
@@ -129,7 +137,8 @@ class PreparedGraph {
   void place_views();
   Status check_memory(size_t bytes) const;
   Status plan_on_cpu();
-  Status make_plan(size_t bytes);
+  Status compute();
+  Status make_plan(const Lease& lease);
   Status schedule();
   Status place_nodes(ggml_backend_t cpu);
   bool device_takes(const ggml_tensor* node) const;
@@ -149,10 +158,10 @@ class PreparedGraph {
   std::vector<ggml_tensor*> made_;  // by each of the program's nodes
   int64_t work_ = 0;
   size_t device_memory_ = 0;
-  // The CPU alone: memory, and ggml's plan for the threads. Else the scheduler, which has both.
+  // The CPU alone: memory, and ggml's plans for a run on one thread and for one on several. Else the scheduler, which
+  // has both.
   std::shared_ptr<WorkingMemory> memory_;
-  ggml_backend_t cpu_backend_ = nullptr;
-  ggml_backend_graph_plan_t plan_ = nullptr;
+  Plan plans_[2];
   ggml_backend_sched_t sched_ = nullptr;
   std::vector<devices::CustomNode> custom_;  // for a device that asks what they mean
   std::vector<Boundary> inputs_;

@@ -115,16 +115,40 @@ Status Session::open(const void* payload, size_t size, ConstantSource* constants
   program_ = {static_cast<const uint8_t*>(payload) + kHeaderSize, size - kHeaderSize, ++programs};
   EXECUTORCH_GGML_TRY(check(*graph_));
   EXECUTORCH_GGML_TRY(open_device(options.device, &device_));
-  EXECUTORCH_GGML_TRY(device_ ? Cpu::make(options.threads, &cpu_) : Cpu::get(options.threads, &cpu_));
+  EXECUTORCH_GGML_TRY(Cpu::open(options.threads, /*shared=*/device_ == nullptr, &cpu_));
   EXECUTORCH_GGML_TRY(make_constants(constants));
   EXECUTORCH_GGML_TRY(make_states(constants));
-  input_data_.resize(inputs_.size());
-  output_data_.resize(outputs_.size());
+  work_ = new_work();
   return {};
 }
 
+std::unique_ptr<Session::Work> Session::new_work() const {
+  auto work = std::make_unique<Work>();
+  work->input_data.resize(inputs_.size());
+  work->output_data.resize(outputs_.size());
+  return work;
+}
+
+// What another thread was changing when the process was forked may be in any condition, and schedulers keep to threads
+// that are gone: neither is used again, nor freed.
+Status Session::renew_after_fork() {
+  const bool interrupted = mutex_.take_interrupted();
+  if (generation_ == fork_generation()) return {};
+  generation_ = fork_generation();
+  if (interrupted || device_ != nullptr) {
+    (void)work_.release();
+    work_ = new_work();
+  }
+  return cpu_->renew();
+}
+
+size_t Session::prepared_count() {
+  std::lock_guard<Mutex> lock(mutex_);
+  return work_->prepared.size();
+}
+
 Session::~Session() {
-  prepared_.clear();
+  work_.reset();
   for (ggml_backend_buffer_t buffer : buffers_) ggml_backend_buffer_free(buffer);
   if (device_) ggml_backend_free(device_);
 }
@@ -164,7 +188,7 @@ Status Session::constant_data(ConstantSource* source, const std::string& key, co
 }
 
 Status Session::own(ggml_tensor* tensor) {
-  ggml_backend_t backend = device_ ? device_ : cpu_->serial();
+  ggml_backend_t backend = device_ ? device_ : cpu_->backend();
   const size_t size = ggml_backend_buft_get_alloc_size(ggml_backend_get_default_buffer_type(backend), tensor);
   ggml_backend_buffer_t buffer = ggml_backend_alloc_buffer(backend, std::max<size_t>(size, 1));
   if (buffer == nullptr) return Status::error(format("no memory for %s of %zu bytes", ggml_get_name(tensor), size));
@@ -248,7 +272,7 @@ Status Session::make_states(ConstantSource* source) {
                                   name.c_str(), state_memory_, limits_.memory_limit()));
     }
     const auto dtype = static_cast<DType>(graph_->values()->Get(state.value())->dtype());
-    ggml_backend_t backend = device_ ? device_ : cpu_->serial();
+    ggml_backend_t backend = device_ ? device_ : cpu_->backend();
     EXECUTORCH_GGML_TRY(states_->attach(name, dtype, data, backend, tensor));
     leaves_.states.push_back(tensor);
   }
@@ -256,36 +280,36 @@ Status Session::make_states(ConstantSource* source) {
 }
 
 Status Session::prepare(const TensorView* inputs, size_t count, PreparedGraph** prepared) {
-  EXECUTORCH_GGML_TRY(input_key(*graph_, inputs, count, &key_));
-  for (auto it = prepared_.begin(); it != prepared_.end(); ++it) {
-    if ((*it)->key() == key_) return use_again(it, prepared);
+  EXECUTORCH_GGML_TRY(input_key(*graph_, inputs, count, &work_->key));
+  for (auto it = work_->prepared.begin(); it != work_->prepared.end(); ++it) {
+    if ((*it)->key() == work_->key) return use_again(it, prepared);
   }
   Shapes shapes;
-  EXECUTORCH_GGML_TRY(bind_sizes(*graph_, key_, &shapes));
-  for (auto it = prepared_.begin(); it != prepared_.end(); ++it) {
-    if ((*it)->takes(key_, shapes)) return use_again(it, prepared);
+  EXECUTORCH_GGML_TRY(bind_sizes(*graph_, work_->key, &shapes));
+  for (auto it = work_->prepared.begin(); it != work_->prepared.end(); ++it) {
+    if ((*it)->takes(work_->key, shapes)) return use_again(it, prepared);
   }
   std::unique_ptr<PreparedGraph> made;
-  EXECUTORCH_GGML_TRY(PreparedGraph::make(*graph_, program_, key_, std::move(shapes), leaves_, device_, cpu_, limits_,
-                                          working_memory(), &made));
+  EXECUTORCH_GGML_TRY(PreparedGraph::make(*graph_, program_, work_->key, std::move(shapes), leaves_, device_, cpu_,
+                                          limits_, working_memory(), &made));
   if (made->memory() != nullptr) {
-    for (const auto& graph : prepared_) graph->move_to(made->memory());
+    for (const auto& graph : work_->prepared) graph->move_to(made->memory());
   }
-  prepared_.push_front(std::move(made));
+  work_->prepared.push_front(std::move(made));
   make_room();
-  *prepared = prepared_.front().get();
+  *prepared = work_->prepared.front().get();
   return {};
 }
 
 Status Session::use_again(PreparedGraphs::iterator found, PreparedGraph** prepared) {
-  prepared_.splice(prepared_.begin(), prepared_, found);
-  *prepared = prepared_.front().get();
+  work_->prepared.splice(work_->prepared.begin(), work_->prepared, found);
+  *prepared = work_->prepared.front().get();
   return {};
 }
 
 // The memory that all prepared graphs share which need some; null before there is one.
 std::shared_ptr<WorkingMemory> Session::working_memory() const {
-  for (const auto& graph : prepared_) {
+  for (const auto& graph : work_->prepared) {
     if (graph->memory() != nullptr) return graph->memory();
   }
   return nullptr;
@@ -295,25 +319,30 @@ std::shared_ptr<WorkingMemory> Session::working_memory() const {
 size_t Session::held_memory() const {
   const std::shared_ptr<WorkingMemory> memory = working_memory();
   size_t bytes = state_memory_ + (memory != nullptr ? memory->size() : 0);
-  for (const auto& graph : prepared_) bytes += graph->device_memory();
+  for (const auto& graph : work_->prepared) bytes += graph->device_memory();
   return bytes;
 }
 
 // Drops what was not used for longest until the rest is few enough and, together, within the memory limit.
 void Session::make_room() {
-  while (prepared_.size() > 1 && (prepared_.size() > kMaxPrepared || held_memory() > limits_.memory_limit())) {
-    prepared_.pop_back();
+  while (work_->prepared.size() > 1 &&
+         (work_->prepared.size() > kMaxPrepared || held_memory() > limits_.memory_limit())) {
+    work_->prepared.pop_back();
   }
 }
 
 Status Session::run(const TensorView* inputs, size_t count, OutputSink* sink) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return without_exceptions([&] { return run_prepared(inputs, count, sink); });
+  std::lock_guard<Mutex> lock(mutex_);
+  return without_exceptions([&]() -> Status {
+    EXECUTORCH_GGML_TRY(renew_after_fork());
+    return run_prepared(inputs, count, sink);
+  });
 }
 
 Status Session::placement(const TensorView* inputs, size_t count, std::vector<NodePlacement>* placement) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<Mutex> lock(mutex_);
   return without_exceptions([&]() -> Status {
+    EXECUTORCH_GGML_TRY(renew_after_fork());
     PreparedGraph* prepared = nullptr;
     EXECUTORCH_GGML_TRY(prepare(inputs, count, &prepared));
     *placement = prepared->placement();
@@ -324,14 +353,16 @@ Status Session::placement(const TensorView* inputs, size_t count, std::vector<No
 Status Session::run_prepared(const TensorView* inputs, size_t count, OutputSink* sink) {
   PreparedGraph* prepared = nullptr;
   EXECUTORCH_GGML_TRY(prepare(inputs, count, &prepared));
-  for (size_t i = 0; i < count; ++i) input_data_[i] = inputs[i].data;
+  for (size_t i = 0; i < count; ++i) work_->input_data[i] = inputs[i].data;
   for (size_t i = 0; i < outputs_.size(); ++i) {
-    EXECUTORCH_GGML_TRY(sink->place(i, outputs_[i].dtype, prepared->output_sizes(i), &output_data_[i]));
+    EXECUTORCH_GGML_TRY(sink->place(i, outputs_[i].dtype, prepared->output_sizes(i), &work_->output_data[i]));
   }
-  std::unique_lock<std::mutex> states(states_->mutex(), std::defer_lock);
-  if (state_count() > 0) states.lock();
-  std::lock_guard<std::mutex> pool(cpu_->mutex());
-  return prepared->run(input_data_.data(), output_data_.data());
+  std::unique_lock<Mutex> states(states_->mutex(), std::defer_lock);
+  if (state_count() > 0) {
+    states.lock();
+    EXECUTORCH_GGML_TRY(states_->check_whole());
+  }
+  return prepared->run(work_->input_data.data(), work_->output_data.data());
 }
 
 }  // namespace executorch_ggml

@@ -69,7 +69,7 @@ class Session {
   size_t state_count() const { return leaves_.states.size(); }
 
   // How many sets of sizes are kept ready.
-  size_t prepared_count() const { return prepared_.size(); }
+  size_t prepared_count();
 
  private:
   Session() = default;
@@ -83,6 +83,17 @@ class Session {
   Status use_in_place(ggml_tensor* tensor, const void* data);
   Status own(ggml_tensor* tensor);
   using PreparedGraphs = std::list<std::unique_ptr<PreparedGraph>>;  // the last used first
+
+  // What runs change. A forked process leaves it alone where another thread was about to.
+  struct Work {
+    PreparedGraphs prepared;
+    std::vector<int64_t> key;
+    std::vector<void*> input_data;
+    std::vector<void*> output_data;
+  };
+
+  Status renew_after_fork();
+  std::unique_ptr<Work> new_work() const;
   Status prepare(const TensorView* inputs, size_t count, PreparedGraph** prepared);
   Status use_again(PreparedGraphs::iterator found, PreparedGraph** prepared);
   std::shared_ptr<WorkingMemory> working_memory() const;
@@ -103,11 +114,9 @@ class Session {
   std::shared_ptr<PackedWeights> weights_;
   std::vector<PortInfo> inputs_;
   std::vector<PortInfo> outputs_;
-  PreparedGraphs prepared_;
-  std::vector<int64_t> key_;
-  std::vector<void*> input_data_;
-  std::vector<void*> output_data_;
-  std::mutex mutex_;
+  Mutex mutex_;
+  uint64_t generation_ = fork_generation();
+  std::unique_ptr<Work> work_;
 };
 
 }  // namespace executorch_ggml

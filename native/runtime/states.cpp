@@ -22,7 +22,7 @@ States::~States() {
 
 Status States::attach(const std::string& name, DType dtype, const void* first, ggml_backend_t backend,
                       ggml_tensor* tensor) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<Mutex> lock(mutex_);
   const auto found = states_.find(name);
   if (found == states_.end()) {
     State state{dtype, {}, {}};
@@ -78,8 +78,18 @@ void States::start(State* state) {
 }
 
 void States::reset() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<Mutex> lock(mutex_);
+  mutex_.take_interrupted();
+  whole_ = true;
   for (auto& [name, state] : states_) start(&state);
+}
+
+Status States::check_whole() {
+  if (mutex_.take_interrupted()) whole_ = false;
+  if (whole_) return {};
+  return Status::error(
+      "another thread was changing the states when this process was forked; put them back to their first contents, or "
+      "load the program in this process");
 }
 
 }  // namespace executorch_ggml

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "fork.h"
 #include "ggml-backend.h"
 #include "node_builder.h"
 #include "result.h"
@@ -29,7 +29,11 @@ class States {
   void reset();
 
   // Held while a session runs that has states.
-  std::mutex& mutex() { return mutex_; }
+  Mutex& mutex() { return mutex_; }
+
+  // An error where a run on another thread was changing them when the process was forked, until they are put back. For
+  // who holds the mutex.
+  Status check_whole();
 
  private:
   struct State {
@@ -42,7 +46,8 @@ class States {
   static void start(State* state);
 
   std::unordered_map<std::string, State> states_;
-  std::mutex mutex_;
+  Mutex mutex_;
+  bool whole_ = true;
 };
 
 }  // namespace executorch_ggml

@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "cpu.h"
 #include "damage.h"
 #include "payload.h"
 #include "session.h"
@@ -360,7 +361,7 @@ int run(int argc, char** argv) {
     return 77;
   }
   std::shared_ptr<Cpu> pool;  // the sessions' threads, so that not each starts its own
-  if (!Cpu::get(2, &pool).ok()) return 1;
+  if (!Cpu::open(2, /*shared=*/true, &pool).ok()) return 1;
   Tally tally;
   for (const Program& program : programs) check_whole(program, &tally);
   if (argc > 2) {

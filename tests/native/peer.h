@@ -7,7 +7,7 @@
 #include <limits>
 #include <memory>
 
-#include "devices.h"
+#include "cpu.h"
 #include "ggml-backend.h"
 #include "ggml.h"
 
@@ -26,14 +26,14 @@ inline double seconds_of(const std::function<void()>& run) {
 
 // Of the node that `make` builds, whose result goes to `out`.
 inline double ggml_seconds(const std::function<ggml_tensor*(ggml_context*)>& make, void* out) {
-  std::shared_ptr<Cpu> cpu;
-  if (!Cpu::get(1, &cpu).ok()) return std::numeric_limits<double>::infinity();
+  std::unique_ptr<Lane> cpu;
+  if (!Lane::open(1, &cpu).ok()) return std::numeric_limits<double>::infinity();
   ggml_context* ctx = ggml_init({ggml_tensor_overhead() * 16 + ggml_graph_overhead(), nullptr, true});
   ggml_tensor* node = make(ctx);
   node->data = out;
   ggml_cgraph* graph = ggml_new_graph(ctx);
   ggml_build_forward_expand(graph, node);
-  const double seconds = seconds_of([&] { ggml_backend_graph_compute(cpu->serial(), graph); });
+  const double seconds = seconds_of([&] { ggml_backend_graph_compute(cpu->backend(), graph); });
   ggml_free(ctx);
   return seconds;
 }

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.helpers import assert_all_same, rand
+from executorch.exir import to_edge_transform_and_lower
+from executorch.runtime import Runtime
+from tests.helpers import assert_all_same, lowered, rand, session
 from torch import Tensor, nn
 
 import executorch_ggml
+from executorch_ggml import GgmlPartitioner
+from executorch_ggml._export import executorch_config
 
 CALLS = 1600
 THREADS = 8
@@ -102,3 +106,77 @@ def test_a_run_does_not_hold_the_interpreter(long_program: Path) -> None:
             during += 1
     # A held interpreter lets this thread go on once before the run, and once after it.
     assert during > 10
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_sessions_run_side_by_side(threads: int) -> None:
+    """A short run begins and ends while a long one goes on: it waits for no lock that the long one holds."""
+    x, y = torch.eye(1024).numpy(), torch.eye(64).numpy()
+    long = session(lowered(Long(), (torch.from_numpy(x),)), threads=threads)
+    short = session(lowered(Long(), (torch.from_numpy(y),)), threads=threads)
+    expected = short.run(y)[0]
+    long.run(x)
+    during = 0
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(long.run, x)
+        while not running.done():
+            assert (short.run(y)[0] == expected).all()
+            during += 1
+    # With one lock for both, the first may go before the long run, and the second ends after it.
+    assert during > 5
+
+
+def test_programs_of_one_buffer_have_their_own_states(tmp_path: Path) -> None:
+    """Two loads of one bytes object lie at the same addresses."""
+
+    class Cache(nn.Module):
+        total: Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("total", torch.ones(3))  # zeros are not stored
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.total.add_(x)
+            return self.total + 0
+
+    model = Cache()
+    x = torch.ones(3)
+    for weights_file in (None, "weights"):
+        programs = {name: torch.export.export(model, (x,)) for name in ("forward", "again")}
+        edge = to_edge_transform_and_lower(programs, partitioner=[GgmlPartitioner(weights_file=weights_file)])
+        program = edge.to_executorch(executorch_config())
+        program.save(str(tmp_path / "model.pte"))
+        program.write_tensor_data_to_file(str(tmp_path))
+        contents = (tmp_path / "model.pte").read_bytes()
+        data = tmp_path / "weights.ptd" if weights_file else None
+        first, second = (Runtime.get().load_program(contents, data_path=data) for _ in range(2))
+        one, two, three = first.load_method("forward"), second.load_method("again"), first.load_method("again")
+        assert one is not None
+        assert two is not None
+        assert three is not None
+        sums = [float(method.execute([x])[0][0]) for method in (one, two, three, one)]
+        assert sums == [2, 2, 3, 4], weights_file
+
+
+VARIABLE = "EXECUTORCH_GGML_NUM_THREADS"
+
+
+@pytest.mark.parametrize("value", ["abc", "0", "-3", "1e9", "2 threads", "513", "99999999999999999999"])
+def test_a_variable_that_is_no_number_of_threads(
+    models: list[tuple[nn.Module, Path]], monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv(VARIABLE, value)
+    message = f'{VARIABLE} is "{value}", expected a whole number from 1 to 512'
+    with pytest.raises(RuntimeError, match=message):
+        session(lowered(nn.ReLU(), (rand(3),)), threads=0)
+    with pytest.raises(RuntimeError, match=message):
+        executorch_ggml.get_num_threads()
+    with pytest.raises(RuntimeError, match=message):
+        executorch_ggml.load(models[0][1]).load_method("forward")
+    session(lowered(nn.ReLU(), (rand(3),)), threads=1)  # which does not ask
+
+
+def test_a_variable_that_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "3")
+    assert executorch_ggml.get_num_threads() == 3
