@@ -98,3 +98,27 @@ def test_a_model_in_training_mode_is_refused(name: str) -> None:
 )
 def test_training_mode_that_changes_nothing_is_exported(model: nn.Module, shape: tuple[int, ...]) -> None:
     executorch_ggml.export(nn.Sequential(model), (torch.randn(shape),))
+
+
+def test_a_branch_that_depends_on_values_is_named() -> None:
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if x.sum() > 0:  # the line to be named
+                return x * 2
+            return x
+
+    message = r"test_export.py:\d+, in forward: `if x.sum\(\) > 0:  # the line to be named` depends on the values"
+    with pytest.raises(ValueError, match=message):
+        executorch_ggml.export(Model(), (torch.randn(3),))
+
+
+def test_a_size_that_depends_on_values_is_named() -> None:
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            found = x.nonzero()  # the line to be named
+            return found * 2
+
+    with pytest.raises(
+        ValueError, match=r"test_export.py:\d+, in forward: `found = x.nonzero\(\)  # the line to be named`"
+    ):
+        executorch_ggml.export(Model(), (torch.randn(3),))

@@ -24,6 +24,7 @@ from .partition.control_flow import control_flow_fault, graph_modules, is_contro
 from .partition.kernels import ANY_KERNEL, missing_kernels, missing_kernels_text
 from .partition.training import training_fault
 from .quant import GgmlQuantConfig
+from .tracing import data_dependence_named, trace
 
 
 def export(
@@ -42,12 +43,14 @@ def export(
     last makes an input of that memory format. ``weights`` is that of :class:`GgmlPartitioner`. ``quantize`` says in
     which types weights are stored: the name of one ("q4_k"), the path of a JSON file, or a
     :class:`~executorch_ggml.quant.GgmlQuantConfig`. ``own_kernels`` names kernels, or patterns of names
-    (``mylib::*``), that the runtime which the program is for has beside ExecuTorch's.
+    (``mylib::*``), that the runtime which the program is for has beside ExecuTorch's. Mixtures of experts in models of
+    ``transformers`` are computed with this project's operator for them.
 
     Write the result with ``.save(path)`` and run it with :func:`executorch_ggml.load`. Raises ValueError for a model in
     training mode whose results that changes (dropout, batch norm), for a dynamic dim without a maximum (ExecuTorch
-    plans its memory by it), for control flow that it cannot run, for an operator that neither ggml nor ExecuTorch has a
-    kernel for, for a quantization with a rule that matches none of the model's parameters, and for a module of
+    plans its memory by it), for branches and sizes that depend on the values in a tensor (naming the line of the
+    model), for control flow that ExecuTorch cannot run, for an operator that neither ggml nor ExecuTorch has a kernel
+    for, for a quantization with a rule that matches none of the model's parameters, and for a module of
     :func:`executorch_ggml.gguf.load` without the weights that came with it.
     """
     if quantize is not None:
@@ -57,17 +60,17 @@ def export(
         weights.check(model)
     check_values(model, weights)
     args, kwargs = tree_map_only(torch.Tensor, _in_memory_format, (args, kwargs))
-    with torch.no_grad():  # else what a model computes without gradients is a region of its own
-        program = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
+    program = trace(model, args, kwargs, dynamic_shapes)
     _check_evaluated(model, program)
     _check_bounded(program)
     _check_control_flow(program)
     # ExecuTorch's check of the Edge program makes a symbolic batch constant where an op gives a list (split, in a GRU).
     config = EdgeCompileConfig(_check_ir_validity=False)
     partitioner = GgmlPartitioner(weights=weights, own_kernels=ANY_KERNEL)
-    edge = to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=config)
-    check_kernels(edge, partitioner, own_kernels)
-    return edge.to_executorch(executorch_config())
+    with data_dependence_named(program):
+        edge = to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=config)
+        check_kernels(edge, partitioner, own_kernels)
+        return edge.to_executorch(executorch_config())
 
 
 def check_kernels(edge: EdgeProgramManager, partitioner: GgmlPartitioner, own_kernels: Collection[str] = ()) -> None:

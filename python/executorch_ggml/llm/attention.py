@@ -13,6 +13,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.masking_utils import bidirectional_mask_function
 
 from ..lower.attention import softcapped_attention
+from .experts import exported_experts
 
 NAME = "executorch_ggml"
 OWN = "executorch_ggml_own"  # for models that compute attention themselves
@@ -94,12 +95,13 @@ def exported_functions(model: PreTrainedModel) -> Iterator[None]:
     """
     modules = [module for module in model.modules() if isinstance(module, PreTrainedModel)]
     configs: dict[int, Any] = {id(module.config): module.config for module in modules}
-    before = {key: (config._attn_implementation, config._experts_implementation) for key, config in configs.items()}
+    before = {key: config._attn_implementation for key, config in configs.items()}
     chosen = NAME if model._can_set_attn_implementation() else OWN  # what a class says it supports may be its own
     try:
         for config in configs.values():
-            config._attn_implementation, config._experts_implementation = chosen, NAME
-        yield
+            config._attn_implementation = chosen
+        with exported_experts(model):
+            yield
     finally:
         for key, config in configs.items():
-            config._attn_implementation, config._experts_implementation = before[key]
+            config._attn_implementation = before[key]

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 from transformers import PreTrainedModel
 
-from . import experts  # noqa: F401 - registers them
 from .attention import exported_functions
 from .cache import STEP, KeyValueCache, Place, head_shapes, make_rows, sliding_windows
 from .program import called_with_cache, evaluated, traceable

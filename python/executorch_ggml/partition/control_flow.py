@@ -9,6 +9,8 @@ from executorch.exir.graph_module import get_control_flow_submodules
 from torch._ops import HigherOrderOperator
 from torch.fx import GraphModule, Node
 
+from .regions import INLINED
+
 _RUNS = (torch.ops.higher_order.cond, torch.ops.higher_order.map_impl, torch.ops.higher_order.scan)
 
 
@@ -20,8 +22,9 @@ def graph_modules(module: GraphModule) -> Iterator[GraphModule]:
 
 
 def is_control_flow(node: Node) -> bool:
-    """Whether a node calls an operator that has bodies."""
-    return node.op == "call_function" and isinstance(node.target, HigherOrderOperator)
+    """Whether a node calls an operator that has bodies, other than those that are inlined."""
+    has_bodies = node.op == "call_function" and isinstance(node.target, HigherOrderOperator)
+    return has_bodies and node.target not in INLINED
 
 
 def control_flow_fault(node: Node) -> str | None:

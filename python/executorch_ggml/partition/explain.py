@@ -21,10 +21,11 @@ from ..lower.graph import is_size_node
 from ..lower.quantized import INTEGERS
 from ..lower.registry import overload_of
 from ..runtime.session import NodePlacement
+from .assertions import is_assertion
 from .control_flow import graph_modules
 from .grouping import between, groups
 from .kernels import ANY_KERNEL, MissingKernel, missing_kernels
-from .partitioner import GgmlPartitioner, computes, is_assertion, refusals
+from .partitioner import GgmlPartitioner, computes, refusals
 from .placement import placement
 
 

@@ -21,6 +21,7 @@ from ..lower import Lowering
 from ..lower.graph import ALL_FUSIONS, FUSIONS, is_size_node
 from ..lower.registry import PRESERVED, overload_of
 from ..lower.weights import WeightSource
+from .assertions import is_assertion, without_assertions
 from .backend import (
     FUSIONS_KEY,
     STATE_TYPES_KEY,
@@ -29,6 +30,8 @@ from .backend import (
     WEIGHTS_KEY,
     remember_weights,
 )
+from .complex_numbers import in_reals
+from .compositions import composed
 from .constants import fold_constants
 from .control_flow import control_flow_fault, graph_modules, is_control_flow
 from .empty_constants import without_empty_constants
@@ -37,8 +40,18 @@ from .grouping import groups
 from .kernels import missing_kernels, missing_kernels_text
 from .memory_formats import contiguous_inside
 from .outside_core import carried_through
+from .regions import inlined
 from .states import TAG, separate_state_accesses, tag_states
 
+# In this order: what is inside a region is seen once it is inlined, and compositions are real arithmetic.
+_TRANSFORMS: tuple[Callable[[ExportedProgram], ExportedProgram], ...] = (
+    inlined,
+    without_assertions,
+    in_reals,
+    composed,
+    contiguous_inside,
+    without_empty_constants,
+)
 REFUSED_KEY = "refused"  # compile spec: what stayed outside and why, as JSON, for `executorch-ggml inspect`
 
 
@@ -108,13 +121,16 @@ class GgmlPartitioner(Partitioner):
     def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
         """ExecuTorch calls this first.
 
-        Ops that it would not let through get names that it does, and accesses to mutated buffers become such that a
-        delegate can own them; what follows from parameters alone is folded, and dequantized weights have one reader
-        each; between inputs and outputs all is contiguous. The program is a copy: the constants that delegates take are
-        not lost to the caller's.
+        Autocast's regions are inlined, assertions dropped, complex numbers computed in reals, and some ops decomposed;
+        between inputs and outputs all is contiguous. Ops that ExecuTorch would not let through get names that it does,
+        and accesses to mutated buffers become such that a delegate can own them; what follows from parameters alone is
+        folded, and dequantized weights have one reader each. The program is a copy: the constants that delegates take
+        are not lost to the caller's.
         """
-        program = contiguous_inside(_with_own_constants(exported_program))
-        program = fold_constants(without_empty_constants(program), self.weights)
+        program = _with_own_constants(exported_program)
+        for transform in _TRANSFORMS:
+            program = transform(program)
+        program = fold_constants(program, self.weights)
         program = one_reader_each(separate_state_accesses(program))
         return carried_through(program, lambda overload: bool(_accepted(program, {overload}, self.weights)))
 
@@ -218,12 +234,6 @@ def _accepted(
 def computes(group: list[Node]) -> bool:
     """Whether a group of nodes does more than work out sizes."""
     return not all(is_size_node(node) or node.target is operator.getitem for node in group)
-
-
-def is_assertion(node: Node) -> bool:
-    """Whether a node only serves to assert something of a size: ExecuTorch drops it, and our runtime checks sizes."""
-    asserts = node.target is torch.ops.aten._assert_scalar.default
-    return asserts or (isinstance(node.meta.get("val"), torch.SymBool) and all(map(is_assertion, node.users)))
 
 
 def _refused_spec(refused: dict[Node, str]) -> CompileSpec:
