@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.gguf.models import CONFIGS
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers, trainers
 from tokenizers.models import BPE, WordPiece
+from transformers import Phi3ForCausalLM
 
-from executorch_ggml.gguf import GgufError, GgufFile, tokenizer_of
+from executorch_ggml.gguf import GgufError, GgufFile, export_gguf, tokenizer_of
 from executorch_ggml.gguf.tokenizer import _splits, tokenizer_metadata
 from executorch_ggml.gguf.writer import _add
 
@@ -167,3 +169,37 @@ def test_tokenizers_that_gguf_has_no_place_for() -> None:
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     with pytest.raises(ValueError, match=r"cuts text in a way that llama.cpp has no name for"):
         tokenizer_metadata(tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens", "expected"),
+    [
+        (None, [], "model"),  # llama.cpp takes "phi3" in a name to mean that these tokens are there
+        (None, ["</s>", "<unk>", "<s>", "<|endoftext|>"], "phi3"),
+        ("Mine", [], "Mine"),
+    ],
+)
+def test_names_of_phi3_models(name: str | None, tokens: list[str], expected: str, tmp_path: Path) -> None:
+    tokenizer = byte_level("gpt-2")
+    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in tokens])
+    config = CONFIGS["phi3"]()
+    config.vocab_size = tokenizer.get_vocab_size()
+    export_gguf(Phi3ForCausalLM(config), tmp_path / "x.gguf", tokenizer=tokenizer, name=name)
+    assert GgufFile(tmp_path / "x.gguf").metadata["general.name"] == expected
+
+
+def test_a_name_that_llama_cpp_takes_for_another_tokenizer(tmp_path: Path) -> None:
+    tokenizer = byte_level("gpt-2")
+    config = CONFIGS["phi3"]()
+    config.vocab_size = tokenizer.get_vocab_size()
+    with pytest.raises(ValueError, match="name 'My Phi-3': .* the tokenizer has no </s>, <unk>, <s>, <|endoftext|>"):
+        export_gguf(Phi3ForCausalLM(config), tmp_path / "x.gguf", tokenizer=tokenizer, name="My Phi-3")
+    assert not (tmp_path / "x.gguf").exists()
+
+
+def test_a_tokenizer_larger_than_the_vocabulary(tmp_path: Path) -> None:
+    tokenizer = byte_level("gpt-2")
+    config = CONFIGS["phi3"]()
+    config.vocab_size = tokenizer.get_vocab_size() - 1
+    with pytest.raises(ValueError, match=r"tokenizer has \d+ tokens, the last of them '<think>', but .* has \d+"):
+        export_gguf(Phi3ForCausalLM(config), tmp_path / "x.gguf", tokenizer=tokenizer)

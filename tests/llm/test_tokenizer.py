@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,9 +11,11 @@ import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.llm import models
+from tests.llm.conftest import Exported
 from tokenizers import decoders, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from executorch_ggml import llm
 from executorch_ggml.llm.tokenizer import StopStrings, TextStream, Tokenizer
 
 
@@ -138,3 +141,17 @@ def test_bad_templates(template: str) -> None:
     tokenizer = Tokenizer(models.tokenizer().model, template)
     with pytest.raises(ValueError, match="the chat template does not take this conversation"):
         tokenizer.chat([{"role": "user", "content": "Hi"}])
+
+
+def test_a_tokenizer_larger_than_the_vocabulary_is_refused(exported: Callable[..., Exported], tmp_path: Path) -> None:
+    path = exported("llama")[1]
+    model = tokenizers.Tokenizer.from_str(models.tokenizer().model.to_str())
+    size = models.make("llama").config.vocab_size
+    model.add_tokens([f"more {i}" for i in range(size - model.get_vocab_size() + 1)])
+    refused = f"tokenizer has token {size} \\('more .*'\\), but the model's vocabulary has {size} tokens"
+    with pytest.raises(ValueError, match=refused):
+        llm.Generator(path, tokenizer=model)
+    with pytest.raises(ValueError, match=refused):
+        llm.export(models.make("llama"), max_seq_len=8, tokenizer=Tokenizer(model))
+    with pytest.raises(ValueError, match=refused.replace(str(size), r"\\d+")):
+        llm.export_encoder(models.make_encoder("bert"), tokenizer=Tokenizer(model))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,7 @@ def export_gguf(
     described = _description(module, architecture)
     if tokenizer is not None:
         described |= tokenizer_metadata(tokenizer)
+        _check_tokens(described["tokenizer.ggml.tokens"], module)
     if isinstance(types, GgmlQuantConfig):
         types.check(module)
     choose = _chooser(types, module.config)
@@ -75,8 +76,7 @@ def export_gguf(
     tensors = list(_tensors(module, architecture))
     chosen = {each.name: _type_of(each, choose) for each in tensors}
     described |= {"general.quantization_version": 2, "general.file_type": _file_type(chosen.values())}
-    if name is not None or "general.name" not in described:
-        described["general.name"] = name or architecture.name
+    described["general.name"] = _name(name, described.get("general.name", architecture.name), described)
 
     def own_data(tensor: TensorPlan, dtype: DType) -> torch.Tensor:
         return encoded(tensor.parameter, tensor.values(), dtype, importance)
@@ -91,6 +91,41 @@ def _description(module: Any, architecture: Architecture) -> dict[str, Any]:
         return {key: value for key, value in file.metadata.items() if key not in _OF_ONE_FILE}
     described = {f"{architecture.name}.{key}": value for key, value in architecture.write(module.config).items()}
     return described | {f"{architecture.name}.vocab_size": module.config.vocab_size}
+
+
+def _check_tokens(tokens: Sequence[str], module: Any) -> None:
+    size = module.config.vocab_size
+    if len(tokens) > size:
+        raise ValueError(
+            f"the tokenizer has {len(tokens)} tokens, the last of them {tokens[-1]!r}, but the model's vocabulary has "
+            f"{size}: pass the tokenizer that the model was trained with, or enlarge the model's embeddings"
+        )
+
+
+# llama.cpp (llama-vocab.cpp) takes a model with one of these in its name to have Phi 3's tokenizer: it strips spaces
+# after special tokens, looks these tokens up, and does not load a file that lacks one of them.
+_PHI3_NAMES = ("phi-3", "phi3")
+_PHI3_TOKENS = ("</s>", "<unk>", "<s>", "<|endoftext|>")
+
+
+def _name(name: str | None, default: str, metadata: Mapping[str, Any]) -> str:
+    """The name that is asked for, or the default, unless llama.cpp would not load the file by that."""
+    missing = _missing_phi3_tokens(metadata)
+    if not missing or not any(part in (name or default).lower() for part in _PHI3_NAMES):
+        return name or default
+    if name is None:
+        return "model"
+    raise ValueError(
+        f"name {name!r}: llama.cpp expects Phi 3's tokenizer in a model of this name, and the tokenizer has no "
+        f"{', '.join(missing)}; pass another name"
+    )
+
+
+def _missing_phi3_tokens(metadata: Mapping[str, Any]) -> list[str]:
+    if "tokenizer.ggml.tokens" not in metadata:
+        return []
+    tokens = set(metadata["tokenizer.ggml.tokens"])
+    return [token for token in _PHI3_TOKENS if token not in tokens]
 
 
 @dataclass(frozen=True)

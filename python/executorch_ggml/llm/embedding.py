@@ -38,6 +38,8 @@ class Encoder:
         self.max_seq_len: int = self.metadata["get_max_seq_len"]
         self.max_batch: int = self.metadata["get_max_batch_size"]
         known = tokenizer_of(path, tokenizer)
+        if known is not None:
+            known.check_fits(self.metadata["get_vocab_size"])
         self._tokenizer = None if known is None else tokenizers.Tokenizer.from_str(known.model.to_str())
         if self._tokenizer is not None:
             self._tokenizer.no_padding()  # checkpoints come with that of their training

@@ -53,6 +53,8 @@ def export(
     if isinstance(weights, GgmlQuantConfig):
         weights.check(model)
     check_values(model, weights)
+    if tokenizer is not None:
+        tokenizer.check_fits(model.config.get_text_config(decoder=True).vocab_size)
     constants = metadata(model, max_seq_len, chunk, tokenizer)
     model, weights = in_float32(model, weights)
     if model.config.is_encoder_decoder:

@@ -105,6 +105,8 @@ class Generator:
         self._suppressed = frozenset(self.metadata.get("get_suppressed_ids", ()))
         self._begin_suppressed = frozenset(self.metadata.get("get_begin_suppressed_ids", ()))
         self._tokenizer = tokenizer_of(path, tokenizer)
+        if self._tokenizer is not None:
+            self._tokenizer.check_fits(self.vocab_size)
         self.has_encoder = "encode" in self._module.method_names
         self._encoded: torch.Tensor | None = None  # how many rows the encoder made
         self._tokens: list[int] = []

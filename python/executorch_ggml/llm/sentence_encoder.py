@@ -76,6 +76,8 @@ def export_encoder(
     limit = _limit(model)
     length = max_seq_len or min(known.max_seq_len or limit, limit)
     _check(model, pooling, length, limit, max_batch)
+    if tokenizer is not None:
+        tokenizer.check_fits(model.config.vocab_size)
     model, weights = in_float32(model, weights)
     program = trace(PooledModel(model, pooling, normalize), length, max_batch)
     metadata = _metadata(model, length, max_batch)

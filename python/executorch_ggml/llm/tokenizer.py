@@ -84,6 +84,16 @@ class Tokenizer:
         number: int | None = None if token is None else self.model.token_to_id(token)
         return number
 
+    def check_fits(self, vocab_size: int) -> None:
+        """Raise ValueError for a tokenizer with tokens that a model with a vocabulary of this size has no row for."""
+        ids = self.model.get_vocab(with_added_tokens=True)
+        last = max(ids, key=ids.__getitem__, default=None)
+        if last is not None and ids[last] >= vocab_size:
+            raise ValueError(
+                f"the tokenizer has token {ids[last]} ({last!r}), but the model's vocabulary has {vocab_size} tokens: "
+                f"pass the tokenizer that the model was trained with, or enlarge the model's embeddings"
+            )
+
     def to_bytes(self) -> bytes:
         """All of it, to be kept in a program."""
         parts = {
