@@ -192,7 +192,7 @@ def test_a_name_that_llama_cpp_takes_for_another_tokenizer(tmp_path: Path) -> No
     tokenizer = byte_level("gpt-2")
     config = CONFIGS["phi3"]()
     config.vocab_size = tokenizer.get_vocab_size()
-    with pytest.raises(ValueError, match="name 'My Phi-3': .* the tokenizer has no </s>, <unk>, <s>, <|endoftext|>"):
+    with pytest.raises(ValueError, match=r"name 'My Phi-3': .* the tokenizer has no </s>, <unk>, <s>, <\|endoftext\|>"):
         export_gguf(Phi3ForCausalLM(config), tmp_path / "x.gguf", tokenizer=tokenizer, name="My Phi-3")
     assert not (tmp_path / "x.gguf").exists()
 
