@@ -153,5 +153,5 @@ def test_a_tokenizer_larger_than_the_vocabulary_is_refused(exported: Callable[..
         llm.Generator(path, tokenizer=model)
     with pytest.raises(ValueError, match=refused):
         llm.export(models.make("llama"), max_seq_len=8, tokenizer=Tokenizer(model))
-    with pytest.raises(ValueError, match=refused.replace(str(size), r"\\d+")):
+    with pytest.raises(ValueError, match=r"tokenizer has token \d+ \('more .*'\), but the model's vocabulary has"):
         llm.export_encoder(models.make_encoder("bert"), tokenizer=Tokenizer(model))

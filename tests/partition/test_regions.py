@@ -37,7 +37,7 @@ def test_an_op_outside_core_aten_in_a_region(tmp_path: Path) -> None:
     class Model(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             with torch.autocast("cpu", enabled=False):
-                y = torch._int_mm(x, x.mT)  # type: ignore[no-untyped-call] # torch has no types for it
+                y = torch._int_mm(x, x.mT)
             return y * 2
 
     check_delegate(Model(), torch.arange(-32, 32, dtype=torch.int8).reshape(4, 16), path=tmp_path)

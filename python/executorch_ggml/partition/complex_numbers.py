@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 from torch.fx.node import map_aggregate
@@ -147,8 +147,7 @@ def _rewrite(node: Node, known: dict[Node, Parts]) -> None:
 def _mode_of(node: Node) -> FakeTensorMode:
     values = [_value(each) for each in (node, *node.all_input_nodes)]
     items = [item for value in values for item in (value if isinstance(value, (tuple, list)) else [value])]
-    mode: FakeTensorMode = next(item.fake_mode for item in items if isinstance(item, torch.Tensor))
-    return mode
+    return next(item.fake_mode for item in items if isinstance(item, FakeTensor))
 
 
 # -------------------------------------------------------------------------------------------------- complex constants

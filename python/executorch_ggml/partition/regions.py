@@ -21,4 +21,5 @@ def inlined(program: ExportedProgram) -> ExportedProgram:
     modules = (part for part in program.graph_module.modules() if isinstance(part, GraphModule))
     if not any(node.target in INLINED for module in modules for node in module.graph.nodes):
         return program
-    return program.run_decompositions({})
+    copy: ExportedProgram = program.run_decompositions({})
+    return copy
