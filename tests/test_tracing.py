@@ -109,7 +109,9 @@ def efficientvit() -> tuple[nn.Module, tuple[Tensor, ...]]:
     return timm.create_model("efficientvit_b0", num_classes=7).eval(), (torch.randn(1, 3, 64, 64),)
 
 
-MODELS = (llava, paligemma, llama4, gemma3n, qwen2_moe, gpt_oss, efficientvit)
+QUICK = (llava, qwen2_moe)
+SLOW = (paligemma, llama4, gemma3n, gpt_oss, efficientvit)
+MODELS = [*QUICK, *(pytest.param(make, marks=pytest.mark.slow) for make in SLOW)]
 
 
 @pytest.mark.parametrize("make", MODELS, ids=lambda make: make.__name__)
