@@ -6,9 +6,10 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from benchmarks import devices
 from benchmarks.device_models import MODELS, Files, write
 from benchmarks.devices import CPU, DEVICES, GGUF, PTE, ROUTES, ShownWrongError, compile_program, show, start
+
+from benchmarks import devices
 
 # One of each, by which the others stand: `make test-all` runs them.
 FAST = {
