@@ -36,6 +36,7 @@ from .constants import fold_constants
 from .control_flow import control_flow_fault, graph_modules, is_control_flow
 from .empty_constants import without_empty_constants
 from .folding import one_reader_each
+from .fourier import with_basic_transforms
 from .grouping import groups
 from .kernels import missing_kernels, missing_kernels_text
 from .memory_formats import contiguous_inside
@@ -47,6 +48,7 @@ from .states import TAG, separate_state_accesses, tag_states
 _TRANSFORMS: tuple[Callable[[ExportedProgram], ExportedProgram], ...] = (
     inlined,
     without_assertions,
+    with_basic_transforms,
     in_reals,
     composed,
     contiguous_inside,
