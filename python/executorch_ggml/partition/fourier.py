@@ -23,7 +23,8 @@ def with_basic_transforms(program: ExportedProgram) -> ExportedProgram:
     every = torch.export.default_decompositions()
     table = {overload: every[overload] for overload in every if str(overload).startswith("aten.fft_")}
     with torch.no_grad():
-        return program.run_decompositions(table)
+        decomposed: ExportedProgram = program.run_decompositions(table)
+    return decomposed
 
 
 @computes(aten._fft_c2c.default)
