@@ -301,7 +301,8 @@ def test_time_limits_are_checked(device: Scripted, limit: Any, monkeypatch: pyte
 
 
 INTERRUPTED = """
-import _thread, sys, time
+import _thread, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
 import numpy as np
 import torch
 from tests.devices import test_contract

@@ -101,8 +101,8 @@ def _parameters(program: ExportedProgram) -> dict[Node, torch.Tensor]:
 
 def _has_values(program: ExportedProgram, node: Node, tensor: torch.Tensor, weights: WeightSource | None) -> bool:
     """Whether a parameter's values are those of the module's tensor."""
-    if type(tensor) is not torch.Tensor or tensor.is_meta:
-        return False
+    if type(tensor) is not torch.Tensor or tensor.is_meta or not tensor.is_floating_point():
+        return False  # integers may be quantized weights, which stay integers
     name = program.graph_signature.inputs_to_parameters.get(node.name)
     stored = None if weights is None or name is None else weights.find(name, tensor)
     return stored is None or not stored.replaces
