@@ -402,7 +402,9 @@ Status PreparedGraph::make_plan(const Lease& lease) {
   try {
     plan.plan = lease.lane().plan(cgraph_, lease.threads());
   } catch (const std::bad_alloc&) {  // ggml does not tell of how much
-    return Status::error("no memory for what ggml's kernels need beside intermediate values; run smaller inputs");
+    const size_t bytes = memory_ == nullptr ? 0 : memory_->size();
+    return Status::error(format(
+        "no memory for what ggml's kernels need beside intermediate values of %zu bytes; run smaller inputs", bytes));
   }
   if (plan.plan == nullptr) return Status::error("ggml cannot make a plan for its threads");
   plan.lane = lease.lane().number();

@@ -82,16 +82,11 @@ def _unsorted(step: Step, operands: Sequence[Tensor]) -> bool:
     return bool((boundaries.diff(dim=-1) < 0).any()) if boundaries.dim() else False
 
 
-def _integer_scalars(_: Step, operands: Sequence[Tensor]) -> bool:
-    return any(operand.dim() == 0 and not operand.is_floating_point() for operand in operands)
-
-
 # Ops whose results nobody has written.
 UNDEFINED = re.compile(r"_?(new_)?empty(_.*)?")
 
 DIFFERENCES = (
     Difference(frozenset({"searchsorted", "bucketize"}), _unsorted, "a search is of boundaries in order"),
-    Difference(frozenset({"rsub"}), _integer_scalars, "its decomposition promotes a 0-dim integer by the number"),
     Difference(CHOOSING, _ties, "which of equals comes first is not said"),
     Difference(ATTENTION, _no_number, "ggml's attention passes over scores that are NaN"),
     Difference(frozenset({"gelu"}), _infinite, "eager's vectorized kernel gives NaN for +inf, its scalar one inf"),

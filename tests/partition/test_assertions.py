@@ -59,3 +59,14 @@ def test_assertions_about_sizes_stay() -> None:
 def test_a_program_without_assertions_is_the_same() -> None:
     program = export(nn.Linear(3, 3), (torch.randn(2, 3),))
     assert without_assertions(program) is program
+
+
+class Converts(nn.Module):
+    """`to` is traced with an assertion; torch would rename an input of a builtin's name in a deep copy."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return input.to(torch.float32) * 2
+
+
+def test_an_input_with_the_name_of_a_builtin(tmp_path: Path) -> None:
+    check_delegate(Converts(), torch.randn(3).half(), path=tmp_path)

@@ -186,9 +186,9 @@ def sub(cx: Context, a: Tensor, b: Any, alpha: Any = 1) -> Tensor:
     return arithmetic(cx, BinaryKind.SUB, a, _scaled(cx, b, alpha))
 
 
-@lowers(aten.rsub.Scalar, aten.rsub.Tensor)
+@lowers(aten.rsub.Scalar, aten.rsub.Tensor, preserve=True)
 def rsub(cx: Context, a: Tensor, b: Any, alpha: Any = 1) -> Tensor:
-    """``b - alpha * a``."""
+    """``b - alpha * a``; kept whole, since Edge makes the number of its decomposition an int64 tensor that promotes."""
     number = _number(b)
     if number is not None and cx.dtype() in FLOATS:
         return _affine(cx, a, -float(alpha), number)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
@@ -41,13 +39,13 @@ def without_assertions(program: ExportedProgram) -> ExportedProgram:
     """
     if not any(map(_droppable, _graph_modules(program.graph_module))):
         return program
-    graph_module = copy.deepcopy(program.graph_module)
-    for module in _graph_modules(graph_module):
+    copy: ExportedProgram = program.run_decompositions({})  # keeps the inputs' names, which a deep copy does not
+    for module in _graph_modules(copy.graph_module):
         for node in _droppable(module):
             module.graph.erase_node(node)
         module.graph.eliminate_dead_code()
         module.recompile()
-    return program._update(graph_module, copy.deepcopy(program.graph_signature))
+    return copy
 
 
 def _graph_modules(module: GraphModule) -> list[GraphModule]:
