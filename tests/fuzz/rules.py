@@ -435,6 +435,21 @@ def _rows(g: Grower, given: Given) -> Ref:
 # ------------------------------------------------------------------------------------------------------------ products
 
 
+@rule("dft.x")
+def _points(g: Grower, given: Given) -> Ref:
+    return g.tensor((torch.float32,), (1, 2, 3))
+
+
+@rule("dft.bins", "dft.period")
+def _bins(g: Grower, given: Given) -> int:
+    return g.between(1, 9)
+
+
+@rule("dft.scale")
+def _wave_height(g: Grower, given: Given) -> float:
+    return g.one_of((1.0, 0.25, -2.0))
+
+
 @rule("mm.self", "mat1")
 def _matrix(g: Grower, given: Given) -> Ref:
     return g.tensor((*FLOATS, torch.int64, torch.int32), (2,))
