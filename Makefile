@@ -69,9 +69,9 @@ $(STAMPS)/torchvision: $(STAMPS)/venv constraints.txt
 	touch $@
 
 $(STAMPS)/project: $(STAMPS)/packages pyproject.toml $(NATIVE_SOURCES)
-	$(PIP) install --no-build-isolation --no-deps -C build-dir=$(BUILD) \
-	  -C cmake.define.EXECUTORCH_GGML_WERROR=ON -C cmake.define.EXECUTORCH_GGML_BUILD_TESTS=ON \
-	  -C cmake.define.EXECUTORCH_GGML_TEST_CORPUS=$(CURDIR)/$(CORPUS) -e .
+	$(PIP) install --no-build-isolation --no-deps --config-settings build-dir=$(BUILD) \
+	  --config-settings cmake.define.EXECUTORCH_GGML_WERROR=ON --config-settings cmake.define.EXECUTORCH_GGML_BUILD_TESTS=ON \
+	  --config-settings cmake.define.EXECUTORCH_GGML_TEST_CORPUS=$(CURDIR)/$(CORPUS) -e .
 	touch $@
 
 # Variants of ggml that this CPU runs and that die or compute something else are removed.
