@@ -68,7 +68,7 @@ def compiled_wheel(build: str, defines: dict[str, str], version: str) -> Path:
     folder = ROOT / ".cache" / f"ggml-{build}-{version}-{sys.implementation.cache_tag}"
     kept = sorted(folder.glob("*.whl"))
     if not kept:
-        settings = [part for key, value in defines.items() for part in ("--config-settings", f"cmake.define.{key}={value}")]
+        settings = [f"--config-settings=cmake.define.{key}={value}" for key, value in defines.items()]
         # pip's own cache does not tell wheels with different settings apart.
         pip(
             "wheel", "--no-cache-dir", "--no-deps", "--no-binary", PACKAGE, *settings,

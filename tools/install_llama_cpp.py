@@ -37,7 +37,7 @@ def main() -> int:
     """Install it into this interpreter's environment."""
     settings = {**SETTINGS, **compiler()}
     print(f"compiling {PACKAGE} with {settings}; this takes some ten minutes on two cores, once", flush=True)
-    arguments = [part for name, value in settings.items() for part in ("--config-settings", f"cmake.define.{name}={value}")]
+    arguments = [f"--config-settings=cmake.define.{name}={value}" for name, value in settings.items()]
     constraints = ("-c", str(ROOT / "constraints.txt"))
     # pip's own cache does not tell wheels with different settings apart.
     pip(
