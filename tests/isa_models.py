@@ -38,7 +38,7 @@ def save(folder: Path) -> None:
 def _save(
     folder: Path, name: str, program: object, module: nn.Module, calls: tuple[tuple[torch.Tensor, ...], ...]
 ) -> None:
-    program.save(str(folder / f"{name}.pte"))  # type: ignore[attr-defined]
+    program.save(str(folder / f"{name}.pte"))  # type: ignore[attr-defined] # ExecuTorch has no types
     with torch.no_grad():
         torch.save([(inputs, module(*inputs)) for inputs in calls], folder / f"{name}.pt")
 

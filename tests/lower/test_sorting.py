@@ -25,7 +25,7 @@ def distinct(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return (order if dtype == torch.uint8 else order - count // 2).reshape(shape).to(dtype)
 
 
-LARGE = torch.tensor([2**40, -(2**40), 2**40 + 1, 2**62, -(2**62), 0, 7, 2**4 - 1])
+LARGE = torch.tensor([2**40, -(2**40), 2**40 + 1, 2**62, -(2**62), 0, 7, 2**40 - 1])
 TIES = torch.tensor([[3.0, 1.0, 3.0, 1.0, nan, 2.0, nan, 3.0], [0.0, -0.0, 0.0, -0.0, 1.0, 0.0, 1.0, -1.0]])
 
 

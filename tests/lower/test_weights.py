@@ -26,10 +26,12 @@ class Store:
     replaces: bool = False
 
     def find(self, name: str, parameter: Tensor) -> StoredWeight | None:
-        weight = self.module.state_dict().get(name)
-        if weight is None or weight.dim() < 2:
+        if name.startswith("folded_"):
             return None
+        weight = self.module.state_dict()[name]
         assert weight.shape == parameter.shape
+        if weight.dim() < 2:
+            return None
         return StoredWeight(self.dtype, lambda: self.encoded(weight), replaces=self.replaces)
 
     def encoded(self, weight: Tensor) -> Tensor:
