@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import torch
+from executorch.exir import ExecutorchProgramManager
 from tests import zoo
 from torch import nn
 
@@ -36,9 +37,13 @@ def save(folder: Path) -> None:
 
 
 def _save(
-    folder: Path, name: str, program: object, module: nn.Module, calls: tuple[tuple[torch.Tensor, ...], ...]
+    folder: Path,
+    name: str,
+    program: ExecutorchProgramManager,
+    module: nn.Module,
+    calls: tuple[tuple[torch.Tensor, ...], ...],
 ) -> None:
-    program.save(str(folder / f"{name}.pte"))  # type: ignore[attr-defined] # ExecuTorch has no types
+    program.save(str(folder / f"{name}.pte"))
     with torch.no_grad():
         torch.save([(inputs, module(*inputs)) for inputs in calls], folder / f"{name}.pt")
 
