@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
-from tests.worker_crashes import pytest_configure
+from tests.worker_crashes import pytest_configure, pytest_handlecrashitem, pytest_testnodedown
 
-__all__ = ["pytest_configure"]
+__all__ = ["pytest_configure", "pytest_handlecrashitem", "pytest_testnodedown"]
 
 # Exports are slow and vary with the load of the machine: no deadline; the same examples on every run.
 settings.register_profile(

@@ -20,17 +20,29 @@ def test_crash():
 
 def test_after(): pass
 """
+LONG = """
+import pathlib, time
+
+def test_long():
+    pathlib.Path("started").touch()
+    time.sleep(300)
+"""
 OTHERS = "def test_1(): pass\ndef test_2(): pass\n"
 
 
 @pytest.mark.parametrize(
     ("signal", "before"),
-    [("SIGILL", "pass"), ("SIGSEGV", "if os.fork() == 0: time.sleep(90), os._exit(0)")],
-    ids=["alone", "with a forked child"],
+    [
+        ("SIGILL", "pass"),
+        ("SIGSEGV", "if os.fork() == 0: time.sleep(90), os._exit(0)"),
+        ("SIGSEGV", "while not os.path.exists('started'): time.sleep(0.01)"),
+    ],
+    ids=["alone", "with a forked child", "beside a long test"],
 )
 def test_crash(tmp_path: Path, signal: str, before: str) -> None:
     (tmp_path / "test_a.py").write_text(CRASH.format(signal=signal, before=before))
-    for name in "bcdef":
+    (tmp_path / "test_b.py").write_text(LONG if "started" in before else OTHERS)
+    for name in "cdef":
         (tmp_path / f"test_{name}.py").write_text(OTHERS)
     command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadfile", "-p", "tests.worker_crashes"]
     # The plugins that this project does not need take seconds to load.
@@ -41,5 +53,6 @@ def test_crash(tmp_path: Path, signal: str, before: str) -> None:
             [*command, "-p", "xdist", "-c", os.devnull, "--rootdir", str(tmp_path), str(tmp_path)],
             stdout=output, stderr=output, timeout=60, cwd=tmp_path, env=environment, check=False,
         )  # fmt: skip
-    assert result.returncode == 1, log.read_text()
+    assert result.returncode == pytest.ExitCode.INTERRUPTED, log.read_text()
     assert "crashed while running 'test_a.py::test_crash'" in log.read_text()
+    assert "the run ends: test_a.py::test_crash crashed its worker" in log.read_text()

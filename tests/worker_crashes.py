@@ -1,7 +1,8 @@
-"""Hooks for pytest-xdist: a worker that crashes fails the run at once.
+"""Hooks for pytest-xdist: a worker that crashes ends the run at once.
 
 By default xdist starts another worker in its place, and its `loadfile` scheduler hands it the crashed worker's file
 from the test that crashed on: worker after worker dies, and the last one waits forever for the test after its own.
+Without replacement xdist still waits until the other workers have finished what they were given.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import os
 
 import pytest
+from xdist.dsession import DSession
+from xdist.workermanage import WorkerController
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -16,6 +19,27 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.maxworkerrestart = "0"
     if hasattr(config, "workerinput"):
         _keep_pipe_from_children(config)
+
+
+@pytest.hookimpl(optionalhook=True)  # xdist may be off
+def pytest_testnodedown(node: WorkerController, error: object) -> None:
+    """Wait for no other worker: the session's end kills those that are still in a test, after ten seconds."""
+    if error is not None:
+        session = _session(node.config)
+        session.shouldstop = session.shouldstop or f"the run ends: worker {node.gateway.id} crashed outside of a test"
+        session._active_nodes.intersection_update({node})  # xdist removes this one itself
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport) -> None:
+    """Name the test that was running, which xdist finds out after it told that the worker is down."""
+    _session(report.node.config).shouldstop = f"the run ends: {crashitem} crashed its worker"
+
+
+def _session(config: pytest.Config) -> DSession:
+    session = config.pluginmanager.getplugin("dsession")
+    assert isinstance(session, DSession)
+    return session
 
 
 def _keep_pipe_from_children(config: pytest.Config) -> None:
