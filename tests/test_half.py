@@ -45,7 +45,8 @@ LEFT_OUT = {
     aten.grid_sampler_2d.default,  # refused, with its reason
     aten.sort.default,  # rounding makes equals, whose order is nobody's promise
     aten.topk.default,
-    # Refused in half types, each with its reason: quantization is computed from f32.
+    # Refused in half types, each with its reason; quantization is computed from f32.
+    torch.ops.executorch_ggml.dft.default,  # torch transforms no halves on the CPU either
     torch.ops.executorch_ggml.expert_linear.default,
     torch.ops.quantized_decomposed.quantize_per_channel.default,
     torch.ops.quantized_decomposed.quantize_per_token.default,
