@@ -41,10 +41,16 @@ def test_a_rebuilt_model_computes_the_same(name: str, tmp_path: Path) -> None:
 
 def test_long_texts_turn_by_the_long_factors(tmp_path: Path) -> None:
     model, path = written("phi3-long", tmp_path / "x.gguf")
-    ids = tokens(48)
-    rebuilt = load(path, dequantize=True, max_seq_len=64).module
-    torch.testing.assert_close(logits(rebuilt, ids), logits(model, ids), rtol=1e-5, atol=1e-5)
-    assert load(path).module.config.max_position_embeddings == 32
+    rebuilt = load(path, dequantize=True).module
+    rebuilt.config._attn_implementation = "eager"
+    for length in (31, 32, 33, 48):
+        ids = tokens(length)
+        torch.testing.assert_close(logits(rebuilt, ids), logits(model, ids), rtol=1e-5, atol=1e-5)
+    assert load(path).module.config.max_position_embeddings == 64
+    for name in ("long", "short"):
+        damaged = edited(path, tmp_path / "y.gguf", drop=f"rope_factors_{name}.weight")
+        with pytest.raises(GgufError, match=f"tensor rope_factors_{name}.weight is missing"):
+            load(damaged)
 
 
 @pytest.mark.parametrize("name", ["llama", "mixtral", "qwen3", "gemma2", "phi3"])

@@ -17,10 +17,11 @@ from tests.gguf.test_tokenizer import TEXTS, byte_level, sentence_pieces
 from executorch_ggml.gguf import export_gguf, tokenizer_of
 from executorch_ggml.gguf.tokenizer import tokenizer_metadata
 from executorch_ggml.ir.dtypes import DType
+from executorch_ggml.llm.rotary import fixed_rotary
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("llama_cpp") is None, reason="llama-cpp-python is missing")
 
-# llama.cpp has no sliding window for Phi 3, and takes its long factors where the context is longer than the short.
+# llama.cpp has no sliding window for Phi 3, and its shortest context is longer than the short texts of phi3-long.
 FAMILIES = [name for name in CONFIGS if name not in ("phi3-window", "phi3-long")]
 SPLITS = ["llama-bpe", "qwen2", "gpt-2", "sentence pieces"]
 
@@ -30,8 +31,8 @@ import json, sys
 import numpy as np
 from llama_cpp import Llama
 for line in sys.stdin:
-    path, ids, texts = json.loads(line)
-    model = Llama(path, n_ctx=64, n_batch=64, logits_all=True, verbose=False, n_threads=1, flash_attn=False,
+    path, ids, texts, context = json.loads(line)
+    model = Llama(path, n_ctx=context, n_batch=64, logits_all=True, verbose=False, n_threads=1, flash_attn=False,
                   type_k=0, type_v=0)
     if ids:
         model.eval(ids)
@@ -40,9 +41,9 @@ for line in sys.stdin:
 """
 
 
-def llama_cpp(jobs: list[tuple[Path, list[int], tuple[str, ...]]]) -> list[list[list[int]]]:
+def llama_cpp(jobs: list[tuple[Path, list[int], tuple[str, ...]]], context: int = 64) -> list[list[list[int]]]:
     """Writes each file's logits of some tokens beside it, and gives the tokens of texts."""
-    lines = "\n".join(json.dumps([str(path), ids, texts]) for path, ids, texts in jobs)
+    lines = "\n".join(json.dumps([str(path), ids, texts, context]) for path, ids, texts in jobs)
     done = subprocess.run([sys.executable, "-c", RUN], input=lines, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -65,6 +66,19 @@ def test_logits_agree(name: str, ran: Path) -> None:
     error = float((found - logits(make(name), tokens())).abs().max())
     gelu = name.startswith("gemma")  # which ggml reads from a table of f16
     assert error < (1e-2 if gelu else 1e-4)
+
+
+@pytest.mark.parametrize(("context", "length"), [(256, 24), (512, 24), (512, 300)])
+def test_factors_are_those_of_the_context(context: int, length: int, tmp_path: Path) -> None:
+    """llama.cpp rotates all texts by the long factors where its context is longer than the limit, as our program."""
+    model = make("phi3-long", max_position_embeddings=512, original_max_position_embeddings=256)
+    path = tmp_path / "x.gguf"
+    export_gguf(model, path, types=DType.F32, metadata={"tokenizer.ggml.model": "no_vocab"})
+    llama_cpp([(path, tokens(length)[0].tolist(), ())], context)
+    found = torch.from_numpy(np.load(f"{path}.npy"))[None]
+    with fixed_rotary(model, context):
+        expected = logits(model, tokens(length))
+    assert float((found - expected).abs().max()) < 1e-4
 
 
 def test_tokens_agree(tmp_path: Path) -> None:

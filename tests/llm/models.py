@@ -261,9 +261,15 @@ def make_encoder(family: str) -> PreTrainedModel:
 
 
 def _random(made: Callable[[], PreTrainedModel], family: str) -> PreTrainedModel:
-    """A model whose weights are large enough for its logits to differ."""
     torch.manual_seed(sum(map(ord, family)))
-    model = made().eval()
+    return randomized(made())
+
+
+def randomized(model: PreTrainedModel, seed: int | None = None) -> PreTrainedModel:
+    """A model whose weights are large enough for its logits to differ."""
+    if seed is not None:
+        torch.manual_seed(seed)
+    model.eval()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:

@@ -214,6 +214,10 @@ def test_rotary_embeddings_that_follow_the_text() -> None:
     model.config.rope_parameters = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}
     with pytest.raises(ValueError, match="rotary embeddings of type 'dynamic' change with the length of a text"):
         llm.export(model, max_seq_len=8)
+    model = models.make("t5")
+    model.config.rope_parameters = {"rope_type": "longrope", "original_max_position_embeddings": 4}
+    with pytest.raises(ValueError, match="type 'longrope' are not supported in encoder-decoder models"):
+        llm.export(model, max_seq_len=8)
     model = models.make("phi3")
     (rotary,) = (module for module in model.modules() if hasattr(module, "rope_type"))
     before = rotary.inv_freq

@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> None:
 
     if not args.output.parent.is_dir():
         raise FileNotFoundError(f"{args.output.parent}: no such folder to write {args.output.name} to")
-    model = load(args.model, external=args.external_weights, max_seq_len=args.max_seq_len)
+    model = load(args.model, external=args.external_weights)
     longest = min(args.max_seq_len, model.module.config.max_position_embeddings)
     has_tokenizer = "tokenizer.ggml.model" in model.file.metadata
     tokenizer = llm.Tokenizer.load(tokenizer_of(model.file)) if has_tokenizer else None

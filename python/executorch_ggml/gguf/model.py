@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..lower.weights import VALUES_ELSEWHERE, check_values
-from .architectures import Architecture, Load, architecture_of
+from .architectures import Architecture, architecture_of
 from .file import GgufError, GgufFile, GgufTensor, weight_type
 from .tokenizer import special_ids
 from .weights import GgufWeights, values_of
@@ -50,13 +50,11 @@ def load(
     *,
     dequantize: bool = False,
     external: bool = False,
-    max_seq_len: int | None = None,
 ) -> GgufModel:
     """Rebuild the module that a GGUF file holds, from its metadata and tensors.
 
     With ``dequantize`` the module holds all values, in f32, and runs eagerly. With ``external`` programs leave the
-    weights in the file (see :class:`GgufWeights`). ``max_seq_len`` is the longest text that the module is for, which
-    matters to models with other rotary embeddings for long texts (Phi 3).
+    weights in the file (see :class:`GgufWeights`).
 
     Raises GgufError where the file is damaged, its architecture is not known, or its tensors are not those that its
     metadata asks for.
@@ -68,7 +66,7 @@ def load(
     config, skeleton = _skeleton(file, architecture)
     tensors = _match(file, architecture, skeleton)
     module = _module(config, architecture)
-    architecture.adapt(module, file, Load(max_seq_len))
+    architecture.adapt(module, file)
     setattr(module, _FILE, file)
     _fill(module, tensors, everything=dequantize)
     if not dequantize:

@@ -94,11 +94,10 @@ def frequency_factors(config: Any) -> torch.Tensor | None:
     return factors
 
 
-def divide_frequencies(rotary: Any, factors: torch.Tensor, attention: float = 1.0) -> None:
-    """Let a rotary module turn each pair slower by a factor, and scale its sines and cosines."""
+def divide_frequencies(rotary: Any, factors: torch.Tensor) -> None:
+    """Let a rotary module turn each pair slower by a factor."""
     for name in ("inv_freq", "original_inv_freq"):
         getattr(rotary, name).div_(factors)
-    rotary.attention_scaling = attention
 
 
 class PairedAngles(nn.Module):

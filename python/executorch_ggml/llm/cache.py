@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -42,6 +42,12 @@ class Place:
         """That of tokens of which the first one is at a position."""
         first = as_size(input_pos, 0, max_seq_len - 1)
         return cls(input_pos, input_pos + torch.arange(tokens.shape[1]), first)
+
+    @classmethod
+    def within(cls, tokens: Tensor, input_pos: Tensor, limit: int) -> Place:
+        """The same where positions from ``limit`` on are an error at run time, though the cache has rows for them."""
+        place = cls.of(tokens, input_pos, limit)
+        return replace(place, positions=torch.arange(limit).index_select(0, place.positions))
 
     def window(self, rows: int, sliding: int | None) -> Window:
         """The rows that these tokens may attend to, out to whole steps."""

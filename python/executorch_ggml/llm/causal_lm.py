@@ -11,8 +11,9 @@ from transformers import PreTrainedModel
 
 from .attention import exported_functions
 from .cache import STEP, KeyValueCache, Place, head_shapes, make_rows, sliding_windows
+from .metadata import SHORT_METHOD
 from .program import called_with_cache, evaluated, traceable
-from .rotary import fixed_rotary
+from .rotary import fixed_rotary, short_limit
 
 _CLOSE = 1e-2  # of the largest logit; rounding is a thousandth of that
 
@@ -28,10 +29,14 @@ class CachedModel(nn.Module):
         self.all_logits = all_logits
         self.sliding = sliding_windows(config)
         self.cache = make_rows(head_shapes(config), max_seq_len, cache_type)
+        self.limit: int | None = None  # of positions, where that is less than the cache has rows
 
     def forward(self, tokens: Tensor, input_pos: Tensor) -> Tensor:
         """Read tokens that come at a position, with all that was read before it in mind."""
-        place = Place.of(tokens, input_pos, self.max_seq_len)
+        if self.limit is None:
+            place = Place.of(tokens, input_pos, self.max_seq_len)
+        else:
+            place = Place.within(tokens, input_pos, self.limit)
         made = self.model(
             input_ids=tokens,
             position_ids=place.positions[None],
@@ -65,10 +70,20 @@ def check(model: PreTrainedModel, max_seq_len: int) -> None:
         )
 
 
-def trace(module: CachedModel, chunk: int) -> ExportedProgram:
-    """The exported program, for any number of tokens up to ``chunk``."""
+def trace(module: CachedModel, chunk: int) -> dict[str, ExportedProgram]:
+    """The exported programs, for any number of tokens up to ``chunk``.
+
+    ``forward`` is for texts of ``max_seq_len`` tokens. Where the model rotates shorter ones by other factors, these
+    have a program of their own over the same cache.
+    """
     with traceable(module.model), fixed_rotary(module.model, module.max_seq_len):
-        return traced_decoder(module, chunk)
+        programs = {"forward": traced_decoder(module, chunk)}
+    limit = short_limit(module.model.config.get_text_config())
+    if limit is not None and limit < module.max_seq_len:
+        module.limit = limit
+        with traceable(module.model), fixed_rotary(module.model, limit):
+            programs[SHORT_METHOD] = traced_decoder(module, min(chunk, limit))
+    return programs
 
 
 def traced_decoder(module: nn.Module, chunk: int, *others: Tensor) -> ExportedProgram:

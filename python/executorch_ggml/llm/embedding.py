@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,7 +13,7 @@ import tokenizers
 import torch
 
 from ..runtime import load
-from .metadata import metadata_of, tokenizer_of
+from .metadata import SHORT_LENGTH, metadata_of, tokenizer_of
 from .tokens import Tokens, checked
 
 Embeddings: TypeAlias = npt.NDArray[np.float32]
@@ -37,6 +38,7 @@ class Encoder:
         self.metadata = metadata_of(self._module, required, "sentence encoder")
         self.max_seq_len: int = self.metadata["get_max_seq_len"]
         self.max_batch: int = self.metadata["get_max_batch_size"]
+        self._short_len: int = self.metadata.get(SHORT_LENGTH, 0)  # a batch is rotated by its longest text
         known = tokenizer_of(path, tokenizer)
         if known is not None:
             known.check_fits(self.metadata["get_vocab_size"])
@@ -65,7 +67,10 @@ class Encoder:
         if not given:
             raise ValueError("no texts to embed")
         order = sorted(range(len(given)), key=lambda index: len(given[index]))  # so that batches have little padding
-        parts = [order[first : first + self.max_batch] for first in range(0, len(order), self.max_batch)]
+        groups = [list(group) for _, group in groupby(order, key=lambda index: len(given[index]) > self._short_len)]
+        parts = [
+            group[first : first + self.max_batch] for group in groups for first in range(0, len(group), self.max_batch)
+        ]
         made = np.concatenate([self._batch([given[index] for index in part]) for part in parts])
         return made[np.argsort(order)]
 

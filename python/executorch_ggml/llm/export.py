@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
 from executorch.exir import ExecutorchProgramManager
@@ -12,8 +13,9 @@ from ..lower.weights import WeightSource, check_values
 from ..quant import GgmlQuantConfig
 from . import causal_lm, encoder_decoder
 from .cache import DTYPES
+from .metadata import SHORT_LENGTH, SHORT_METHOD
 from .program import called_with_cache, in_float32, lowered, under_all_names
-from .rotary import rope_types
+from .rotary import rope_types, short_limit
 from .start import start_metadata
 
 if TYPE_CHECKING:
@@ -44,9 +46,14 @@ def export(
     that as its third input, and reads these rows alone.
 
     ``weights`` says how parameters are stored (see :class:`executorch_ggml.GgmlPartitioner`), ``cache_type`` how keys
-    and values are; a ``tokenizer`` goes into the file, where :class:`Generator` finds it. Rotary embeddings that are
-    others for long texts (``longrope``) are those for texts of ``max_seq_len``. A model in half precision keeps its
-    matrices as they are, but is computed in float32.
+    and values are; a ``tokenizer`` goes into the file, where :class:`Generator` finds it. A model in half precision
+    keeps its matrices as they are, but is computed in float32.
+
+    A model with ``longrope`` rotates texts of up to ``original_max_position_embeddings`` tokens by other factors than
+    longer ones. Where ``max_seq_len`` is more than that (a warning says so), the method above is for long texts: it
+    uses their factors at all positions, as llama.cpp does with a context of ``max_seq_len``. A method
+    ``forward_short`` is for the others, and refuses positions past them. :class:`Generator` picks the method by a
+    text's length, and reads a text again that grows past the limit, as ``generate`` of transformers does.
     """
     chunk = min(chunk, max_seq_len)
     _check(model, max_seq_len, chunk, cache_type)
@@ -69,7 +76,16 @@ def export(
         if file_of(model) is None:  # else its parameters are not there, and its family is known
             causal_lm.check(model, max_seq_len)
         module = causal_lm.CachedModel(model, max_seq_len, cache_type, all_logits)
-        programs = {"forward": causal_lm.trace(module, chunk)}
+        programs = causal_lm.trace(module, chunk)
+        if SHORT_METHOD in programs:
+            constants[SHORT_LENGTH] = limit = module.limit
+            warnings.warn(
+                f"{type(model).__name__} rotates texts of up to {limit} tokens by other factors than longer ones "
+                f"(longrope): method forward uses those of long texts for all, {SHORT_METHOD} those of short texts; "
+                f"llm.Generator picks by the text's length. Programs for texts of up to {limit} tokens alone are "
+                f"exported with max_seq_len={limit}",
+                stacklevel=2,
+            )
     program = lowered(programs, weights=weights, cache_type=cache_type, metadata=constants, tokenizer=tokenizer)
     return under_all_names(program)
 
@@ -112,6 +128,8 @@ def _check(model: PreTrainedModel, max_seq_len: int, chunk: int, cache_type: str
         )
     if "dynamic" in rope_types(config):
         raise ValueError("rotary embeddings of type 'dynamic' change with the length of a text; a program's cannot")
+    if model.config.is_encoder_decoder and short_limit(config) is not None:
+        raise ValueError("rotary embeddings of type 'longrope' are not supported in encoder-decoder models")
     limits = (getattr(config, name, None) for name in ("max_target_positions", "max_position_embeddings"))
     limit = next((limit for limit in limits if limit is not None), None)
     if limit is not None and max_seq_len > limit:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from ..runtime import load
-from .metadata import DETECTED, metadata_of, tokenizer_of
+from .metadata import DETECTED, SHORT_LENGTH, SHORT_METHOD, metadata_of, tokenizer_of
 from .sampling import Logits, Sampling, choose
 from .tokenizer import StopStrings, TextStream, Tokenizer
 from .tokens import Tokens, checked
@@ -99,6 +99,7 @@ class Generator:
         self.max_seq_len: int = self.metadata["get_max_context_len"]
         self.chunk: int = self.metadata["get_max_seq_len"]
         self.vocab_size: int = self.metadata["get_vocab_size"]
+        self._short_len: int = self.metadata.get(SHORT_LENGTH, 0)
         self.eos_ids = frozenset(self.metadata.get("get_eos_ids", ()))
         self._start_ids: tuple[int, ...] = self.metadata.get("get_start_ids", ())
         self._language_ids: tuple[int, ...] = self.metadata.get("get_language_ids", ())
@@ -110,6 +111,7 @@ class Generator:
         self.has_encoder = "encode" in self._module.method_names
         self._encoded: torch.Tensor | None = None  # how many rows the encoder made
         self._tokens: list[int] = []
+        self._method = "forward"  # which has read them
         self._logits: Logits | None = None  # after all of them
         self.load_seconds = time.perf_counter() - started
 
@@ -149,7 +151,11 @@ class Generator:
         self._encoded = self._module.run("encode", (ready,))
 
     def feed(self, tokens: Sequence[int]) -> Logits:
-        """Read tokens after those that were read, and give the logits of what may come next."""
+        """Read tokens after those that were read, and give the logits of what may come next.
+
+        Where a model rotates long texts by other factors (``longrope``), all tokens are read again when the text
+        grows past the limit, or was rewound from there: keys in the cache have the other factors.
+        """
         ids = checked(tokens, self.vocab_size)
         if len(ids) == 0:
             raise ValueError("no tokens to read")
@@ -159,15 +165,24 @@ class Generator:
             )
         if self.has_encoder and self._encoded is None:
             raise ValueError("the encoder has read nothing yet: call encode first")
+        method = self._method_for(len(self._tokens) + len(ids))
+        if method != self._method:
+            ids = np.concatenate([np.array(self._tokens, dtype=ids.dtype), ids])
+            self.rewind(0)
+            self._method = method
         encoded = () if self._encoded is None else (self._encoded,)
         for first in range(0, len(ids), self.chunk):
             part = ids[first : first + self.chunk]
             self._logits = None  # until this has succeeded
-            made = self._module.run("forward", (_row(part), torch.tensor([len(self._tokens)]), *encoded))
+            made = self._module.run(method, (_row(part), torch.tensor([len(self._tokens)]), *encoded))
             self._tokens += part.tolist()
             self._logits = made.reshape(-1, self.vocab_size)[-1].numpy()
         assert self._logits is not None
         return self._logits
+
+    def _method_for(self, length: int) -> str:
+        """The program's method that reads a text of so many tokens."""
+        return SHORT_METHOD if length <= self._short_len else "forward"
 
     def generate(self, prompt: Prompt, **options: Any) -> str:
         """The text that follows a prompt; options as for :meth:`stream`."""
@@ -278,7 +293,7 @@ class Generator:
         """
         if made._encoded is not self._encoded:
             raise ValueError("the encoder has read another source since this text was begun")
-        known = _common(self._tokens, ids)
+        known = _common(self._tokens, ids) if self._method == self._method_for(len(ids)) else 0
         if known < len(ids) or known < len(self._tokens) or self._logits is None:
             known = min(known, len(ids) - 1)  # its last token's logits are asked for
             self.rewind(known)

@@ -12,6 +12,9 @@ from .tokenizer import Tokenizer
 
 TOKENIZER_KEY = "executorch_ggml.tokenizer"  # in the program's named data
 METHODS = ("forward", "prefill", "decode")  # one method under three names: ExecuTorch's runner calls the first
+# Of models that rotate short texts by other factors than long ones: the length of the longest short text, and the
+# method of a causal language model that reads these.
+SHORT_LENGTH, SHORT_METHOD = "get_max_short_context_len", "forward_short"
 DETECTED = -1  # among the tokens that a decoder starts with: that of the language, which the model finds out
 
 

@@ -22,6 +22,7 @@ from ..partition import GgmlPartitioner
 from ..partition.kernels import ANY_KERNEL
 from .attention import exported_functions
 from .metadata import METHODS, TOKENIZER_KEY
+from .rotary import kept_rotary
 
 if TYPE_CHECKING:
     from .tokenizer import Tokenizer
@@ -91,7 +92,7 @@ def called_with_cache(model: PreTrainedModel) -> Iterator[None]:
 @contextmanager
 def traceable(model: PreTrainedModel) -> Iterator[None]:
     """Have a model use this project's functions, and neither dropout nor gradients, while it is traced."""
-    with evaluated(model), exported_functions(model):
+    with evaluated(model), exported_functions(model), kept_rotary(model):
         yield
 
 

@@ -15,8 +15,10 @@ from torch.nn import functional
 from transformers import AutoModel, PreTrainedModel
 
 from ..lower.weights import WeightSource
+from .metadata import SHORT_LENGTH
 from .pooling import POOLINGS, Pooling, pooling_of
 from .program import in_float32, lowered, traceable
+from .rotary import short_limit
 from .tokenizer import Tokenizer
 
 
@@ -63,6 +65,9 @@ def export_encoder(
     default what the files of ``sentence-transformers`` in the model's folder say; where there are none, the mean as it
     is, and as many tokens as the model was made for. A folder's tokenizer is put into the program, too. ``weights``
     says how parameters are stored (see :class:`executorch_ggml.GgmlPartitioner`).
+
+    A model with ``longrope`` rotates by the longest text of a batch, padding included, as in transformers;
+    :class:`Encoder` puts texts with different factors into different batches.
     """
     if not isinstance(model, PreTrainedModel):
         folder = Path(model)
@@ -97,11 +102,13 @@ def trace(module: PooledModel, max_seq_len: int, max_batch: int) -> ExportedProg
 
 
 def _metadata(model: PreTrainedModel, max_seq_len: int, max_batch: int) -> dict[str, Any]:
+    limit = short_limit(model.config)
     return {
         "get_max_seq_len": max_seq_len,
         "get_max_batch_size": max_batch,
         "get_vocab_size": model.config.vocab_size,
         "get_pad_id": getattr(model.config, "pad_token_id", None) or 0,
+        **({} if limit is None else {SHORT_LENGTH: limit}),
     }
 
 

@@ -16,13 +16,6 @@ Writer = Callable[[Any], dict[str, Any]]  # the metadata of a config, keys witho
 
 
 @dataclass(frozen=True)
-class Load:
-    """What a loader asks of a family beside the file."""
-
-    max_seq_len: int | None = None  # the longest text that the module is for; None: what the file says
-
-
-@dataclass(frozen=True)
 class Architecture:
     """A value of ``general.architecture``, and the ``transformers`` models that are stored under it."""
 
@@ -34,7 +27,7 @@ class Architecture:
     # Gives a module of transformers the parameters that files have tensors for.
     reshape: Callable[[Any], None] = lambda module: None
     # Lets a module whose parameters are the file's tensors as they are compute what the model does.
-    adapt: Callable[[Any, GgufFile, Load], None] = lambda module, file, load: None
+    adapt: Callable[[Any, GgufFile], None] = lambda module, file: None
     # A parameter of transformers' own module as the file has it: (name, value, config).
     stored: Callable[[str, torch.Tensor, Any], torch.Tensor] = lambda name, value, config: value
     # Tensors that are no parameters, from a module.

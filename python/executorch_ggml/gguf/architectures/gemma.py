@@ -22,7 +22,7 @@ from ..file import GgufFile
 from ..names import ATTENTION, HEAD_NORMS, Names
 from ..names import FEED_FORWARD as FEED_FORWARD_NAMES
 from ..rope import read_rope, write_rope
-from .base import Architecture, Load, Reader, Writer, register
+from .base import Architecture, Reader, Writer, register
 
 SOFT_CAPS = (
     Field("attn_logit_softcapping", "attn_logit_softcapping", float, optional=True),
@@ -52,9 +52,9 @@ class Norm(nn.Module):
         return made
 
 
-def adapt(module: Any, file: GgufFile, load: Load) -> None:
+def adapt(module: Any, file: GgufFile) -> None:
     """Take norm weights as they are."""
-    del file, load
+    del file
     for parent in list(module.modules()):
         for name, child in list(parent.named_children()):
             if type(child).__name__ in ("GemmaRMSNorm", "Gemma2RMSNorm", "Gemma3RMSNorm"):

@@ -33,7 +33,7 @@ from ..rope import (
     rotate_neighbours,
     write_rope,
 )
-from .base import Architecture, Load, register
+from .base import Architecture, register
 from .experts import separate_experts
 
 EXPERT_FIELDS = (Field("expert_count", "num_local_experts"), Field("expert_used_count", "num_experts_per_tok"))
@@ -67,9 +67,8 @@ def write(config: Any) -> dict[str, Any]:
     return found
 
 
-def adapt(module: Any, file: GgufFile, load: Load) -> None:
+def adapt(module: Any, file: GgufFile) -> None:
     """Rotate neighbours, each pair as much slower as Llama 3's factors say."""
-    del load
     factors = file.tensors.get(FREQUENCY_FACTORS)
     if factors is not None:
         divide_frequencies(module.model.rotary_emb, read_factors(factors, head_dim(module.config)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -11,7 +10,6 @@ from ..fields import (
     FEED_FORWARD,
     SIZES,
     Field,
-    head_dim,
     read_field,
     read_fields,
     read_heads,
@@ -20,8 +18,8 @@ from ..fields import (
 )
 from ..file import GgufFile
 from ..names import Names
-from ..rope import divide_frequencies, read_rope, write_rope
-from .base import Architecture, Load, register
+from ..rope import read_rope, write_rope
+from .base import Architecture, register
 from .llama import read_factors
 
 WINDOW = Field("attention.sliding_window", "sliding_window", optional=True)
@@ -29,7 +27,7 @@ LONG, SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
 
 
 def read(file: GgufFile) -> Any:
-    """Phi 3's config. The rotary embedding's factors are tensors, and not part of it."""
+    """Phi 3's config, of which the rotary embedding's factors are tensors."""
     from transformers import Phi3Config
 
     sizes = read_fields(file, (*SIZES, FEED_FORWARD)) | read_heads(file)
@@ -44,46 +42,37 @@ def read(file: GgufFile) -> Any:
     if rope["rope_type"] != "default":
         raise file.error(f"rotary embeddings scaled by {rope['rope_type']} are not supported for phi3")
     original = read_field(file, "rope.scaling.original_context_length", int, optional=True)
-    return Phi3Config(
-        **sizes,
-        rope_parameters=rope,
-        original_max_position_embeddings=original or sizes["max_position_embeddings"],
-        pad_token_id=None,
-    )
+    original = original or sizes["max_position_embeddings"]
+    if LONG in file.tensors or SHORT in file.tensors:
+        rope |= _read_longrope(file, rotated) | {
+            "original_max_position_embeddings": original,
+            "factor": max(sizes["max_position_embeddings"] / original, 1.0),
+        }
+    return Phi3Config(**sizes, rope_parameters=rope, original_max_position_embeddings=original, pad_token_id=None)
 
 
-def adapt(module: Any, file: GgufFile, load: Load) -> None:
-    """Use the factors for texts of the longest length that the module is for.
-
-    Transformers chooses by each text's length, which no exported program can; llama.cpp by the context's, as here.
-    Without a length the short factors are used, and ``max_position_embeddings`` becomes what they are good for.
-    """
-    config = module.config
-    if SHORT not in file.tensors and LONG not in file.tensors:
-        return
-    original, whole = config.original_max_position_embeddings, config.max_position_embeddings
-    name = LONG if (load.max_seq_len or original) > original else SHORT
-    if name not in file.tensors:
-        raise file.error(f"tensor {name} is missing")
-    factor = whole / original
-    usual = math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 else 1.0
-    attention = read_field(file, "rope.scaling.attn_factor", float, optional=True) or usual
-    rotated = int(head_dim(config) * config.rope_parameters["partial_rotary_factor"])
-    divide_frequencies(module.model.rotary_emb, read_factors(file.tensors[name], rotated), attention)
-    if name == SHORT:
-        config.max_position_embeddings = min(original, whole)
+def _read_longrope(file: GgufFile, rotated: int) -> dict[str, Any]:
+    for name in (LONG, SHORT):
+        if name not in file.tensors:
+            raise file.error(f"tensor {name} is missing")
+    return {
+        "rope_type": "longrope",
+        "long_factor": read_factors(file.tensors[LONG], rotated).tolist(),
+        "short_factor": read_factors(file.tensors[SHORT], rotated).tolist(),
+        "attention_factor": read_field(file, "rope.scaling.attn_factor", float, optional=True) or 1.0,
+    }
 
 
 def write(config: Any) -> dict[str, Any]:
     """Phi 3's metadata."""
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
     found = write_fields(config, (*SIZES, FEED_FORWARD, WINDOW)) | write_heads(config) | write_rope(config)
     rope = config.rope_parameters
     if rope["rope_type"] == "longrope":
-        factor = config.max_position_embeddings / config.original_max_position_embeddings
-        usual = math.sqrt(1 + math.log(factor) / math.log(config.original_max_position_embeddings))
         found |= {
-            "rope.scaling.original_context_length": config.original_max_position_embeddings,
-            "rope.scaling.attn_factor": float(rope.get("attention_factor") or (usual if factor > 1 else 1.0)),
+            "rope.scaling.original_context_length": rope["original_max_position_embeddings"],
+            "rope.scaling.attn_factor": float(ROPE_INIT_FUNCTIONS["longrope"](config)[1]),
         }
     return found
 
@@ -112,7 +101,6 @@ register(
         ),
         read=read,
         write=write,
-        adapt=adapt,
         extra=extra,
         extra_names=(LONG, SHORT),
     )
