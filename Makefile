@@ -98,8 +98,8 @@ $(STAMPS)/llama_cpp: $(STAMPS)/packages constraints.txt tools/install_llama_cpp.
 	$(PY) -m tools.install_llama_cpp
 	touch $@
 
-# The newest ggml, whose device interface is one version on. It is there as a binary alone, and loads where glibc is 2.38
-# or newer; elsewhere the test that needs it is skipped.
+# The newest ggml, whose device interface is one version on. There is no package with its source; this one's libraries
+# were built on glibc 2.38, and tests/devices/older_glibc.py lets a program use them on an older one.
 $(STAMPS)/ggml_newest: $(STAMPS)/packages constraints.txt
 	$(PIP) install --no-deps -c constraints.txt llama-cpp-py-sync
 	touch $@

@@ -81,6 +81,10 @@ int main(int argc, char** argv) {
   ggml_backend_load_all_from_path(argv[1]);
   ggml_backend_reg_t reg = argc > 2 ? ggml_backend_load(argv[2]) : ggml_backend_reg_by_name("pydevice");
   const size_t devices = reg == nullptr ? 0 : ggml_backend_reg_dev_count(reg);
+  // A registration, whose type is not public, begins with the interface's version.
+  if (ggml_backend_reg_count() > 0) {
+    std::printf("interface: %d\n", *reinterpret_cast<const int*>(ggml_backend_reg_get(0)));
+  }
   std::printf("devices: %zu\n", devices);
   if (devices == 0) return 3;
   ggml_backend_t cpu = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, nullptr);
