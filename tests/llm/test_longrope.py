@@ -61,7 +61,7 @@ def assert_close(logits: Any, expected: np.ndarray) -> None:
     np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-4 * float(np.abs(expected).max()))
 
 
-@pytest.fixture(scope="module", params=["transformers", "gguf"])
+@pytest.fixture(scope="module", params=[pytest.param("transformers", marks=pytest.mark.slow), "gguf"])
 def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A program for texts of both kinds, of the model itself and of its GGUF file."""
     path = tmp_path_factory.mktemp("longrope") / "model.pte"

@@ -59,6 +59,7 @@ def _read_longrope(file: GgufFile, rotated: int) -> dict[str, Any]:
         "rope_type": "longrope",
         "long_factor": read_factors(file.tensors[LONG], rotated).tolist(),
         "short_factor": read_factors(file.tensors[SHORT], rotated).tolist(),
+        # llama.cpp takes 1 where the file has none, and does not compute it from the lengths as transformers does.
         "attention_factor": read_field(file, "rope.scaling.attn_factor", float, optional=True) or 1.0,
     }
 
