@@ -80,8 +80,9 @@ def test_version_3(tmp_path: Path) -> None:
     libraries = [folder / f"lib{name}.so.0" for name in ("ggml", "ggml-base", "ggml-cpu")]
     program = tmp_path / "mlp"
     assert COMPILER is not None
-    line = [COMPILER, "-std=c++17", "-rdynamic", f"-I{GGML / 'include'}", *sources, "-o", program, *libraries]
-    subprocess.run([*line, f"-Wl,-rpath,{folder}", "-Wl,--allow-shlib-undefined"], check=True)
+    options = ["-std=c++17", "-rdynamic", f"-I{GGML / 'include'}"]
+    linking = [f"-Wl,-rpath,{folder}", "-Wl,--allow-shlib-undefined"]
+    subprocess.run([COMPILER, *options, *sources, "-o", program, *libraries, *linking], check=True)
     variables = {"EXECUTORCH_GGML_PYTHON": sys.prefix, "EXECUTORCH_GGML_DEVICES": "torch"}
     done = run([str(program), str(folder), str(library())], **variables)
     assert done.returncode == 0, done.stdout + done.stderr
