@@ -6,6 +6,8 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
+from .functional import functional_copy
+
 aten = torch.ops.aten
 
 # Assertions about tensors, which no node reads the result of.
@@ -39,7 +41,7 @@ def without_assertions(program: ExportedProgram) -> ExportedProgram:
     """
     if not any(map(_droppable, _graph_modules(program.graph_module))):
         return program
-    copy: ExportedProgram = program.run_decompositions({})  # keeps the inputs' names, which a deep copy does not
+    copy = functional_copy(program)
     for module in _graph_modules(copy.graph_module):
         for node in _droppable(module):
             module.graph.erase_node(node)

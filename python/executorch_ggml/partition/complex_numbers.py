@@ -14,6 +14,8 @@ from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 from torch.fx.node import map_aggregate
 
+from .functional import functional_copy
+
 aten = torch.ops.aten
 
 
@@ -97,8 +99,7 @@ def in_reals(program: ExportedProgram) -> ExportedProgram:
     """
     if not any(_is_complex(node.meta.get("val")) for node in program.graph.nodes):
         return program
-    with torch.no_grad():
-        program = program.run_decompositions({})  # functional: no node writes to the memory of another
+    program = functional_copy(program)
     known: dict[Node, Parts] = {}
     constants = [node for node in program.graph.find_nodes(op="placeholder") if _is_complex_constant(program, node)]
     for node in list(program.graph.nodes):

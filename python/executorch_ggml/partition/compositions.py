@@ -10,13 +10,14 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from ..lower.experts import expert_linear
+from .functional import functional_copy
 
 
 def composed(program: ExportedProgram) -> ExportedProgram:
     """The program with calls of these ops decomposed; itself where there are none."""
     called = {node.target for node in program.graph.nodes if node.op == "call_function"}
     table = {op: COMPOSITIONS[str(op)] for op in called if str(op) in COMPOSITIONS}
-    return program.run_decompositions(table) if table else program
+    return functional_copy(program, table) if table else program
 
 
 # Coefficients of the inverse error function over x, in powers of w = -log(1 - x * x), highest first: M. Giles,

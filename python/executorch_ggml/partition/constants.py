@@ -16,6 +16,7 @@ from torch.fx import Node
 from ..lower.graph import buffer_of
 from ..lower.registry import FOLDED
 from ..lower.weights import WeightSource
+from .functional import functional_copy
 
 aten = torch.ops.aten
 
@@ -49,7 +50,7 @@ def fold_constants(program: ExportedProgram, weights: WeightSource | None = None
     """
     if not _results(program, weights):
         return program
-    program = program.run_decompositions({})  # functional: no op writes to a tensor that another reads
+    program = functional_copy(program)
     results = _results(program, weights)
     parameters = _parameters(program)
     values = _evaluate(program, parameters, results)

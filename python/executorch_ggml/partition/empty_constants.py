@@ -8,6 +8,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from ..lower.graph import constant_sources, mutated_buffers
+from .functional import functional_copy
 
 
 def without_empty_constants(program: ExportedProgram) -> ExportedProgram:
@@ -18,9 +19,7 @@ def without_empty_constants(program: ExportedProgram) -> ExportedProgram:
     """
     if not _empty_constants(program):
         return program
-    program = program.run_decompositions({})
-    program._state_dict = dict(program.state_dict)
-    program._constants = dict(program.constants)
+    program = functional_copy(program)
     first = next(node for node in program.graph.nodes if node.op != "placeholder")
     for node in _empty_constants(program):
         if node.users:

@@ -6,6 +6,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from ..lower.registry import FOLDED, overload_of
+from .functional import functional_copy
 
 
 def one_reader_each(program: ExportedProgram) -> ExportedProgram:
@@ -16,7 +17,7 @@ def one_reader_each(program: ExportedProgram) -> ExportedProgram:
     """
     if not any(_is_shared(node) for node in program.graph.nodes):
         return program
-    program = program.run_decompositions({})  # a copy, in which parts of a tensor subclass are placeholders
+    program = functional_copy(program)  # where parts of a tensor subclass are placeholders
     for node in [node for node in program.graph.nodes if _is_shared(node)]:
         if any(source.op != "placeholder" for source in node.all_input_nodes):
             continue

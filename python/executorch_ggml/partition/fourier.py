@@ -11,6 +11,7 @@ from torch.fx import Node
 
 from ..lower.fourier import MAX_POINTS
 from .complex_numbers import Parts, Reals, computes
+from .functional import functional_copy
 
 aten = torch.ops.aten
 _NORMS = (0.0, -0.5, -1.0)  # by ATen's fft_norm_mode: the power of the number of points that the result is scaled by
@@ -22,9 +23,7 @@ def with_basic_transforms(program: ExportedProgram) -> ExportedProgram:
         return program
     every = torch.export.default_decompositions()
     table = {overload: every[overload] for overload in every if str(overload).startswith("aten.fft_")}
-    with torch.no_grad():
-        decomposed: ExportedProgram = program.run_decompositions(table)
-    return decomposed
+    return functional_copy(program, table)
 
 
 @computes(aten._fft_c2c.default)

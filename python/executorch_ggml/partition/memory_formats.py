@@ -17,6 +17,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from ..lower import Lowering
 from ..lower.registry import overload_of
+from .functional import functional_copy
 from .outside_core import alias
 
 aten = torch.ops.aten
@@ -37,7 +38,7 @@ def contiguous_inside(program: ExportedProgram) -> ExportedProgram:
     nodes = [node for module in _graph_modules(program) for node in module.graph.nodes]
     if not any(_names_format(node) or _lies_otherwise(node) for node in nodes):
         return program
-    program = program.run_decompositions({})  # functional: copies are those of a few ops
+    program = functional_copy(program)  # where copies are those of a few ops
     formats = {node: memory_format for node in program.graph.nodes if (memory_format := channels_last_of(node))}
     for module in _graph_modules(program):
         for node in filter(_names_format, module.graph.nodes):
@@ -127,8 +128,6 @@ def _replace_constants(program: ExportedProgram, formats: dict[Node, torch.memor
         **signature.inputs_to_buffers,
         **signature.inputs_to_lifted_tensor_constants,
     }
-    program._state_dict = dict(program.state_dict)
-    program._constants = dict(program.constants)
     for node in program.graph.find_nodes(op="placeholder"):
         if node.name in targets and node in formats:
             node.meta["val"] = node.meta["val"].contiguous()

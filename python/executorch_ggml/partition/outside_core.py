@@ -14,6 +14,7 @@ from torch._ops import OpOverload
 from torch.export import ExportedProgram
 
 from ..lower.registry import ALIASES, PRESERVED
+from .functional import functional_copy
 
 _LIBRARY: Any = torch.library.Library("executorch_ggml", "DEF")  # type: ignore[no-untyped-call] # torch has no types for it
 
@@ -24,7 +25,7 @@ def carried_through(program: ExportedProgram, accepted: Callable[[OpOverload], b
     outside = {overload for overload in called & PRESERVED if _is_outside(overload) and accepted(overload)}
     if not outside:
         return program
-    copy: ExportedProgram = program.run_decompositions({})
+    copy = functional_copy(program)
     for node in copy.graph.nodes:
         if node.target in outside:
             node.target = alias(node.target)

@@ -6,6 +6,8 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
+from .functional import functional_copy
+
 # torch puts what was traced under these settings into submodules; inlined, autocast's casts become nodes.
 INLINED = (torch.ops.higher_order.wrap_with_autocast, torch.ops.higher_order.wrap_with_set_grad_enabled)
 
@@ -21,5 +23,4 @@ def inlined(program: ExportedProgram) -> ExportedProgram:
     modules = (part for part in program.graph_module.modules() if isinstance(part, GraphModule))
     if not any(node.target in INLINED for module in modules for node in module.graph.nodes):
         return program
-    copy: ExportedProgram = program.run_decompositions({})
-    return copy
+    return functional_copy(program)

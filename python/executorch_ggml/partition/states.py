@@ -13,6 +13,7 @@ from torch.fx import Graph, Node
 
 from ..lower.graph import buffer_of, mutated_buffers
 from ..lower.registry import overload_of
+from .functional import functional_copy
 
 TAG = "delegation_tag"  # what ExecuTorch calls it in a node's meta
 
@@ -28,7 +29,7 @@ def separate_state_accesses(program: ExportedProgram) -> ExportedProgram:
     """
     if not _mutates(program):
         return program
-    program = program.run_decompositions({})  # functional: what is written is an output that the signature names
+    program = functional_copy(program)  # where what is written is an output that the signature names
     signature, graph = program.graph_signature, program.graph
     output = graph.output_node()
     for node in mutated_placeholders(program):
