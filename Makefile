@@ -24,6 +24,8 @@ BUILD := build/dev
 EXAMPLES := build/examples
 CORPUS := build/corpus
 
+comma := ,
+
 PIP := $(PY) -m pip --disable-pip-version-check
 EXTRAS := demo,dev,bench,webnn
 
@@ -176,15 +178,29 @@ wpt: setup  ## run WebNN's conformance cases on every executor; writes docs/webn
 fuzz: setup  ## run random programs against eager PyTorch for FUZZ_SECONDS; failures go to build/fuzz
 	$(PY) -m tests.fuzz --seconds $(FUZZ_SECONDS) --out build/fuzz
 
-.PHONY: asan
-asan: setup corpus  ## run the native tests under AddressSanitizer and UBSan
-	$(BIN)/cmake -S . -B build/asan -G Ninja --log-level=WARNING -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
+# $(call sanitized-test,SANITIZERS,TESTS,VARIABLE=VALUE): native tests in a build of their own; all, or TEST|TEST.
+define sanitized-test
+	$(3) $(BIN)/cmake -S . -B build/$@ -G Ninja --log-level=WARNING -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
 	  -DPython_EXECUTABLE=$(abspath $(PY)) -DCMAKE_BUILD_TYPE=RelWithDebInfo \
-	  -DEXECUTORCH_GGML_SANITIZE=ON -DEXECUTORCH_GGML_BUILD_TESTS=ON -DEXECUTORCH_GGML_BUILD_DELEGATE=OFF \
+	  -DEXECUTORCH_GGML_SANITIZE=$(1) -DEXECUTORCH_GGML_BUILD_TESTS=ON -DEXECUTORCH_GGML_BUILD_DELEGATE=OFF \
 	  -DEXECUTORCH_GGML_WERROR=ON \
 	  -DEXECUTORCH_GGML_TEST_CORPUS=$(CURDIR)/$(CORPUS)
-	$(BIN)/cmake --build build/asan
-	$(BIN)/ctest --test-dir build/asan --output-on-failure
+	$(BIN)/cmake --build build/$@ --target $(or $(subst |, ,$(2)),all)
+	$(BIN)/ctest --test-dir build/$@ --output-on-failure $(and $(2),-R '^($(2))$$')
+endef
+
+.PHONY: asan
+asan: setup corpus  ## run the native tests under AddressSanitizer and UBSan
+	$(call sanitized-test,address$(comma)undefined)
+
+# ThreadSanitizer sees what orders the threads of a pool only in a ggml that is instrumented too.
+$(STAMPS)/tsan: $(STAMPS)/venv constraints.txt tools/install_ggml.py
+	$(PY) -m tools.install_ggml tsan --target $(VENV)/ggml-tsan
+	touch $@
+
+.PHONY: tsan
+tsan: setup corpus $(STAMPS)/tsan  ## run the native tests of threads under ThreadSanitizer
+	$(call sanitized-test,thread,cpu_test|threads_test,PYTHONPATH=$(CURDIR)/$(VENV)/ggml-tsan)
 
 .PHONY: lint
 lint: setup  ## check style, types, and that generated files are up to date

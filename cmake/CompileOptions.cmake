@@ -15,7 +15,7 @@ else()
 endif()
 
 if(EXECUTORCH_GGML_SANITIZE)
-  set(_sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  set(_sanitizers -fsanitize=${EXECUTORCH_GGML_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_compile_options(executorch_ggml_options INTERFACE ${_sanitizers} -g)
   target_link_options(executorch_ggml_options INTERFACE ${_sanitizers})
 elseif(NOT APPLE)

@@ -1,8 +1,9 @@
-"""Install the pinned ggml (the package libggml-python) in one of three builds.
+"""Install the pinned ggml (the package libggml-python) in one of its builds.
 
     variants  compiled here, with one CPU library per generation of processor; the right one is picked at load time
     native    compiled here for this machine's processor alone, in a quarter of the time
     wheel     the prebuilt package: nothing to compile, slower
+    tsan      compiled as native is, for ThreadSanitizer: for programs that are instrumented too, so use --target
 
 OpenMP stays off in all of them: ggml's OpenMP builds can stick for milliseconds in a barrier. A wheel that was compiled
 is kept in `.cache`, so that a new environment does not compile it again. Nothing is installed where the wanted build is
@@ -29,6 +30,7 @@ BUILDS: dict[str, dict[str, str] | None] = {
     "variants": {**COMMON, "GGML_NATIVE": "OFF", "GGML_CPU_ALL_VARIANTS": "ON", "GGML_BACKEND_DL": "ON"},
     "native": {**COMMON, "GGML_NATIVE": "ON"},
     "wheel": None,
+    "tsan": {**COMMON, "GGML_NATIVE": "ON", "GGML_SANITIZE_THREAD": "ON", "CMAKE_BUILD_TYPE": "RelWithDebInfo"},
 }
 NO_AMX = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
 
@@ -91,21 +93,30 @@ def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description="Install the pinned ggml.")
     parser.add_argument("build", choices=BUILDS, nargs="?", default="variants")
-    build: str = parser.parse_args().build
+    parser.add_argument("--target", type=Path, help="a folder to install into, in place of the environment")
+    arguments = parser.parse_args()
+    build: str = arguments.build
+    target: Path | None = arguments.target
     version = pinned_version()
-    if installed() == (version, build):
+    if target is None and installed() == (version, build):
         print(f"{PACKAGE} {version} ({build}) is installed")
         leave_out_amx()
         return 0
+    install = [
+        "install",
+        "--no-deps",
+        *(["--force-reinstall"] if target is None else ["--upgrade", f"--target={target}"]),
+    ]
     defines = BUILDS[build]
-    if build == "native" and compiler_loses_amx():
-        defines = {**COMMON, "GGML_NATIVE": "ON", "CMAKE_C_FLAGS": NO_AMX, "CMAKE_CXX_FLAGS": NO_AMX}
     if defines is None:
-        pip("install", "--no-deps", "--force-reinstall", "--only-binary", PACKAGE, f"{PACKAGE}=={version}")
+        pip(*install, "--only-binary", PACKAGE, f"{PACKAGE}=={version}")
     else:
+        if defines.get("GGML_NATIVE") == "ON" and compiler_loses_amx():
+            defines = {**defines, "CMAKE_C_FLAGS": NO_AMX, "CMAKE_CXX_FLAGS": NO_AMX}
         print(f"compiling {PACKAGE} {version} ({build}); this takes minutes, once", flush=True)
-        pip("install", "--no-deps", "--force-reinstall", str(compiled_wheel(build, defines, version)))
-    leave_out_amx()
+        pip(*install, str(compiled_wheel(build, defines, version)))
+    if target is None:
+        leave_out_amx()
     return 0
 
 

@@ -358,6 +358,17 @@ def products(p: Program) -> None:
 
 
 @program
+def parallel(p: Program) -> None:
+    """Work for several threads, in kernels of ours and of ggml's; a state that is the same after every run."""
+    x = p.random(64, 96)
+    y = p.emit("add", p.emit("mul_mat", p.constant(torch.randn(96, 96)), x), x)
+    turned = p.emit("cont", p.build.transpose(p.emit("unary", y, kind=UnaryKind.ERF)))
+    state = p.build.state("last", DType.F32, (64, 96, 1, 1))
+    p.emit("write_state", turned, state)
+    p.output(y, turned, p.emit("reduce", y, kind=ReduceKind.SUM, axes=(0,)), p.emit("cumsum", turned))
+
+
+@program
 def attention(p: Program) -> None:
     q = p.random(2, 4, 6, 8)
     k = p.random(2, 2, 7, 8)
