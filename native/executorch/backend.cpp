@@ -12,6 +12,7 @@
 
 #include "dim_order.h"
 #include "executorch_ggml.h"
+#include "interrupt.h"
 #include "open_gguf.h"
 #include "program_states.h"
 #include "session.h"
@@ -320,6 +321,10 @@ void executorch_ggml_clear_error(void) { executorch_ggml::last_error.clear(); }
 void executorch_ggml_set_num_threads(int threads) { executorch_ggml::set_default_threads(threads); }
 
 void executorch_ggml_set_device(const char* name) { executorch_ggml::set_default_device(name); }
+
+void executorch_ggml_set_interrupt(int (*check)(void*), void* context) {
+  executorch_ggml::set_interrupt(check, context);
+}
 
 int executorch_ggml_get_num_threads(void) {
   int threads = 0;

@@ -29,6 +29,10 @@ EXECUTORCH_GGML_API int executorch_ggml_get_num_threads(void);
    "": EXECUTORCH_GGML_DEVICE, or the CPU. */
 EXECUTORCH_GGML_API void executorch_ggml_set_device(const char* name);
 
+/* From now on the runs of this thread ask `check` about ten times a second, between nodes that the CPU computes,
+   whether to end: anything but 0 ends the run with an error, and the method can be run again. null: they ask nobody. */
+EXECUTORCH_GGML_API void executorch_ggml_set_interrupt(int (*check)(void* context), void* context);
+
 /* The states (mutated buffers) of the program whose method was loaded last on this thread, as a number to reset them
    by. Asking takes it: 0 from then on, until a method that has states is loaded. The methods of one loaded program
    share their states. */

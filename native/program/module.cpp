@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "../python/signals.h"
+#include "executorch_ggml.h"
 #include "program.h"
 #include "scalar_types.h"
 #include "status.h"
@@ -139,10 +141,14 @@ class PyProgram {
     inputs.reserve(values.size());
     for (nb::handle value : values) inputs.push_back(to_input(value, inputs.size()));
     std::vector<Output> outputs;
+    SignalWatch signals(executorch_ggml_set_interrupt);
+    Status status;
     {
       const nb::gil_scoped_release release;
-      check(program_->run(method, inputs, &outputs));
+      status = program_->run(method, inputs, &outputs);
     }
+    signals.rethrow();  // which may be why the run failed
+    check(status);
     nb::list list;
     for (Output& output : outputs) list.append(std::visit(ToPython(), output));
     return list;

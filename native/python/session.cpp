@@ -15,6 +15,7 @@
 #include "gguf.h"
 #include "gguf_file.h"
 #include "quantize.h"
+#include "signals.h"
 #include "status.h"
 
 namespace nb = nanobind;
@@ -204,12 +205,13 @@ class PySession {
   nb::list run(const nb::list& inputs) {
     const Inputs views(inputs, session_->inputs());
     NewArrays sink;
+    SignalWatch signals(set_interrupt);
     Status status;
     {
       nb::gil_scoped_release release;
       status = session_->run(views.data(), views.size(), &sink);
     }
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();  // Ctrl-C, which may be why the run failed
+    signals.rethrow();  // which may be why the run failed
     if (!status.ok()) raise(status);
     return sink.take();
   }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "devices.h"
+#include "interrupt.h"
 #include "resource_limits.h"
 #include "status.h"
 
@@ -140,7 +141,9 @@ Status Lane::open(int threads, std::unique_ptr<Lane>* lane) {
   const auto set_pool =
       cpu_function<decltype(&ggml_backend_cpu_set_threadpool)>(device, "ggml_backend_cpu_set_threadpool");
   const auto set_threads = cpu_function<ggml_backend_set_n_threads_t>(device, "ggml_backend_set_n_threads");
-  if (opened->backend_ == nullptr || set_threads == nullptr || new_pool == nullptr || set_pool == nullptr) {
+  const auto set_abort = cpu_function<ggml_backend_set_abort_callback_t>(device, "ggml_backend_set_abort_callback");
+  if (opened->backend_ == nullptr || set_threads == nullptr || new_pool == nullptr || set_pool == nullptr ||
+      set_abort == nullptr) {
     return Status::error("ggml's CPU backend does not open or is not the ggml that this runtime was built for");
   }
   ggml_threadpool_params params = ggml_threadpool_params_default(threads);
@@ -149,6 +152,7 @@ Status Lane::open(int threads, std::unique_ptr<Lane>* lane) {
   if (opened->pool_ == nullptr) return Status::error(format("ggml cannot start a pool of %d threads", threads));
   set_threads(opened->backend_, threads);
   set_pool(opened->backend_, opened->pool_);
+  set_abort(opened->backend_, run_is_interrupted, nullptr);
   *lane = std::move(opened);
   return {};
 }

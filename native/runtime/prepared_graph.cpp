@@ -5,6 +5,7 @@
 #include <new>
 #include <unordered_map>
 
+#include "interrupt.h"
 #include "memory_plan.h"
 #include "status.h"
 
@@ -51,6 +52,11 @@ ggml_backend_buffer_t written_buffer(const ggml_tensor* node) {
 
 // What GPU backends cannot compute whatever they say: they know no custom nodes, and say that they copy int64.
 bool needs_cpu(const ggml_tensor* node) { return node->op == GGML_OP_CUSTOM || node->type == GGML_TYPE_I64; }
+
+// The kernel of the node before the writes to states.
+void commit(ggml_tensor*, int thread, int, void*) {
+  if (thread == 0) commit_run();
+}
 
 // How many nodes may wait to be put into ggml's graph: it goes back along them by recursion.
 constexpr int kMaxDepth = 256;
@@ -211,8 +217,9 @@ PreparedGraph::~PreparedGraph() {
 }
 
 Status PreparedGraph::open_arena(const Leaves& leaves) {
-  // ggml aborts where its arena or its graph overflows: a node makes three tensors at most, an output one.
-  const size_t tensors = 3 * count(graph_.nodes()) + size_of(graph_.inputs()) + size_of(graph_.outputs()) + 1;
+  // ggml aborts where its arena or its graph overflows: a node makes three tensors at most, an output one, and one
+  // comes before the writes to states.
+  const size_t tensors = 3 * count(graph_.nodes()) + size_of(graph_.inputs()) + size_of(graph_.outputs()) + 2;
   const size_t in_graph = tensors + 2 * leaves.constants.size() + leaves.states.size();
   if (in_graph > kMostTensors) {
     return Status::error(
@@ -238,11 +245,7 @@ Status PreparedGraph::build(const Leaves& leaves) {
   EXECUTORCH_GGML_TRY(make_inputs(&builder, &values));
   EXECUTORCH_GGML_TRY(make_nodes(&builder, values));
   EXECUTORCH_GGML_TRY(make_outputs(values));
-  // States are written when everything that reads them has run.
-  for (size_t i = 0; i < count(graph_.nodes()); ++i) {
-    const fb::Node& node = *graph_.nodes()->Get(i);
-    if (changes_state(node)) ggml_build_forward_expand(cgraph_, values[node.output()]);
-  }
+  add_state_changes(values);
   work_ = builder.work();
   if (work_ <= limits_.work) return {};
   return Status::error(format("this input's sizes need %lld multiplications, more than the %lld that a run may take",
@@ -299,6 +302,24 @@ Status PreparedGraph::make_state_write(ggml_tensor* write) {
   }
   ggml_build_forward_expand(cgraph_, source);
   return {};
+}
+
+// States are written when everything that reads them has run, and then all of them: the run is not interrupted any
+// more.
+void PreparedGraph::add_state_changes(const std::vector<ggml_tensor*>& values) {
+  bool commits = device_ != nullptr;  // custom nodes may be another device's
+  for (size_t i = 0; i < count(graph_.nodes()); ++i) {
+    const fb::Node& node = *graph_.nodes()->Get(i);
+    if (!changes_state(node)) continue;
+    if (!commits && writes_state(node)) {
+      ggml_tensor* first = ggml_custom_4d(arena_.context(), GGML_TYPE_I8, 1, 1, 1, 1, nullptr, 0, commit, 1, nullptr);
+      first->buffer = host_buffer();
+      first->data = host_placeholder();
+      ggml_build_forward_expand(cgraph_, first);
+      commits = true;
+    }
+    ggml_build_forward_expand(cgraph_, values[node.output()]);
+  }
 }
 
 // The tensor that can be computed straight into the caller's memory, or null where a copy is needed.
@@ -471,6 +492,7 @@ void PreparedGraph::explain_custom_nodes(bool add) {
 }
 
 Status PreparedGraph::compute() {
+  begin_run(/*is_short=*/work_ < kParallelWork);
   ggml_status result = GGML_STATUS_SUCCESS;
   if (sched_ != nullptr) {
     result = ggml_backend_sched_graph_compute(sched_, cgraph_);
@@ -480,6 +502,7 @@ Status PreparedGraph::compute() {
     EXECUTORCH_GGML_TRY(make_plan(lease));
     result = ggml_backend_graph_plan_compute(lease.lane().backend(), plans_[lease.threads() > 1].plan);
   }
+  if (result == GGML_STATUS_ABORTED) return Status::error("the run was interrupted");
   return result == GGML_STATUS_SUCCESS ? Status() : Status::error(format("ggml: %s", ggml_status_to_string(result)));
 }
 

@@ -130,6 +130,7 @@ class PreparedGraph {
   Status make_inputs(NodeBuilder* builder, std::vector<ggml_tensor*>* values);
   Status make_nodes(NodeBuilder* builder, const std::vector<ggml_tensor*>& values);
   Status make_state_write(ggml_tensor* write);
+  void add_state_changes(const std::vector<ggml_tensor*>& values);
   Status make_outputs(const std::vector<ggml_tensor*>& values);
   Status make_output(size_t index, ggml_tensor* value);
   ggml_tensor* output_tensor(ggml_tensor* value) const;

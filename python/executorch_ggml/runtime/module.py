@@ -20,9 +20,11 @@ class Module:
     """A loaded program. Calling it runs its method ``forward``; :meth:`run` runs the others.
 
     Calls are safe from any thread and release the GIL; those of one method take turns. Results are the caller's own.
+    Ctrl-C ends a call in the main thread between two nodes that the CPU computes; the next call is as right as ever.
 
     Buffers that the module mutates keep their contents from call to call. Methods that were exported from one module
-    share them; another :func:`load` of the program has its own.
+    share them; another :func:`load` of the program has its own. An interrupted call has written all or none of each
+    delegate's buffers, and any part of the rows that go to a key-value cache.
     """
 
     def __init__(self, program: Program, path: str, gguf: Sequence[str] = ()) -> None:

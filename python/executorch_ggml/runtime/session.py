@@ -84,6 +84,9 @@ class Session:
     runs of one session from several threads take turns. Raises RuntimeError with the reason where a program or an
     input is not right.
 
+    Ctrl-C ends a run in the main thread between two nodes that the CPU computes. On the CPU states are written at the
+    run's end, all or none, except for the rows that ``update_state`` writes in place.
+
     A program may use ``max_memory`` bytes for its intermediate values, outputs and states (without it: the machine's
     memory), and ``max_work`` multiply-adds a run (without it: hours of work); one that asks for more is refused. Set
     both where programs come from others.

@@ -1,0 +1,57 @@
+#include "interrupt.h"
+
+#include <chrono>
+#include <cstdint>
+#include <ctime>
+
+namespace executorch_ggml {
+namespace {
+
+// A check may wait for Python's lock, so that it is not made after each node; and Ctrl-C should seem to act at once.
+constexpr int64_t kInterval = 100'000'000;
+
+// Nanoseconds. It is read after each node, and the coarse clock takes a fifth of the other's time.
+int64_t now() {
+#ifdef CLOCK_MONOTONIC_COARSE
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+#else
+  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+#endif
+}
+
+// To read the clock counts in a short graph's time. Control flow may run many of them in one call.
+constexpr unsigned kShortGraphs = 64;
+
+struct Interrupt {
+  InterruptCheck check = nullptr;
+  void* context = nullptr;
+  int64_t next = 0;  // when to check; 0: the clock was not read yet
+  unsigned graphs = 0;
+  bool can_end = false;
+};
+
+thread_local Interrupt interrupt;
+
+}  // namespace
+
+void set_interrupt(InterruptCheck check, void* context) { interrupt = {check, context, 0, 0, false}; }
+
+void begin_run(bool is_short) {
+  Interrupt& mine = interrupt;
+  mine.can_end = mine.check != nullptr && (!is_short || ++mine.graphs % kShortGraphs == 0);
+}
+
+void commit_run() { interrupt.can_end = false; }
+
+bool run_is_interrupted(void*) {
+  Interrupt& mine = interrupt;
+  if (!mine.can_end) return false;
+  const int64_t time = now();
+  const bool wanted = mine.next != 0 && time >= mine.next && mine.check(mine.context) != 0;
+  if (time >= mine.next) mine.next = now() + kInterval;
+  return wanted;
+}
+
+}  // namespace executorch_ggml
