@@ -52,6 +52,22 @@ class SlicedConv(nn.Module):
         return F.conv1d(F.conv1d(x, weight[:4]), weight[4:])
 
 
+class LearnedQueries(nn.Module):
+    """Queries that are computed from parameters alone, as in the first layer of DETR's decoder.
+
+    Attention's output lies in memory as its queries do: heads last, so the trace has a view where a contiguous tensor
+    would be copied.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queries = nn.Parameter(rand(1, 5, 2, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        queries, keys = (self.queries * 2).transpose(1, 2), x.view(1, 6, 2, 4).transpose(1, 2)
+        return F.scaled_dot_product_attention(queries, keys, keys).transpose(1, 2).reshape(1, 5, 8)
+
+
 def sine_positions(x: Tensor) -> Tensor:
     """The position embedding of detection transformers."""
     omega = 1.0 / 10000 ** (torch.arange(8) / 8)
@@ -79,6 +95,7 @@ def _counts(program: ExportedProgram) -> tuple[int, int]:
         (weight_norm_1d, rand(2, 4, 11)),
         (Shifted, rand(3, 6)),
         (SlicedConv, rand(2, 4, 12)),
+        (LearnedQueries, rand(1, 6, 8)),
         (lambda: Calls(sine_positions), rand(7, 16)),
     ],
 )

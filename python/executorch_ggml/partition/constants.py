@@ -17,6 +17,7 @@ from ..lower.graph import buffer_of
 from ..lower.registry import FOLDED
 from ..lower.weights import WeightSource
 from .functional import functional_copy
+from .memory_formats import allow_copies_in_views
 
 aten = torch.ops.aten
 
@@ -65,6 +66,8 @@ def fold_constants(program: ExportedProgram, weights: WeightSource | None = None
                 program, program.graph, f"folded_{node.name}", InputKind.CONSTANT_TENSOR, value
             )
         node.replace_all_uses_with(constant)
+        if not values[node].is_contiguous():
+            allow_copies_in_views(program)
     program.graph.eliminate_dead_code()
     program.graph_module.recompile()
     return program

@@ -48,8 +48,21 @@ def contiguous_inside(program: ExportedProgram) -> ExportedProgram:
     _restore_before_readers_of_memory(program, formats)
     _copy_inputs(program)
     _replace_constants(program, formats)
+    allow_copies_in_views(program)
     program.graph_module.recompile()
     return program
+
+
+def allow_copies_in_views(program: ExportedProgram) -> None:
+    """Turn views into reshapes, in a functional program in which tensors are made contiguous.
+
+    What is computed from them may lie in memory otherwise, too: a permutation of them, or attention's output, which
+    lies as its queries do. Where a view is still possible, a reshape is decomposed to one.
+    """
+    for module in _graph_modules(program):
+        for node in module.graph.find_nodes(op="call_function", target=aten.view.default):
+            node.target = aten.reshape.default
+        module.recompile()
 
 
 def channels_last_of(node: Node) -> torch.memory_format | None:
