@@ -35,13 +35,13 @@ def main() -> int:
     if unknown := [name for name in args.names if name not in ARCHITECTURES]:
         parser.error(f"no such architecture: {', '.join(unknown)}; there are {', '.join(ARCHITECTURES)}")
     known = {} if not args.names else _known()
+    VERDICTS.parent.mkdir(exist_ok=True)
     with ThreadPoolExecutor(args.workers) as workers:
         for found in workers.map(run, args.names or ARCHITECTURES):
             known[found["name"]] = found
+            VERDICTS.write_text(json.dumps(known, indent=1))
             if found["outcome"] != "right":
                 print(f"{found['name']}: {found['outcome']}: {found.get('reason') or found['error']}", flush=True)
-    VERDICTS.parent.mkdir(exist_ok=True)
-    VERDICTS.write_text(json.dumps(known, indent=1))
     PAGE.write_text(page([known[name] for name in ARCHITECTURES if name in known]))
     return int(any(found["outcome"] in BROKEN for found in known.values()))
 

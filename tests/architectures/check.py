@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
@@ -103,8 +104,11 @@ def verdict(name: str) -> dict[str, Any]:
     try:
         program = executorch_ggml.export(model, (), kwargs=dict(inputs))
     except Exception as refusal:
-        outcome = "refused" if isinstance(refusal, ValueError) else "failed"
-        return _refused(model, inputs) or {"outcome": outcome, "reason": _sentence(refusal)}
+        if _is_exported(model, inputs):
+            outcome = "refused" if isinstance(refusal, ValueError) else "failed"
+        else:
+            outcome = "not exported"
+        return {"outcome": outcome, "reason": sentence(refusal)}
     found = _described(program.executorch_program.execution_plan[0])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.pte"
@@ -112,20 +116,20 @@ def verdict(name: str) -> dict[str, Any]:
         try:
             actual = executorch_ggml.load(path)(*inputs.values())
         except Exception as failure:
-            return found | {"outcome": "cannot run", "reason": _sentence(failure).replace(f"{path}: ", "")}
+            return found | {"outcome": "cannot run", "reason": sentence(failure).replace(f"{path}: ", "")}
     found["error"] = errors([actual] if isinstance(actual, Tensor) else list(actual), expected)
     right = max(found["error"].values(), default=0.0) <= TOLERANCE
     found["eager"] = None if right else _in_float64(model, inputs, expected)
     return found | {"outcome": "right" if right else "wrong"}
 
 
-def _refused(model: nn.Module, inputs: Mapping[str, Tensor]) -> dict[str, Any] | None:
-    """That it was torch.export which refused the model, where it was."""
+def _is_exported(model: nn.Module, inputs: Mapping[str, Tensor]) -> bool:
+    """Whether torch.export takes the model."""
     try:
         torch.export.export(model, (), dict(inputs))
-    except Exception as refusal:
-        return {"outcome": "not exported", "reason": _sentence(refusal)}
-    return None
+    except Exception:
+        return False
+    return True
 
 
 def _described(plan: Any) -> dict[str, Any]:
@@ -136,6 +140,7 @@ def _described(plan: Any) -> dict[str, Any]:
     return {"delegates": len(plan.delegates), "left": dict(left)}
 
 
-def _sentence(error: Exception) -> str:
-    """An error's type and the beginning of what it says, in one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
+def sentence(error: Exception) -> str:
+    """An error's type and the beginning of what it says, in one line; files are named within their packages."""
+    text = re.sub(r"\S*/site-packages/", "", " ".join(str(error).split()))
+    return f"{type(error).__name__}: {text}"[:500]

@@ -20,7 +20,8 @@ _HEAD = """<!-- Written by `make architectures` (tests/architectures); do not ed
 `executorch_ggml.export`, written to a file, loaded, run and compared with eager PyTorch: {summary}.
 
 - right: no output is off by more than {tolerance:g} of its largest magnitude; what has no fraction is equal.
-- not exported: `torch.export` itself refuses the model, with the sentence that is shown.
+- not exported: `torch.export` itself refuses the model. Where a branch or a size depends on the values in a tensor, the
+  reason names the line of the model.
 - refused: `executorch_ggml.export` says why it cannot be run, in the sentence that is shown.
 
 | architecture | kind | outcome | error | delegates | nodes outside | reason |

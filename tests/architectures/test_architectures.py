@@ -3,12 +3,12 @@
 import pytest
 import torch
 from tests.architectures.__main__ import PAGE
-from tests.architectures.check import check_telling, error, verdict
+from tests.architectures.check import check_telling, error, sentence, verdict
 from tests.architectures.report import BROKEN, names, page
 from tests.architectures.run import run
 from tests.architectures.table import ARCHITECTURES
 
-QUICK = [name for name, architecture in ARCHITECTURES.items() if architecture.quick]
+QUICK = ("AlbertModel", "SiglipVisionModel", "PatchTSTModel")
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -31,6 +31,11 @@ def test_the_page_has_the_table() -> None:
 def test_names_are_read_back() -> None:
     rows = [{"name": "timm a_b", "kind": "image", "outcome": "right", "left": {"x|y": 2}, "error": {"float32": 1e-7}}]
     assert names(page(rows)) == ["timm a_b"]
+
+
+def test_a_sentence_names_files_within_their_packages() -> None:
+    error = ValueError("/venv/lib/python3.11/site-packages/transformers/models/mimi.py:7, in forward:\n `a` depends")
+    assert sentence(error) == "ValueError: transformers/models/mimi.py:7, in forward: `a` depends"
 
 
 def test_error_sees_what_is_wrong() -> None:

@@ -1,0 +1,99 @@
+"""Builds models of `timm` and `transformers` from rows of options, and the inputs that they are run on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from tests import torchvision_cpu
+from torch import Tensor, nn
+
+Inputs = Mapping[str, Tensor]
+
+VOCABULARY = 100
+
+
+@dataclass(frozen=True)
+class Config:
+    """A configuration of transformers that is an option of another one."""
+
+    name: str
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """One row: a model, by its name in its library, its options, and what it is run on."""
+
+    name: str
+    model: Callable[[Mapping[str, Any]], nn.Module]
+    inputs: Callable[[], Inputs]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def build(self) -> tuple[nn.Module, Inputs]:
+        """The model with random weights, and its inputs."""
+        return self.model(self.options), self.inputs()
+
+
+def timm(name: str, size: int = 64, **options: Any) -> Architecture:
+    """A model of timm, for ten classes."""
+    return Architecture(f"timm {name}", partial(_timm_model, name), partial(features, x=(2, 3, size, size)), options)
+
+
+def transformers(name: str, inputs: Callable[[], Inputs], **options: Any) -> Architecture:
+    """A model of transformers, by the options of its configuration."""
+    return Architecture(name, partial(_transformers_model, name), inputs, options)
+
+
+def _timm_model(name: str, options: Mapping[str, Any]) -> nn.Module:
+    torchvision_cpu.torchvision_models()
+    import timm as library
+
+    model: nn.Module = library.create_model(name, pretrained=False, num_classes=10, **options)
+    return model
+
+
+def _transformers_model(name: str, options: Mapping[str, Any]) -> nn.Module:
+    import transformers as library
+
+    def value_of(option: Any) -> Any:
+        return getattr(library, option.name)(**option.options) if isinstance(option, Config) else option
+
+    architecture = getattr(library, name)
+    config = architecture.config_class(**{key: value_of(option) for key, option in options.items()})
+    model: nn.Module = architecture(config)
+    return model
+
+
+# --------------------------------------------------------------------------------------------------------------- inputs
+
+
+def features(**shapes: tuple[int, ...]) -> Inputs:
+    """Normally distributed tensors."""
+    return {name: torch.randn(shape) for name, shape in shapes.items()}
+
+
+def image(size: int = 32) -> Inputs:
+    """Two images."""
+    return features(pixel_values=(2, 3, size, size))
+
+
+def video(frames: int = 4, size: int = 32) -> Inputs:
+    """One short video."""
+    return features(pixel_values=(1, frames, 3, size, size))
+
+
+def tokens(length: int = 12) -> Inputs:
+    """Two texts without padding."""
+    return {"input_ids": torch.randint(3, VOCABULARY, (2, length))}
+
+
+def text(length: int = 12) -> Inputs:
+    """Two texts, the second one padded."""
+    ids = tokens(length)["input_ids"]
+    mask = torch.ones_like(ids)
+    mask[1, length - 4 :] = 0
+    return {"input_ids": ids.masked_fill(mask == 0, 0), "attention_mask": mask}
