@@ -86,6 +86,11 @@ def video(frames: int = 4, size: int = 32) -> Inputs:
     return features(pixel_values=(1, frames, 3, size, size))
 
 
+def waveform(samples: int = 800) -> Inputs:
+    """Two pieces of sound."""
+    return features(input_values=(2, samples))
+
+
 def tokens(length: int = 12) -> Inputs:
     """Two texts without padding."""
     return {"input_ids": torch.randint(3, VOCABULARY, (2, length))}

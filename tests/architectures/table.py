@@ -21,6 +21,7 @@ from tests.architectures.build import (
     tokens,
     transformers,
     video,
+    waveform,
 )
 
 Options = Mapping[str, Any]
@@ -31,6 +32,17 @@ _TOWER: Options = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layer
 _IMAGE: Options = {**_TOWER, "image_size": 32, "patch_size": 8}
 _TEXT: Options = {**_TOWER, "vocab_size": VOCABULARY, "max_position_embeddings": 64, "pad_token_id": 0}
 _DEBERTA: Options = {**_TEXT, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]}
+_DECODER: Options = {**_TEXT, "num_key_value_heads": 2, "use_cache": False, "bos_token_id": 1, "eos_token_id": 2}
+_EXPERTS: Options = {**_DECODER, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+_SPEECH: Options = {
+    **_TOWER,
+    "vocab_size": 32,
+    "conv_dim": (16, 16, 16),
+    "conv_stride": (4, 2, 2),
+    "conv_kernel": (8, 3, 2),
+    "num_conv_pos_embeddings": 16,
+    "num_conv_pos_embedding_groups": 4,
+}
 _PYRAMID: Options = {
     "hidden_sizes": [8, 16, 24, 32],
     "depths": [1, 1, 1, 1],
@@ -207,7 +219,73 @@ KINDS: Mapping[str, tuple[Architecture, ...]] = {
         transformers("ModernBertModel", text, **_TEXT, cls_token_id=1, sep_token_id=2, bos_token_id=1, eos_token_id=2),
         transformers("EsmModel", text, **_TEXT, position_embedding_type="rotary", mask_token_id=4),
     ),
+    "language model": (
+        transformers(
+            "Gemma3nForCausalLM",
+            tokens,
+            **_DECODER,
+            head_dim=8,
+            vocab_size_per_layer_input=VOCABULARY,
+            hidden_size_per_layer_input=8,
+            laurel_rank=4,
+            num_kv_shared_layers=0,
+            layer_types=["sliding_attention", "full_attention"],
+            activation_sparsity_pattern=[0.9, 0.0],
+        ),
+        transformers(
+            "Llama4ForCausalLM", tokens, **_DECODER, head_dim=8, intermediate_size_mlp=64, num_local_experts=2
+        ),
+        # Experts with biases and transposed, interleaved weights.
+        transformers("GptOssForCausalLM", tokens, **_DECODER, head_dim=8, num_local_experts=4, num_experts_per_tok=2),
+        transformers("Qwen2MoeForCausalLM", tokens, **_EXPERTS, shared_expert_intermediate_size=32),
+        transformers(
+            "Qwen3NextForCausalLM",
+            tokens,
+            **_EXPERTS,
+            shared_expert_intermediate_size=32,
+            head_dim=8,
+            layer_types=["linear_attention", "full_attention"],
+            linear_key_head_dim=8,
+            linear_value_head_dim=8,
+            linear_num_key_heads=2,
+            linear_num_value_heads=4,
+        ),
+        transformers(
+            "MambaForCausalLM",
+            tokens,
+            vocab_size=VOCABULARY,
+            hidden_size=32,
+            state_size=8,
+            num_hidden_layers=2,
+            use_cache=False,
+        ),
+        transformers(
+            "JambaForCausalLM",
+            tokens,
+            **_DECODER,
+            num_experts=2,
+            attn_layer_period=2,
+            attn_layer_offset=1,
+            mamba_d_state=8,
+        ),
+        transformers(
+            "Zamba2ForCausalLM",
+            tokens,
+            **_DECODER,
+            layers_block_type=["mamba", "hybrid"],
+            mamba_d_state=8,
+            n_mamba_heads=4,
+            chunk_size=8,
+            adapter_rank=4,
+        ),
+        transformers("Lfm2ForCausalLM", tokens, **_DECODER, layer_types=["conv", "full_attention"]),
+    ),
     "audio": (
+        transformers("Wav2Vec2Model", waveform, **_SPEECH),
+        transformers("HubertModel", waveform, **_SPEECH),
+        transformers("WavLMModel", waveform, **_SPEECH, num_buckets=16, max_bucket_distance=32),
+        transformers("UniSpeechModel", waveform, **_SPEECH),
+        transformers("SEWModel", waveform, **_SPEECH, squeeze_factor=2),
         transformers(
             "Wav2Vec2BertModel",
             partial(features, input_features=(2, 20, 16)),
