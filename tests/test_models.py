@@ -1,14 +1,24 @@
-"""Whole models: one delegate each, every compute node in it, any size within the bounds, the answers eager's."""
+"""Whole models: one delegate each, every compute node in it, any size within the bounds, the answers eager's.
 
+The IR of some is compared line by line with the files in ``golden``: a refactoring leaves it as it is, a new lowering
+shows its diff. ``python -m tests.test_models`` writes these files anew.
+"""
+
+import re
 from pathlib import Path
 
 import pytest
 import torch
-from executorch.exir import to_edge_transform_and_lower
+from executorch.exir import EdgeProgramManager, to_edge_transform_and_lower
+from executorch.exir.lowered_backend_module import LoweredBackendModule
 from tests import zoo
 
 import executorch_ggml
 from executorch_ggml import GgmlPartitioner
+from executorch_ggml.ir.printer import to_text
+from executorch_ggml.ir.serialize import deserialize
+
+GOLDEN = Path(__file__).parent / "golden"
 
 SIZES = {
     "bert": ({"batch": 1, "tokens": 7}, {"batch": 2, "tokens": 33}),
@@ -27,15 +37,31 @@ SLOW = {"mobilenet_v2", "llama_packed"}  # resnet18 and the other llamas stand f
 
 def test_every_model_is_tested() -> None:
     assert set(SIZES) == set(zoo.MODELS)
+    assert {path.stem for path in GOLDEN.iterdir()} <= set(SIZES) - SLOW
+
+
+def lowered(model: zoo.Model) -> tuple[EdgeProgramManager, GgmlPartitioner]:
+    exported = torch.export.export(model.module, model.args, dynamic_shapes=model.dynamic_shapes)
+    partitioner = GgmlPartitioner()
+    return to_edge_transform_and_lower(exported, partitioner=[partitioner]), partitioner
+
+
+def ir_text(edge: EdgeProgramManager) -> str:
+    """The delegate's graph; symbols are numbered as they come, and constants lose the digest of their contents."""
+    (delegate,) = (m for m in edge.exported_program().graph_module.children() if isinstance(m, LoweredBackendModule))
+    text = re.sub(r"#[0-9a-f]{16}", "", to_text(deserialize(delegate.processed_bytes)))
+    symbols = dict.fromkeys(re.findall(r"^symbol (\w+):", text, re.MULTILINE))
+    for number, symbol in enumerate(symbols):
+        text = re.sub(rf"\b{symbol}\b", f"n{number}", text)
+    return text + "\n"
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in SIZES])
 def test_model(name: str, tmp_path: Path) -> None:
     model = zoo.load(name, small=True)
-    exported = torch.export.export(model.module, model.args, dynamic_shapes=model.dynamic_shapes)
-    partitioner = GgmlPartitioner()
-    edge = to_edge_transform_and_lower(exported, partitioner=[partitioner])
+    edge, partitioner = lowered(model)
     assert partitioner.refused == {}
+    text = ir_text(edge)
     program = edge.to_executorch()
     plan = program.executorch_program.execution_plan[0]
     assert [delegate.id for delegate in plan.delegates] == ["GgmlBackend"]
@@ -50,6 +76,9 @@ def test_model(name: str, tmp_path: Path) -> None:
         for ours, theirs in zip(_list(module(*inputs)), _list(expected), strict=True):
             error = (ours - theirs).abs().max() / theirs.abs().max()
             assert error < 1e-4, f"{name} {sizes}: {error}"
+    golden = GOLDEN / f"{name}.txt"
+    if golden.exists():
+        assert text.splitlines() == golden.read_text().splitlines(), "if this is meant: python -m tests.test_models"
 
 
 def test_gru_of_any_batch(tmp_path: Path) -> None:
@@ -64,3 +93,8 @@ def test_gru_of_any_batch(tmp_path: Path) -> None:
 
 def _list(result: object) -> list[torch.Tensor]:
     return [result] if isinstance(result, torch.Tensor) else list(result)  # type: ignore[call-overload] # a tuple of them
+
+
+if __name__ == "__main__":
+    for path in GOLDEN.iterdir():
+        path.write_text(ir_text(lowered(zoo.load(path.stem, small=True))[0]))

@@ -50,7 +50,7 @@ def tokens(count: int) -> list[int]:
     return np.random.default_rng(count).integers(3, 101, count).tolist()
 
 
-@pytest.mark.parametrize("family", ["qwen2", "gpt2"])
+@pytest.mark.parametrize("family", ["qwen2", pytest.param("gpt2", marks=pytest.mark.slow)])
 def test_half_precision(family: str, tmp_path: Path) -> None:
     model = models.make(family).to(torch.bfloat16)
     path = tmp_path / "model.pte"
