@@ -14,6 +14,7 @@ from torch import Tensor, nn
 Inputs = Mapping[str, Tensor]
 
 VOCABULARY = 100
+IMAGE_TOKEN = 99
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def waveform(samples: int = 800) -> Inputs:
 
 def tokens(length: int = 12) -> Inputs:
     """Two texts without padding."""
-    return {"input_ids": torch.randint(3, VOCABULARY, (2, length))}
+    return {"input_ids": torch.randint(3, IMAGE_TOKEN, (2, length))}
 
 
 def text(length: int = 12) -> Inputs:
@@ -102,3 +103,31 @@ def text(length: int = 12) -> Inputs:
     mask = torch.ones_like(ids)
     mask[1, length - 4 :] = 0
     return {"input_ids": ids.masked_fill(mask == 0, 0), "attention_mask": mask}
+
+
+def captioned_image(size: int, image_tokens: int) -> Inputs:
+    """Two images, each in the middle of a text."""
+    ids = tokens(image_tokens + 4)["input_ids"]
+    ids[:, 2 : image_tokens + 2] = IMAGE_TOKEN
+    return {"input_ids": ids, **image(size)}
+
+
+def prompted_image(size: int, image_tokens: int) -> Inputs:
+    """Two images, each in the middle of a text, as PaliGemma's processor marks them: a prefix and a suffix."""
+    inputs = captioned_image(size, image_tokens)
+    ids = inputs["input_ids"]
+    suffix = torch.zeros_like(ids)
+    suffix[:, image_tokens + 2 :] = 1
+    return {**inputs, "attention_mask": torch.ones_like(ids), "token_type_ids": suffix}
+
+
+def spoken_text(samples: int, length: int = 6) -> Inputs:
+    """Two pieces of sound, and the beginnings of what they say."""
+    return {**waveform(samples), "decoder_input_ids": tokens(length)["input_ids"]}
+
+
+def decisions(steps: int = 5) -> Inputs:
+    """Two histories of an agent: states, actions, rewards and when they were."""
+    moments = torch.arange(steps).expand(2, steps).contiguous()
+    history = features(states=(2, steps, 5), actions=(2, steps, 3), rewards=(2, steps, 1), returns_to_go=(2, steps, 1))
+    return {**history, "timesteps": moments, "attention_mask": torch.ones_like(moments)}

@@ -11,11 +11,16 @@ from functools import partial
 from typing import Any
 
 from tests.architectures.build import (
+    IMAGE_TOKEN,
     VOCABULARY,
     Architecture,
     Config,
+    captioned_image,
+    decisions,
     features,
     image,
+    prompted_image,
+    spoken_text,
     text,
     timm,
     tokens,
@@ -85,10 +90,19 @@ _RT_DETR: Options = {
     "hidden_expansion": 0.5,
     "backbone_config": Config("RTDetrResNetConfig", {**_RESNET, "out_features": ["stage2", "stage3", "stage4"]}),
 }
+_CODEC: Options = {
+    "hidden_size": 32,
+    "num_filters": 4,
+    "upsampling_ratios": [4, 2],
+    "codebook_size": 16,
+    "codebook_dim": 32,
+}
 _SERIES: Options = {"context_length": 32, "patch_length": 8, "patch_stride": 8, "num_input_channels": 3, "d_model": 16}
+_SMALL_IMAGE: Options = {**_IMAGE, "image_size": 16, "num_hidden_layers": 1}
 
 _series = partial(features, past_values=(2, 32, 3))
 _larger_image = partial(image, 64)
+_image_in_text = partial(captioned_image, 16, 4)
 
 # ----------------------------------------------------------------------------------------------------------------- rows
 
@@ -287,12 +301,51 @@ KINDS: Mapping[str, tuple[Architecture, ...]] = {
         transformers("UniSpeechModel", waveform, **_SPEECH),
         transformers("SEWModel", waveform, **_SPEECH, squeeze_factor=2),
         transformers(
+            "Data2VecAudioModel",
+            waveform,
+            **{**_SPEECH, "num_conv_pos_embeddings": 2},
+            conv_pos_kernel_size=5,
+        ),
+        transformers(
             "Wav2Vec2BertModel",
             partial(features, input_features=(2, 20, 16)),
             **_TOWER,
             feature_projection_input_dim=16,
             conv_depthwise_kernel_size=5,
             max_source_positions=64,
+        ),
+        transformers(
+            "ASTModel",
+            partial(features, input_values=(2, 32, 16)),
+            **_TOWER,
+            max_length=32,
+            num_mel_bins=16,
+            patch_size=8,
+        ),
+        transformers(
+            "MoonshineModel",
+            partial(spoken_text, 3200),
+            vocab_size=VOCABULARY,
+            hidden_size=32,
+            intermediate_size=64,
+            encoder_num_hidden_layers=1,
+            decoder_num_hidden_layers=1,
+            encoder_num_attention_heads=4,
+            decoder_num_attention_heads=4,
+            use_cache=False,
+        ),
+        transformers("EncodecModel", partial(features, input_values=(1, 1, 256)), **_CODEC, num_lstm_layers=1),
+        transformers(
+            "MimiModel",
+            partial(features, input_values=(1, 1, 256)),
+            **_CODEC,
+            num_quantizers=4,
+            vector_quantization_hidden_dimension=32,
+            upsample_groups=32,
+            num_hidden_layers=1,
+            intermediate_size=64,
+            num_attention_heads=4,
+            num_key_value_heads=4,
         ),
     ),
     "text tower": (transformers("CLIPTextModelWithProjection", text, **_TEXT, projection_dim=16, eos_token_id=2),),
@@ -310,9 +363,42 @@ KINDS: Mapping[str, tuple[Architecture, ...]] = {
         ),
         transformers("Idefics3VisionTransformer", image, **_IMAGE),
     ),
+    "image and text": (
+        transformers(
+            "LlavaForConditionalGeneration",
+            _image_in_text,
+            vision_config=Config("CLIPVisionConfig", _SMALL_IMAGE),
+            text_config=Config("LlamaConfig", _DECODER),
+            image_token_index=IMAGE_TOKEN,
+            vision_feature_layer=-1,
+        ),
+        # Without token types transformers masks other tokens when it is traced than when it is called.
+        transformers(
+            "PaliGemmaForConditionalGeneration",
+            partial(prompted_image, 16, 4),
+            vision_config=Config("SiglipVisionConfig", _SMALL_IMAGE),
+            text_config=Config("GemmaConfig", {**_DECODER, "head_dim": 8}),
+            image_token_index=IMAGE_TOKEN,
+            projection_dim=32,
+        ),
+        transformers("ViltModel", lambda: {**text(), **image()}, **_IMAGE, vocab_size=VOCABULARY),
+    ),
     "video": (
         transformers("VideoMAEModel", video, **_IMAGE, num_frames=4),
         transformers("TimesformerModel", video, **_IMAGE, num_frames=4),
+    ),
+    "control": (
+        transformers(
+            "DecisionTransformerModel",
+            decisions,
+            state_dim=5,
+            act_dim=3,
+            hidden_size=32,
+            max_ep_len=32,
+            n_layer=2,
+            n_head=4,
+            use_cache=False,
+        ),
     ),
     "time series": (
         transformers("PatchTSTModel", _series, **_SERIES, num_attention_heads=2, ffn_dim=32, num_hidden_layers=2),

@@ -8,7 +8,13 @@ from tests.architectures.report import BROKEN, names, page
 from tests.architectures.run import run
 from tests.architectures.table import ARCHITECTURES
 
-QUICK = ("AlbertModel", "SiglipVisionModel", "PatchTSTModel")
+QUICK = (
+    "AlbertModel",
+    "SiglipVisionModel",
+    "PatchTSTModel",
+    "LlavaForConditionalGeneration",  # asserts that its text has as many image tokens as the image
+    "Qwen2MoeForCausalLM",
+)
 
 
 @pytest.mark.parametrize("name", QUICK)
