@@ -301,7 +301,7 @@ def test_time_limits_are_checked(device: Scripted, limit: Any, monkeypatch: pyte
 
 
 INTERRUPTED = """
-import _thread, signal, sys, time
+import os, signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
 import numpy as np
 import torch
@@ -313,7 +313,8 @@ devices.load("torch")
 x = torch.ones(2, 4)
 program = test_contract.session(test_contract.Weightless(), (x, x), "scripted")
 def stuck(*_):
-    _thread.interrupt_main()
+    time.sleep(0.5)  # until the thread that waits for this one sleeps: a signal wakes it, an earlier one is seen later
+    os.kill(os.getpid(), signal.SIGINT)
     for _ in range(200):
         time.sleep(0.1)
 if sys.argv[1] == "limited":
