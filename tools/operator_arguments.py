@@ -41,7 +41,7 @@ LETTERS = {
     "List[bool]": "Q",
 }
 WRITTEN = {"T": "W", "L": "M"}
-RETURNED = {**WRITTEN, "S": "V", "I": "V", "D": "V", "B": "V"}
+RETURNED = {**WRITTEN, "S": "V", "I": "V", "D": "V", "B": "O"}
 
 
 def letter(kind: torch._C.JitType, written: bool) -> str:

@@ -38,6 +38,7 @@ uint32_t types_of(char letter) {
       return bit(Type::Bool);
     case 'S':
     case 'V':
+    case 'O':
       return bit(Type::Int) | bit(Type::Double) | bit(Type::Bool);
     case 'N':
       return bit(Type::IntList);

@@ -10,6 +10,7 @@ namespace executorch_ggml {
 //   T tensor         L list of tensors             W tensor that is written       M list of tensors that are written
 //   I int  D double  B bool  S any of these        N list of ints                 F list of doubles
 //   Q list of bools  X text  P list of tensors or none                            V scalar that is written
+//   O scalar that is written as a boolean
 // A small letter: or none. Null for an operator that is not in the table.
 const char* operator_arguments(std::string_view name);
 
@@ -18,6 +19,6 @@ bool is_argument(char letter, uint8_t type);
 
 constexpr bool writes_tensor(char letter) { return letter == 'W' || letter == 'w' || letter == 'M' || letter == 'm'; }
 
-constexpr bool writes_scalar(char letter) { return letter == 'V'; }
+constexpr bool writes_scalar(char letter) { return letter == 'V' || letter == 'O'; }
 
 }  // namespace executorch_ggml

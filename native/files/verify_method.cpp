@@ -82,6 +82,7 @@ class MethodVerifier {
     empty_.assign(count, false);
     assigned_.assign(count, false);
     computed_.assign(count, false);
+    boolean_.assign(count, false);
     last_listed_.assign(count, -1);
     for (uint32_t i = 0; i < count; ++i) {
       const pte::EValue& value = *plan_.values()->Get(i);
@@ -336,6 +337,7 @@ class MethodVerifier {
       const auto to = static_cast<uint32_t>(move->move_to());
       assigned_[to] = computed_[to] = true;
       if (memory_[from] == Memory::Constant) memory_[to] = Memory::Constant;
+      if (boolean_[from]) boolean_[to] = true;
     }
     const pte::KernelCall* call = instruction.instr_args_as_KernelCall();
     if (call == nullptr) return {};
@@ -344,6 +346,7 @@ class MethodVerifier {
     for (uint32_t i = 0; op.arguments != nullptr && i < call->args()->size(); ++i) {
       const auto value = static_cast<uint32_t>(call->args()->Get(i));
       if (writes_scalar(op.arguments[i])) computed_[value] = true;
+      if (op.arguments[i] == 'O') boolean_[value] = true;
       if (op.is_view && writes_tensor(op.arguments[i])) assigned_[value] = true;
     }
     return {};
@@ -404,6 +407,9 @@ class MethodVerifier {
 
   Status check_argument(uint32_t value, char letter) const {
     if (!is_kind(value, letter)) {
+      if (boolean_[value]) {
+        return Status::error(format("value %u is set to a boolean, which the operator does not take", value));
+      }
       return Status::error(
           format("value %u is of type #%d, which the operator does not take", value, static_cast<int>(type_of(value))));
     }
@@ -484,6 +490,7 @@ class MethodVerifier {
 
   bool is_kind(uint32_t value, char letter) const {
     const Type type = type_of(value);
+    if (boolean_[value] && !is_argument(letter, static_cast<uint8_t>(Type::Bool))) return false;
     if (computed_[value] && is_scalar(type))
       return is_argument(letter, static_cast<uint8_t>(Type::Int)) ||
              is_argument(letter, static_cast<uint8_t>(Type::Double)) ||
@@ -518,6 +525,7 @@ class MethodVerifier {
   std::vector<bool> empty_;           // tensors without elements
   std::vector<bool> assigned_;        // values that get their memory from a call or from the caller
   std::vector<bool> computed_;        // scalars that are set by instructions
+  std::vector<bool> boolean_;         // those that are a comparison's result at some time
   std::vector<int64_t> last_listed_;  // the last instruction that may have set a value; -1: none
 };
 

@@ -82,6 +82,10 @@ def _first(plan: Any, kind: str) -> Any:
     return next(value.val for value in plan.values if type(value.val).__name__ == kind)
 
 
+def _operator(plan: Any, name: str) -> Any:
+    return next(operator for operator in plan.operators if operator.name == name)
+
+
 def _call(plan: Any, kind: str) -> Any:
     return next(i.instr_args for i in plan.chains[0].instructions if type(i.instr_args).__name__ == kind)
 
@@ -142,6 +146,11 @@ def _set(target: Callable[[Any], Any], **fields: Any) -> Callable[[Any], None]:
         ("control", _plan(_endless_loop), r"it jumps back to instruction 0, and nothing from there on sets"),
         ("control", _plan(_set(lambda p: _call(p, "JumpFalseCall"), destination_instruction=-1)), r"instruction -1 of"),
         ("control", _plan(_set(lambda p: _call(p, "JumpFalseCall"), cond_value_index=0)), r"which is no boolean"),
+        (
+            "control",
+            _plan(_set(lambda p: _operator(p, "executorch_prim::sub"), name="executorch_prim::eq")),
+            r"select_copy.int_out: argument 2: value \d+ is set to a boolean, which the operator does not take",
+        ),
         ("rows", _plan(_set(lambda p: _call(p, "DelegateCall"), delegate_index=7)), r"it calls delegate 7 of 1"),
         ("rows", _plan(_set(lambda p: p.delegates[0].processed, index=77)), r"its payload is segment 77 of"),
         ("rows", lambda p: setattr(p.named_data[0], "segment_index", 99), r"named data .* is in segment 99 of"),
