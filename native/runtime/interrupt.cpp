@@ -7,7 +7,7 @@
 namespace executorch_ggml {
 namespace {
 
-// A check may wait for Python's lock, so that it is not made after each node; and Ctrl-C should seem to act at once.
+// Nanoseconds between two checks: rare, since a check may wait for the GIL; a tenth of a second feels immediate.
 constexpr int64_t kInterval = 100'000'000;
 
 // Nanoseconds. It is read after each node, and the coarse clock takes a fifth of the other's time.

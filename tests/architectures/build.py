@@ -27,7 +27,7 @@ class Config:
 
 @dataclass(frozen=True)
 class Architecture:
-    """One row: a model, by its name in its library, its options, and what it is run on."""
+    """One row: a model, by its name in its library, its options and its inputs."""
 
     name: str
     model: Callable[[Mapping[str, Any]], nn.Module]
@@ -122,7 +122,7 @@ def prompted_image(size: int, image_tokens: int) -> Inputs:
 
 
 def spoken_text(samples: int, length: int = 6) -> Inputs:
-    """Two pieces of sound, and the beginnings of what they say."""
+    """Two waveforms, and the first tokens of their transcripts."""
     return {**waveform(samples), "decoder_input_ids": tokens(length)["input_ids"]}
 
 

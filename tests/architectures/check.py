@@ -141,6 +141,6 @@ def _described(plan: Any) -> dict[str, Any]:
 
 
 def sentence(error: Exception) -> str:
-    """An error's type and the beginning of what it says, in one line; files are named within their packages."""
+    """An error's type and the first 500 characters of its message, in one line, with paths relative to the package."""
     text = re.sub(r"\S*/site-packages/", "", " ".join(str(error).split()))
     return f"{type(error).__name__}: {text}"[:500]

@@ -1,4 +1,4 @@
-// The programs of make_corpus.py, with what they are run on and what they must give.
+// The programs of make_corpus.py, with their inputs and expected outputs.
 #pragma once
 
 #include <sys/mman.h>

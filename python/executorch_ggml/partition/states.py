@@ -29,7 +29,7 @@ def separate_state_accesses(program: ExportedProgram) -> ExportedProgram:
     """
     if not _mutates(program):
         return program
-    program = functional_copy(program)  # where what is written is an output that the signature names
+    program = functional_copy(program)  # mutations are outputs that the signature names
     signature, graph = program.graph_signature, program.graph
     output = graph.output_node()
     for node in mutated_placeholders(program):
