@@ -2,7 +2,7 @@
 
 `check_program` lowers an export directly: fast, and the overloads stay those that the test calls. `check_delegate` goes
 the user's way, through `to_edge_transform_and_lower` and a `.pte`. `op` declares a case of one overload for the tables
-of `tests/lower`, which `check_case` runs in several memory layouts at once.
+of `tests/frontends/aten`, which `check_case` runs in several memory layouts at once.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 import executorch_ggml
 from executorch_ggml._export import executorch_config
+from executorch_ggml.frontends.aten import LOWERINGS, Lowering
+from executorch_ggml.frontends.aten.graph import ALL_FUSIONS, is_size_node
+from executorch_ggml.frontends.aten.registry import PRESERVED, overload_of
+from executorch_ggml.frontends.aten.weights import WeightSource
 from executorch_ggml.ir.graph import Graph, IRError
 from executorch_ggml.ir.interpreter import Interpreter
 from executorch_ggml.ir.serialize import deserialize, serialize
 from executorch_ggml.ir.verify import verify
-from executorch_ggml.lower import LOWERINGS, Lowering
-from executorch_ggml.lower.graph import ALL_FUSIONS, is_size_node
-from executorch_ggml.lower.registry import PRESERVED, overload_of
-from executorch_ggml.lower.weights import WeightSource
 from executorch_ggml.partition import GgmlPartitioner
 from executorch_ggml.partition.backend import named_constants
 from executorch_ggml.runtime import Session

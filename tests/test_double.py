@@ -7,7 +7,7 @@ import pytest
 import torch
 from tests.helpers import Case, check_case, of_type, refused_reason
 
-from executorch_ggml.lower import LOWERINGS
+from executorch_ggml.frontends.aten import LOWERINGS
 
 EXACT = 1e-14
 
@@ -17,7 +17,7 @@ def _cases() -> list[Case]:
     families = sorted({function.__module__.rsplit(".", 1)[-1] for function in LOWERINGS.values()})
     found: dict[object, Case] = {}
     for family in families:
-        for case in importlib.import_module(f"tests.lower.test_{family}").CASES:
+        for case in importlib.import_module(f"tests.frontends.aten.test_{family}").CASES:
             double = of_type(case, torch.float64) if case.refused is None and case.dynamic is None else None
             if double is not None:
                 found.setdefault(case.overload, replace(double, tolerance=EXACT))

@@ -29,9 +29,9 @@ from tests.helpers import (
 )
 from torch import Tensor, nn
 
+from executorch_ggml.frontends.aten import LOWERINGS
 from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.ir.graph import Graph
-from executorch_ggml.lower import LOWERINGS
 
 aten = torch.ops.aten
 
@@ -61,7 +61,7 @@ def _cases() -> list[Case]:
     families = {function.__module__.rsplit(".", 1)[-1] for function in LOWERINGS.values()}
     largest: dict[object, Case] = {}
     for family in sorted(families):
-        for case in importlib.import_module(f"tests.lower.test_{family}").CASES:
+        for case in importlib.import_module(f"tests.frontends.aten.test_{family}").CASES:
             if case.refused is None and case.dynamic is None and of_type(case, torch.float16) is not None:
                 known = largest.setdefault(case.overload, case)
                 largest[case.overload] = max(known, case, key=lambda c: sum(t.numel() for t in c.inputs))

@@ -49,11 +49,11 @@ def test_encoders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
 def test_add_a_lowering() -> None:
     import torch
 
+    from executorch_ggml.frontends.aten import LOWERINGS, Lowering, Refused, lowers
+    from executorch_ggml.frontends.aten.context import Context, Tensor
     from executorch_ggml.ir.dtypes import DType
     from executorch_ggml.ir.interpreter import Interpreter
     from executorch_ggml.ir.ops.custom import BinaryKind
-    from executorch_ggml.lower import LOWERINGS, Lowering, Refused, lowers
-    from executorch_ggml.lower.context import Context, Tensor
 
     class Model(torch.nn.Module):
         def forward(self, x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

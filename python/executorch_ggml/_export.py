@@ -16,9 +16,9 @@ from executorch.exir import (
 from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
 from torch.utils._pytree import tree_map_only
 
+from .frontends.aten.graph import upper_bound
+from .frontends.aten.weights import WeightSource, check_values
 from .ir.dims import as_dim, free_symbols
-from .lower.graph import upper_bound
-from .lower.weights import WeightSource, check_values
 from .partition import GgmlPartitioner
 from .partition.control_flow import control_flow_fault, graph_modules, is_control_flow
 from .partition.kernels import ANY_KERNEL, missing_kernels, missing_kernels_text

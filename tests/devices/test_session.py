@@ -17,10 +17,10 @@ import executorch_ggml
 from executorch_ggml import devices
 from executorch_ggml.devices import GgmlDevice
 from executorch_ggml.devices.torch_device import TorchDevice
+from executorch_ggml.frontends.aten import Lowering
 from executorch_ggml.ir.graph import Graph, Node
 from executorch_ggml.ir.ops.movement import shape_of
 from executorch_ggml.ir.serialize import serialize
-from executorch_ggml.lower import Lowering
 from executorch_ggml.runtime import Session, list_devices
 
 

@@ -17,9 +17,9 @@ from torch import Tensor
 
 import executorch_ggml
 from executorch_ggml._export import executorch_config
+from executorch_ggml.frontends.aten import Lowering
 from executorch_ggml.ir.graph import IRError
 from executorch_ggml.ir.verify import verify
-from executorch_ggml.lower import Lowering
 from executorch_ggml.partition import GgmlPartitioner
 
 # Ops that move elements and make none: the sign of a zero is kept too.

@@ -35,7 +35,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils._pytree import tree_map_only
 
-from executorch_ggml.lower import LOWERINGS, Lowering
+from executorch_ggml.frontends.aten import LOWERINGS, Lowering
 
 aten = torch.ops.aten
 

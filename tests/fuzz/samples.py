@@ -19,7 +19,7 @@ from torch.testing._internal.opinfo.core import OpInfo
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from executorch_ggml.lower.registry import PRESERVED
+from executorch_ggml.frontends.aten.registry import PRESERVED
 
 aten = torch.ops.aten
 

@@ -12,7 +12,7 @@ from torch.export import Dim
 from torch.nn import functional as F
 
 from executorch_ggml import explain
-from executorch_ggml.lower import LOWERINGS
+from executorch_ggml.frontends.aten import LOWERINGS
 
 LEFT = "aten.flip.default"
 BOUNDED = Dim("n", min=1, max=64)
@@ -59,8 +59,8 @@ def test_explanation_of_something_else() -> None:
 
 def test_a_lowering_that_misses_the_trace_is_refused() -> None:
     """And says which shapes do not agree."""
-    from executorch_ggml.lower import LOWERINGS, lowers
-    from executorch_ggml.lower.context import Tensor as Lowered
+    from executorch_ggml.frontends.aten import LOWERINGS, lowers
+    from executorch_ggml.frontends.aten.context import Tensor as Lowered
 
     relu = torch.ops.aten.relu.default
     right = LOWERINGS[relu]

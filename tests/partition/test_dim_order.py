@@ -18,7 +18,7 @@ from torch.export import Dim
 
 import executorch_ggml
 from executorch_ggml import GgmlPartitioner
-from executorch_ggml.lower import LOWERINGS
+from executorch_ggml.frontends.aten import LOWERINGS
 
 LAST = torch.channels_last
 LAST_3D = torch.channels_last_3d

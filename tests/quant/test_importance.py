@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from transformers import MixtralConfig, MixtralForCausalLM
 
+from executorch_ggml.frontends.aten.ops.experts import expert_linear
 from executorch_ggml.ir.dtypes import DType
-from executorch_ggml.lower.experts import expert_linear
 from executorch_ggml.quant import GgmlQuantConfig, Importance, dequantize, quantize
 from executorch_ggml.quant.importance import Entry, used_weights
 from gguf import GGUFReader

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from torch.utils._sympy.functions import FloorDiv
 
 import executorch_ggml
+from executorch_ggml.frontends.aten import Lowering
 from executorch_ggml.ir.builder import Builder
 from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.ir.graph import Graph
 from executorch_ggml.ir.ops.movement import shape_of
 from executorch_ggml.ir.serialize import serialize
-from executorch_ggml.lower import Lowering
 from executorch_ggml.runtime import Session, States, list_devices
 
 ROWS = torch.export.Dim("rows", max=512)

@@ -9,9 +9,9 @@ import pytest
 from tests.webnn.calls import Dice
 from tests.webnn.running import context
 
+from executorch_ggml.frontends.webnn import convert
 from executorch_ggml.ir.graph import Graph
 from executorch_ggml.webnn import GraphInfo, MLGraphBuilder
-from executorch_ggml.webnn.converters.ggml import convert
 
 
 def agrees(info: GraphInfo, seed: int = 0) -> Graph:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ..lower.weights import VALUES_ELSEWHERE, check_values
+from ..frontends.aten.weights import VALUES_ELSEWHERE, check_values
 from .architectures import Architecture, architecture_of
 from .file import GgufError, GgufFile, GgufTensor, weight_type
 from .tokenizer import special_ids

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from ..lower.weights import StoredWeight
+from ..frontends.aten.weights import StoredWeight
 from ..quant.codec import dequantize
 from .file import GgufTensor
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+from ..frontends.aten.weights import check_values
 from ..ir.dtypes import DType
-from ..lower.weights import check_values
 from ..quant import GgmlQuantConfig, Importance
 from ..quant.codec import quantize
 from ..quant.config import encoded

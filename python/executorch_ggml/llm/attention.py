@@ -12,7 +12,7 @@ from torch.nn import functional
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import bidirectional_mask_function
 
-from ..lower.attention import softcapped_attention
+from ..frontends.aten.ops.attention import softcapped_attention
 from .experts import exported_experts
 
 NAME = "executorch_ggml"

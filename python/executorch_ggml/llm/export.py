@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from executorch.exir import ExecutorchProgramManager
 from transformers import PreTrainedModel
 
+from ..frontends.aten.weights import WeightSource, check_values
 from ..gguf.model import file_of
-from ..lower.weights import WeightSource, check_values
 from ..quant import GgmlQuantConfig
 from . import causal_lm, encoder_decoder
 from .cache import DTYPES

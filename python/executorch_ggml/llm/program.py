@@ -16,8 +16,8 @@ from torch.export import ExportedProgram
 from transformers import PreTrainedModel
 
 from .._export import check_kernels, executorch_config
+from ..frontends.aten.weights import StoredWeight, WeightSource
 from ..ir.dtypes import DType
-from ..lower.weights import StoredWeight, WeightSource
 from ..partition import GgmlPartitioner
 from ..partition.kernels import ANY_KERNEL
 from .attention import exported_functions

@@ -14,7 +14,7 @@ from torch.export import Dim, ExportedProgram
 from torch.nn import functional
 from transformers import AutoModel, PreTrainedModel
 
-from ..lower.weights import WeightSource
+from ..frontends.aten.weights import WeightSource
 from .metadata import SHORT_LENGTH
 from .pooling import POOLINGS, Pooling, pooling_of
 from .program import in_float32, lowered, traceable

@@ -14,12 +14,12 @@ from executorch.exir.backend.backend_details import BackendDetails, CompileSpec,
 from executorch.exir.backend.utils import DelegateMappingBuilder
 from torch.export import ExportedProgram
 
+from ..frontends.aten import Lowering
+from ..frontends.aten.graph import ALL_FUSIONS
+from ..frontends.aten.weights import WeightSource
 from ..ir.dtypes import DType
 from ..ir.graph import Constant, Graph, IRError, State
 from ..ir.serialize import serialize
-from ..lower import Lowering
-from ..lower.graph import ALL_FUSIONS
-from ..lower.weights import WeightSource
 from .states import StateNames
 
 # Constants are used in place from the mapped file: ggml asks for 32 bytes, a cache line is kinder.

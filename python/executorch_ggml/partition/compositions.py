@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from ..lower.experts import expert_linear
+from ..frontends.aten.ops.experts import expert_linear
 from .functional import functional_copy
 
 

@@ -13,9 +13,9 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx import Node
 
-from ..lower.graph import buffer_of
-from ..lower.registry import FOLDED
-from ..lower.weights import WeightSource
+from ..frontends.aten.graph import buffer_of
+from ..frontends.aten.registry import FOLDED
+from ..frontends.aten.weights import WeightSource
 from .functional import functional_copy
 from .memory_formats import allow_copies_in_views
 

@@ -7,7 +7,7 @@ from executorch.backends.transforms.utils import delete_constant_placeholder
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from ..lower.graph import constant_sources, mutated_buffers
+from ..frontends.aten.graph import constant_sources, mutated_buffers
 from .functional import functional_copy
 
 

@@ -16,10 +16,10 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from ..lower import Lowering
-from ..lower.graph import is_size_node
-from ..lower.quantized import INTEGERS
-from ..lower.registry import overload_of
+from ..frontends.aten import Lowering
+from ..frontends.aten.graph import is_size_node
+from ..frontends.aten.ops.quantized import INTEGERS
+from ..frontends.aten.registry import overload_of
 from ..runtime.session import NodePlacement
 from .assertions import is_assertion
 from .control_flow import graph_modules

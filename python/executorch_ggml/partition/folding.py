@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from ..lower.registry import FOLDED, overload_of
+from ..frontends.aten.registry import FOLDED, overload_of
 from .functional import functional_copy
 
 

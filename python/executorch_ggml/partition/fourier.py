@@ -1,4 +1,4 @@
-"""FFTs of complex numbers in real arithmetic: a few products with real matrices (``lower/fourier.py``) for each dim."""
+"""FFTs of complex numbers in real arithmetic: a few products with real matrices for each dim."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from ..lower.fourier import MAX_POINTS
+from ..frontends.aten.ops.fourier import MAX_POINTS
 from .complex_numbers import Parts, Reals, computes
 from .functional import functional_copy
 

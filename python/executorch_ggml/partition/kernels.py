@@ -14,8 +14,8 @@ from executorch.runtime import Runtime
 from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 
-from ..lower.registry import overload_of
-from ..lower.source import source_line
+from ..frontends.aten.registry import overload_of
+from ..frontends.aten.source import source_line
 from .control_flow import graph_modules
 
 ANY_KERNEL = ("*",)  # as own_kernels: whoever runs the program has kernels for all of it

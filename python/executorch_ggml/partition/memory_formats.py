@@ -15,8 +15,8 @@ from torch.export.graph_signature import OutputKind, TensorArgument
 from torch.fx import GraphModule, Node
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from ..lower import Lowering
-from ..lower.registry import overload_of
+from ..frontends.aten import Lowering
+from ..frontends.aten.registry import overload_of
 from .functional import functional_copy
 from .outside_core import alias
 

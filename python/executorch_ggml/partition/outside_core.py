@@ -13,7 +13,7 @@ import torch
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
 
-from ..lower.registry import ALIASES, PRESERVED
+from ..frontends.aten.registry import ALIASES, PRESERVED
 from .functional import functional_copy
 
 _LIBRARY: Any = torch.library.Library("executorch_ggml", "DEF")  # type: ignore[no-untyped-call] # torch has no types for it

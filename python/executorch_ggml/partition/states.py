@@ -11,8 +11,8 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind, TensorArgument
 from torch.fx import Graph, Node
 
-from ..lower.graph import buffer_of, mutated_buffers
-from ..lower.registry import overload_of
+from ..frontends.aten.graph import buffer_of, mutated_buffers
+from ..frontends.aten.registry import overload_of
 from .functional import functional_copy
 
 TAG = "delegation_tag"  # what ExecuTorch calls it in a node's meta

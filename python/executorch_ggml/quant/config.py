@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+from ..frontends.aten.weights import StoredWeight
 from ..ir.dtypes import DType
-from ..lower.weights import StoredWeight
 from .codec import needs_importance, quantize
 from .importance import Importance
 from .types import TYPES, fitting
@@ -30,7 +30,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class GgmlQuantConfig:
-    """Which ggml type each weight is stored in; a :class:`~executorch_ggml.lower.weights.WeightSource`.
+    """Which ggml type each weight is stored in; a :class:`~executorch_ggml.frontends.aten.weights.WeightSource`.
 
     ``default`` is the type of what no rule names, None for as it is. ``rules`` are (glob, type) pairs over parameter
     names, as in ``named_parameters``: the first that matches counts. A type is named as ggml names it (``"q4_k"``);

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ..frontends.aten.ops.experts import expert_linear
 from ..ir.dtypes import DType
-from ..lower.experts import expert_linear
 
 if TYPE_CHECKING:
     from ..gguf.file import GgufTensor

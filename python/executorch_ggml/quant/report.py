@@ -12,8 +12,8 @@ import torch
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
+from ..frontends.aten.weights import check_values
 from ..ir.dtypes import DType
-from ..lower.weights import check_values
 from .codec import dequantize
 from .config import GgmlQuantConfig
 from .importance import Args, arguments, call, used_weights

@@ -39,7 +39,7 @@ GROUPS = {kind: f"executorch_ggml.webnn.{kind}s" for kind in ("converter", "exec
 # In the order in which a context chooses.
 _BUILT_IN: dict[str, dict[str, str]] = {
     "converter": {
-        "ggml": "executorch_ggml.webnn.converters.ggml:convert",
+        "ggml": "executorch_ggml.frontends.webnn:convert",
         "coreml": "executorch_ggml.webnn.converters.coreml:convert",
         "onnx": "executorch_ggml.webnn.converters.onnx:convert",
         "torch": "executorch_ggml.webnn.converters.torch:convert",

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...lower.experts import expert_linear
+from ...frontends.aten.ops.experts import expert_linear
 
 
 class Experts(nn.Module):

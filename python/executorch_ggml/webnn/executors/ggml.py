@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ...frontends.webnn import convert
 from ...ir.graph import Graph, IRError
 from ...ir.serialize import serialize
 from ...runtime import Session, list_devices
-from ..converters.ggml import convert
 from ..errors import BackendUnavailable, OperationError
 from ..graph_info import Array, GraphInfo
 from ..registry import Program

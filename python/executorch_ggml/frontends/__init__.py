@@ -1,0 +1,1 @@
+"""Frontends: a program of PyTorch or WebNN as the canonical IR, op by op."""

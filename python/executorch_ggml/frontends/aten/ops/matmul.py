@@ -1,0 +1,127 @@
+"""Matrix products. ggml's ``mul_mat(a, b)`` is ``b @ a.T`` with both read along rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from ....ir.dims import ne_of, product
+from ....ir.dtypes import DType
+from ....ir.graph import Value
+from ..context import FLOATS, Context, Tensor
+from ..registry import Refused, lowers
+from .attention import attention_behind
+from .convolution import Epilogue, PackedLinear
+from .quantized import constant_behind, widened
+
+aten = torch.ops.aten
+
+
+def _refusal(*tensors: Tensor | None) -> Refused | None:
+    dtypes = {tensor.dtype for tensor in tensors if tensor is not None}
+    if len(dtypes) == 1 and dtypes <= FLOATS:
+        return None
+    given = " and ".join(sorted(dtype.name.lower() for dtype in dtypes))
+    return Refused(f"a matrix product in {given}: float32, float16 and bfloat16 are supported, one for all operands")
+
+
+def columns(cx: Context, matrix: Tensor) -> Tensor:
+    """A matrix transposed, so that its columns can be read as rows; a constant is transposed ahead of time."""
+    rows, cols = matrix.shape
+    if matrix.data is not None:
+        made = cx.derived("transposed", [matrix], (int(cols), int(rows)), lambda w: w.t())
+        transposed = None if matrix.stored is None else matrix.stored.transposed
+        return made if transposed is None else replace(made, stored=transposed())
+    return Tensor(cx.builder.transpose(matrix.value), (cols, rows))
+
+
+def product_of_rows(cx: Context, a: Value, b: Value) -> Value:
+    """``b @ a.T``, in f32.
+
+    Of bfloat16 ggml sums the products in f32 on every CPU. Of float16 it does not: those operands are widened.
+    """
+    if a.dtype == DType.F16:
+        a, b = cx.builder.convert(a, DType.F32), cx.builder.convert(b, DType.F32)
+    return cx.builder.emit("mul_mat", a, b)
+
+
+def affine(cx: Context, rows: Value, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """``rows @ weight.T + bias``: with packed weights where they are constant, else with ggml's product.
+
+    A bfloat16 weight is left to ggml's product, which reads it as it is: CPUs have instructions for that. So is one
+    that is stored in another type: ggml rounds the rows to what it multiplies that type with (blocks of int8, or f16).
+    """
+    if (stored := cx.as_stored_rows(weight)) is not None:
+        matrix, factor = stored
+        y = cx.builder.emit("mul_mat", matrix, cx.builder.convert(rows, DType.F32))
+        y = y if factor is None else cx.builder.emit("mul", y, factor)
+        return cx.rounded(y if bias is None else cx.builder.emit("add", y, cx.f32(bias).value))
+    constant = weight.data is not None and (bias is None or (bias.data is not None and bias.rank == 1))
+    constant = constant and 0 not in weight.shape and weight.dtype != DType.BF16
+    if "packed_linear" in cx.fusions and constant:
+        return PackedLinear(rows, weight, bias).emit(cx, Epilogue())
+    y = product_of_rows(cx, weight.value, rows)
+    return cx.rounded(y if bias is None else cx.builder.emit("add", y, cx.f32(bias).value))
+
+
+@lowers(aten.linear.default, preserve=True)
+def linear(cx: Context, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor | Refused:
+    """``x @ weight.T + bias``."""
+    if refused := _refusal(x, weight, bias):
+        return refused
+    if x.rank == 0 or weight.rank != 2:
+        return Refused("a linear layer over a scalar, or with a weight that is not a matrix")
+    rows = cx.builder.reshape(x.value, (x.shape[-1], product(x.shape[:-1])))
+    return affine(cx, rows, weight, bias)
+
+
+@lowers(aten.mm.default)
+def mm(cx: Context, a: Tensor, b: Tensor) -> Tensor | Refused:
+    """``a @ b`` of two matrices."""
+    return _refusal(a, b) or affine(cx, a.value, widened(cx, columns(cx, b)), None)
+
+
+@lowers(aten._int_mm.default, preserve=True)
+def int_mm(cx: Context, a: Tensor, b: Tensor) -> Tensor | Refused:
+    """``a @ b`` of two matrices of 8-bit integers, exactly: f32 counts to the sums of so many products."""
+    width, rows = a.shape[-1], columns(cx, b)
+    if not isinstance(width, int) or not {a.dtype, b.dtype} <= {DType.I8, DType.U8}:
+        return Refused("an integer product of other types than int8 and uint8, or of a symbolic number of terms")
+    rows = cx.tensor(constant_behind(cx, rows) or rows, DType.F32)
+    total: Value | None = None
+    for start in range(0, width, _EXACT_TERMS):
+        count = min(_EXACT_TERMS, width - start)
+        parts = (cx.builder.view(x, (start, 0, 0, 0), (count, x.ne[1])) for x in (rows.value, a.value))
+        weight, values = (cx.builder.convert(part, DType.F32) for part in parts)
+        made = cx.builder.convert(cx.builder.emit("mul_mat", weight, values), DType.I32)
+        total = made if total is None else cx.builder.emit("add", total, made)
+    return cx.out(cx.builder.fill(ne_of(cx.shape()), 0, DType.I32) if total is None else total)
+
+
+_EXACT_TERMS = 512  # 2 ** 24 over 255 * 128
+
+
+@lowers(aten.bmm.default)
+def bmm(cx: Context, a: Tensor, b: Tensor) -> Tensor | Refused:
+    """``a @ b`` of two batches of matrices; attention written out is found here."""
+    if refused := _refusal(a, b):
+        return refused
+    product = attention_behind(cx, a, b)
+    return product or cx.rounded(product_of_rows(cx, cx.builder.transpose(b.value), a.value))
+
+
+@lowers(aten.addmm.default)
+def addmm(cx: Context, bias: Tensor, a: Tensor, b: Tensor, beta: Any = 1, alpha: Any = 1) -> Tensor | Refused:
+    """``beta * bias + alpha * (a @ b)``."""
+    if refused := _refusal(bias, a, b):
+        return refused
+    if alpha == 1 and beta == 1:
+        return affine(cx, a.value, columns(cx, b), bias)
+    y = product_of_rows(cx, columns(cx, b).value, a.value)
+    scaled = cx.builder.emit("scale_bias", y, s=float(alpha), b=0.0)
+    if beta == 0:
+        return cx.rounded(scaled)  # torch reads no bias then, so that its NaN does not matter
+    addend = cx.builder.emit("scale_bias", cx.f32(bias).value, s=float(beta), b=0.0)
+    return cx.rounded(cx.builder.emit("add", scaled, addend))
