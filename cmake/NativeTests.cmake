@@ -9,7 +9,6 @@ foreach(_source IN LISTS _tests)
   add_executable(${_name} "${_source}")
   executorch_ggml_setup_target(${_name})
   target_link_libraries(${_name} PRIVATE executorch_ggml_core)
-  target_include_directories(${_name} PRIVATE "${PROJECT_SOURCE_DIR}/native/runtime/kernels")
   add_test(NAME ${_name} COMMAND ${_name})
   set_tests_properties(
     ${_name} PROPERTIES ENVIRONMENT "EXECUTORCH_GGML_TEST_CORPUS=${EXECUTORCH_GGML_TEST_CORPUS}" TIMEOUT 900

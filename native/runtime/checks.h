@@ -8,9 +8,9 @@
 #include <initializer_list>
 
 #include "ggml.h"
-#include "kernels/half_product.h"
-#include "kernels/integer_product.h"
-#include "kernels/isa.h"
+#include "kernels/product/half_product.h"
+#include "kernels/product/integer_product.h"
+#include "kernels/simd/isa.h"
 #include "ops_generated.h"
 #include "resource_limits.h"
 #include "results.h"

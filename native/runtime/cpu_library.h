@@ -5,7 +5,7 @@
 #include <string>
 
 #include "ggml-backend.h"
-#include "kernels/isa.h"
+#include "kernels/simd/isa.h"
 #include "result.h"
 
 namespace executorch_ggml {

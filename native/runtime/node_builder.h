@@ -16,8 +16,8 @@
 #include "checks.h"
 #include "devices.h"
 #include "ggml_ir_generated.h"
-#include "kernels/integer_product.h"
 #include "kernels/kernels.h"
+#include "kernels/product/integer_product.h"
 #include "result.h"
 #include "shapes.h"
 

@@ -9,7 +9,7 @@
 #include "devices.h"
 #include "fork.h"
 #include "ggml-backend.h"
-#include "kernels/integer_product.h"
+#include "kernels/product/integer_product.h"
 #include "result.h"
 
 namespace executorch_ggml {

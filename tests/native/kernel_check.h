@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/isa.h"
 #include "kernels/kernels.h"
+#include "kernels/simd/isa.h"
 
 namespace executorch_ggml::testing {
 

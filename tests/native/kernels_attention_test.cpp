@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "ggml.h"
-#include "kernels/isa.h"
 #include "kernels/kernels.h"
+#include "kernels/simd/isa.h"
 #include "peer.h"
 
 namespace executorch_ggml {

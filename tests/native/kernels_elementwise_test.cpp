@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "kernel_check.h"
-#include "kernels/isa.h"
 #include "kernels/kernels.h"
+#include "kernels/simd/isa.h"
 
 using namespace executorch_ggml;           // NOLINT: the code under test
 using namespace executorch_ggml::testing;  // NOLINT

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "ggml.h"
-#include "kernels/half_product.h"
-#include "kernels/integer_product.h"
-#include "kernels/isa.h"
 #include "kernels/kernels.h"
+#include "kernels/product/half_product.h"
+#include "kernels/product/integer_product.h"
+#include "kernels/simd/isa.h"
 #include "peer.h"
 
 namespace executorch_ggml {

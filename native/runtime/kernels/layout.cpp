@@ -1,4 +1,4 @@
-#include "layout.h"
+#include "kernels/layout.h"
 
 #include <cstring>
 

@@ -1,0 +1,315 @@
+// Attention with the scores never stored: keys and values pass by in blocks, and each query keeps the highest score so
+// far, the sum of the weights and the weighted sum of the values (as in FlashAttention). All sums are in f32.
+#include "kernels/attention/attention.h"
+
+#include <algorithm>
+#include <limits>
+#include <new>
+
+#include "kernels/convolution/image.h"
+#include "kernels/elementwise/convert.h"
+#include "kernels/kernels.h"
+#include "kernels/product/dequantize.h"
+#include "kernels/product/packed_product.h"
+
+namespace executorch_ggml::kernels {
+namespace {
+
+constexpr float kHidden = -std::numeric_limits<float>::infinity();
+constexpr uint16_t kHiddenHalf = 0xfc00;  // the same in f16
+constexpr int64_t kManyRows = 12;         // from here on it pays to pack keys and values
+constexpr int64_t kMostRows = 240;        // of a share, so that their sums stay in the second cache
+constexpr int64_t kFewKeys = 32;          // of a block, so that they stay in the first cache
+constexpr int64_t kManyKeys = 128;
+
+// Rows of keys or values of one head, in the type that the tensor has.
+struct Source {
+  const ggml_tensor* t;
+  int64_t head;
+  int64_t batch;
+
+  const char* row(int64_t i) const {
+    return static_cast<const char*>(t->data) + static_cast<size_t>(i) * t->nb[1] +
+           static_cast<size_t>(head) * t->nb[2] + static_cast<size_t>(batch) * t->nb[3];
+  }
+
+  // Some rows as floats: where they lie, or widened into `scratch`.
+  FloatRows rows(int64_t first, int64_t count, float* scratch) const {
+    if (t->type == GGML_TYPE_F32 && t->nb[1] % sizeof(float) == 0) {
+      return {reinterpret_cast<const float*>(row(first)), static_cast<int64_t>(t->nb[1] / sizeof(float))};
+    }
+    const int64_t width = t->ne[0];
+    for (int64_t i = 0; i < count; ++i) {
+      if (first + i + kRowsAhead < t->ne[1]) fetch(row(first + i + kRowsAhead));
+      widen(row(first + i), width, scratch + i * width);
+    }
+    return {scratch, width};
+  }
+
+  void fetch(const char* from) const {
+    const size_t bytes = ggml_row_size(t->type, t->ne[0]);
+    for (size_t i = 0; i < bytes; i += kCacheLine) __builtin_prefetch(from + i);
+  }
+
+  // Whether `halves` may be asked for.
+  bool are_halves() const {
+    return t->type == GGML_TYPE_F16 && t->nb[1] % sizeof(uint16_t) == 0 && KERNEL_PICK(reads_halves)();
+  }
+
+  HalfRows halves(int64_t first) const {
+    return {reinterpret_cast<const uint16_t*>(row(first)), static_cast<int64_t>(t->nb[1] / sizeof(uint16_t))};
+  }
+
+  Block block(Interval rows) const { return {rows.size(), t->ne[1] - rows.end, t->ne[0]}; }
+
+  void widen(const char* from, int64_t width, float* to) const {
+    if (t->type == GGML_TYPE_F32) {
+      std::copy_n(reinterpret_cast<const float*>(from), width, to);
+    } else if (t->type == GGML_TYPE_F16) {
+      to_floats(from, width, DType::F16, to);
+    } else if (t->type == GGML_TYPE_Q8_0) {
+      KERNEL_PICK(floats_from_q8_0)(from, width, to);
+    } else {
+      ggml_get_type_traits(t->type)->to_float(from, to, width);
+    }
+  }
+};
+
+// What grows once per thread and stays.
+struct Scratch {
+  Buffer<float> keys, values, packed_keys, packed_values, scores, mask, sums, block_sums;
+  Buffer<Softmax> softmax;
+  Buffer<const float*> queries;
+};
+
+// The queries that share a head of keys are the rows of a share: all heads of a position after each other, so that rows
+// next to each other see about the same keys.
+class Attention {
+ public:
+  Attention(ggml_tensor* dst, const FlashAttnExtParams& params)
+      : params_(params),
+        dst_(dst),
+        q_(dst->src[0]),
+        k_(dst->src[1]),
+        v_(dst->src[2]),
+        mask_(dst->src[3]),
+        head_rows_(q_->ne[2] / std::max<int64_t>(1, k_->ne[2])),
+        rows_(q_->ne[1] * head_rows_) {}
+
+  void run(int ith, int nth) {
+    const int64_t heads = k_->ne[2] * k_->ne[3];
+    if (heads == 0 || rows_ == 0) return;
+    const int64_t parts = parts_of_rows(heads, nth);
+    // The parts of later positions see more keys: they come last for all heads, so that threads share them evenly.
+    for (int64_t i = ith; i < heads * parts; i += nth) {
+      const int64_t head = i % heads;
+      run_share(head % k_->ne[2], head / k_->ne[2], Interval::part(rows_, i / heads, parts));
+    }
+  }
+
+ private:
+  // Into how many shares the rows of a head are cut.
+  int64_t parts_of_rows(int64_t heads, int nth) const {
+    const int64_t wanted = ceil_div(rows_ > kManyRows * 4 ? 4 * nth : nth, heads);
+    return std::clamp<int64_t>(wanted, ceil_div(rows_, kMostRows), rows_);
+  }
+
+  void run_share(int64_t head, int64_t batch, Interval rows) {
+    begin_ = rows.begin;
+    count_ = rows.size();
+    keys_ = {k_, head, batch};
+    values_ = {v_, head, batch};
+    width_ = ceil_div(v_->ne[0], kPackedColumns) * kPackedColumns;
+    sums_ = scratch_.sums.sized(count_ * width_);
+    softmax_ = scratch_.softmax.sized(count_);
+    queries_ = scratch_.queries.sized(count_);
+    std::fill_n(sums_, count_ * width_, 0.0f);
+    std::fill_n(softmax_, count_, Softmax{kHidden, 0.0f});
+    for (int64_t i = 0; i < count_; ++i) queries_[i] = query(i);
+    const bool packs = count_ >= kManyRows;
+    const int64_t block = keys_of_block(packs);
+    for (int64_t first = 0; first < k_->ne[1]; first += block) {
+      const Interval block_keys = {first, std::min(first + block, k_->ne[1])};
+      if (packs) {
+        add_packed(block_keys, block);
+      } else {
+        add_few(block_keys, block);
+      }
+    }
+    for (int64_t i = 0; i < count_; ++i) write(i);
+  }
+
+  // Fewer where rows are long, so that the scratch memory stays small.
+  int64_t keys_of_block(bool packs) const {
+    const int64_t longest = std::max(k_->ne[0], v_->ne[0]);
+    const int64_t most = packs ? kManyKeys : kFewKeys;
+    return std::clamp<int64_t>(most * 256 / std::max<int64_t>(1, longest), kPackedColumns, most);
+  }
+
+  int64_t position(int64_t row) const { return (begin_ + row) / head_rows_; }
+
+  int64_t query_head(int64_t row) const { return keys_.head * head_rows_ + (begin_ + row) % head_rows_; }
+
+  const float* query(int64_t row) const {
+    const char* at = static_cast<const char*>(q_->data) + static_cast<size_t>(position(row)) * q_->nb[1] +
+                     static_cast<size_t>(query_head(row)) * q_->nb[2] + static_cast<size_t>(keys_.batch) * q_->nb[3];
+    return reinterpret_cast<const float*>(at);
+  }
+
+  // A row's mask, or null.
+  const uint16_t* mask(int64_t row) const {
+    if (mask_ == nullptr) return nullptr;
+    const char* at = static_cast<const char*>(mask_->data) + static_cast<size_t>(position(row)) * mask_->nb[1] +
+                     static_cast<size_t>(query_head(row) % mask_->ne[2]) * mask_->nb[2] +
+                     static_cast<size_t>(keys_.batch % mask_->ne[3]) * mask_->nb[3];
+    return reinterpret_cast<const uint16_t*>(at);
+  }
+
+  bool hides_all(Interval rows, Interval keys) const {
+    const uint16_t* before = nullptr;
+    for (int64_t row = rows.begin; row < rows.end; ++row) {
+      const uint16_t* halves = mask(row);
+      if (halves == nullptr) return false;
+      if (halves == before) continue;
+      before = halves;
+      for (int64_t key = keys.begin; key < keys.end; ++key) {
+        if (halves[key] != kHiddenHalf) return false;
+      }
+    }
+    return true;
+  }
+
+  // Turns a row's scores into weights; gives what to multiply its former sums with.
+  float soften_row(int64_t row, Interval keys, float* scores) {
+    Softening how = {params_.scale, params_.logit_softcap, nullptr};
+    if (const uint16_t* halves = mask(row)) {
+      float* floats = scratch_.mask.sized(kManyKeys);
+      to_floats(halves + keys.begin, keys.size(), DType::F16, floats);
+      how.mask = floats;
+    }
+    return KERNEL_PICK(soften)(scores, keys.size(), how, softmax_ + row);
+  }
+
+  // A block of keys for few rows: each key is read once for all of them.
+  void add_few(Interval keys, int64_t block) {
+    if (hides_all({0, count_}, keys)) return;
+    float* scores = scratch_.scores.sized(count_ * block);
+    float factors[kManyRows];
+    float* sums[kManyRows];
+    score(keys, scores, block);
+    for (int64_t row = 0; row < count_; ++row) {
+      factors[row] = soften_row(row, keys, scores + row * block);
+      sums[row] = sums_ + row * width_;
+    }
+    sum(keys, scores, block, factors, sums);
+  }
+
+  void score(Interval keys, float* scores, int64_t stride) {
+    if (keys_.are_halves()) {
+      KERNEL_PICK(score_few_halves)(queries_, count_, keys_.halves(keys.begin), keys_.block(keys), scores, stride);
+    } else {
+      const FloatRows k = keys_.rows(keys.begin, keys.size(), scratch_.keys.sized(stride * k_->ne[0]));
+      KERNEL_PICK(score_few)(queries_, count_, k, {keys.size(), 0, k_->ne[0]}, scores, stride);
+    }
+  }
+
+  void sum(Interval keys, const float* weights, int64_t stride, const float* factors, float* const* sums) {
+    if (values_.are_halves()) {
+      KERNEL_PICK(sum_few_halves)
+      (weights, stride, count_, values_.halves(keys.begin), values_.block(keys), factors, sums);
+    } else {
+      const FloatRows v = values_.rows(keys.begin, keys.size(), scratch_.values.sized(stride * v_->ne[0]));
+      KERNEL_PICK(sum_few)(weights, stride, count_, v, {keys.size(), 0, v_->ne[0]}, factors, sums);
+    }
+  }
+
+  // A block of keys for many rows, as two matrix products with conv_2d's tiles.
+  void add_packed(Interval keys, int64_t block) {
+    bool packed = false;
+    for (int64_t row = 0; row < count_; row += tile_rows_) {
+      const Interval rows = {row, std::min(row + tile_rows_, count_)};
+      if (hides_all(rows, keys)) continue;
+      if (!packed) pack(keys, block);
+      packed = true;
+      add_tile(rows, keys, block);
+    }
+  }
+
+  void pack(Interval keys, int64_t block) {
+    const int64_t padded = ceil_div(block, kPackedColumns) * kPackedColumns;
+    packed_keys_ = scratch_.packed_keys.sized(padded * k_->ne[0]);
+    packed_values_ = scratch_.packed_values.sized(block * width_);
+    const FloatRows k = keys_.rows(keys.begin, keys.size(), scratch_.keys.sized(block * k_->ne[0]));
+    KERNEL_PICK(pack_columns)(k, keys.size(), k_->ne[0], packed_keys_);
+    const FloatRows v = values_.rows(keys.begin, keys.size(), scratch_.values.sized(block * v_->ne[0]));
+    KERNEL_PICK(pack_rows)(v, keys.size(), v_->ne[0], packed_values_);
+  }
+
+  void add_tile(Interval rows, Interval keys, int64_t block) {
+    const int64_t count = rows.size();
+    float* scores = scratch_.scores.sized(tile_rows_ * block);
+    float* made = scratch_.block_sums.sized(tile_rows_ * width_);
+    const float* weights[kMaxTileRows];
+    float factors[kMaxTileRows];
+    multiply_packed(queries_ + rows.begin, count, k_->ne[0], packed_keys_, keys.size(), scores, block);
+    for (int64_t i = 0; i < count; ++i) {
+      factors[i] = soften_row(rows.begin + i, keys, scores + i * block);
+      weights[i] = scores + i * block;
+    }
+    multiply_packed(weights, count, keys.size(), packed_values_, v_->ne[0], made, width_);
+    for (int64_t i = 0; i < count; ++i) {
+      KERNEL_PICK(scale_and_add)(factors[i], made + i * width_, v_->ne[0], sums_ + (rows.begin + i) * width_);
+    }
+  }
+
+  // A row of which all is hidden is 0; one whose scores are all -inf by themselves is NaN, as its softmax is.
+  void write(int64_t row) const {
+    const int64_t width = v_->ne[0];
+    const int64_t place = (keys_.batch * dst_->ne[2] + position(row)) * dst_->ne[1] + query_head(row);
+    const float sum = softmax_[row].sum;
+    const bool hidden = mask_ != nullptr || k_->ne[1] == 0;
+    const float factor = sum == 0.0f && hidden ? 0.0f : 1.0f / sum;
+    KERNEL_PICK(scale_into)(factor, sums_ + row * width_, width, static_cast<float*>(dst_->data) + place * width);
+  }
+
+  static Scratch& thread_scratch() {
+    static thread_local Scratch scratch;
+    return scratch;
+  }
+
+  const FlashAttnExtParams& params_;
+  ggml_tensor* dst_;
+  const ggml_tensor* q_;
+  const ggml_tensor* k_;
+  const ggml_tensor* v_;
+  const ggml_tensor* mask_;
+  int64_t head_rows_;
+  int64_t rows_;  // of one head of keys
+  const int64_t tile_rows_ = most_packed_rows();
+  Scratch& scratch_ = thread_scratch();
+
+  // Of the share at hand.
+  int64_t begin_ = 0;
+  int64_t count_ = 0;
+  int64_t width_ = 0;  // floats from a row's sums to the next one's
+  Source keys_{};
+  Source values_{};
+  float* sums_ = nullptr;
+  Softmax* softmax_ = nullptr;
+  const float** queries_ = nullptr;
+  float* packed_keys_ = nullptr;
+  float* packed_values_ = nullptr;
+};
+
+}  // namespace
+
+void attention(ggml_tensor* dst, int ith, int nth, void* call) {
+  const auto& c = as_call<FlashAttnExtParams>(call);
+  try {
+    Attention(dst, c.params).run(ith, nth);
+  } catch (const std::bad_alloc&) {  // of the thread's scratch memory; no exception may leave a thread of ggml's
+    c.status->fail("%s: out of memory", c.node);
+  }
+}
+
+}  // namespace executorch_ggml::kernels

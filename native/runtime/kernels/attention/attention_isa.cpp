@@ -1,0 +1,220 @@
+// The arithmetic of attention.
+#include "kernels/attention/attention.h"
+
+#include "kernels/simd/prefetch.h"
+#include "kernels/simd/vec_math.h"
+#include "kernels/simd/vec_sums.h"
+
+namespace executorch_ggml::kernels::KERNEL_ISA {
+namespace {
+
+#if defined(__AVX512F__) || defined(__aarch64__)
+constexpr int kRows = 4;      // queries that share what is loaded
+constexpr int kVectors = 16;  // of sums, of all rows together
+#else
+constexpr int kRows = 2;
+constexpr int kVectors = 4;
+#endif
+constexpr int kKeys = 4;  // whose products with a query are summed side by side
+
+template <class Number>
+VEC_INLINE void fetch_ahead(RowsOf<Number> rows, int64_t i, Block block) {
+  if (i + kRowsAhead >= block.count + block.after) return;
+  prefetch(rows.row(i + kRowsAhead), block.width * static_cast<int64_t>(sizeof(Number)));
+}
+
+template <int Rows, class Number>
+void score_rows(const float* const* queries, RowsOf<Number> keys, Block block, float* scores, int64_t stride) {
+  const int64_t count = block.count;
+  const int64_t whole = block.width - block.width % kLanes;
+  for (int64_t key = 0; key < count; key += kKeys) {
+    const Number* at[kKeys];
+    for (int i = 0; i < kKeys; ++i) {
+      fetch_ahead(keys, key + i, block);
+      at[i] = keys.row(key + i < count ? key + i : count - 1);
+    }
+    Float sum[Rows][kKeys] = {};
+    for (int64_t k = 0; k < whole; k += kLanes) {
+      Float x[kKeys];
+      for (int i = 0; i < kKeys; ++i) x[i] = load_floats(at[i] + k);
+      for (int r = 0; r < Rows; ++r) {
+        const Float q = load<Float>(queries[r] + k);
+        for (int i = 0; i < kKeys; ++i) sum[r][i] += q * x[i];
+      }
+    }
+    for (int r = 0; r < Rows; ++r) {
+      Quad made = totals(folded(sum[r][0]), folded(sum[r][1]), folded(sum[r][2]), folded(sum[r][3]));
+      for (int64_t k = whole; k < block.width; ++k) {
+        for (int i = 0; i < kKeys; ++i) made[i] += queries[r][k] * to_float(at[i][k]);
+      }
+      float* to = scores + r * stride + key;
+      for (int i = 0; i < kKeys && key + i < count; ++i) to[i] = made[i];
+    }
+  }
+}
+
+// The weighted sums of some vectors of columns. The first ones of a block ask the memory for what comes next.
+template <int Rows, int Vectors, class Number>
+VEC_INLINE void sum_columns(const float* weights, int64_t stride, RowsOf<Number> values, Block block, int64_t column,
+                            const float* factors, float* const* sums) {
+  Float sum[Rows][Vectors];
+  for (int r = 0; r < Rows; ++r) {
+    for (int v = 0; v < Vectors; ++v) sum[r][v] = load<Float>(sums[r] + column + v * kLanes) * factors[r];
+  }
+  for (int64_t key = 0; key < block.count; ++key) {
+    if (column == 0) fetch_ahead(values, key, block);
+    const Number* from = values.row(key) + column;
+    Float x[Vectors];
+    for (int v = 0; v < Vectors; ++v) x[v] = load_floats(from + v * kLanes);
+    for (int r = 0; r < Rows; ++r) {
+      const Float weight = splat(weights[r * stride + key]);
+      for (int v = 0; v < Vectors; ++v) sum[r][v] += weight * x[v];
+    }
+  }
+  for (int r = 0; r < Rows; ++r) {
+    for (int v = 0; v < Vectors; ++v) store(sums[r] + column + v * kLanes, sum[r][v]);
+  }
+}
+
+template <int Rows, class Number>
+void sum_rows(const float* weights, int64_t stride, RowsOf<Number> values, Block block, const float* factors,
+              float* const* sums) {
+  constexpr int kColumns = kVectors / Rows < 8 ? kVectors / Rows : 8;
+  int64_t column = 0;
+  for (; column + kColumns * kLanes <= block.width; column += kColumns * kLanes) {
+    sum_columns<Rows, kColumns>(weights, stride, values, block, column, factors, sums);
+  }
+  for (; column + kLanes <= block.width; column += kLanes) {
+    sum_columns<Rows, 1>(weights, stride, values, block, column, factors, sums);
+  }
+  for (; column < block.width; ++column) {
+    for (int r = 0; r < Rows; ++r) {
+      float sum = sums[r][column] * factors[r];
+      for (int64_t key = 0; key < block.count; ++key) {
+        sum += weights[r * stride + key] * to_float(values.row(key)[column]);
+      }
+      sums[r][column] = sum;
+    }
+  }
+}
+
+template <int Rows>
+struct Group {
+  static constexpr int value = Rows;
+};
+
+// Calls `run(Group<n>, first)` for groups of as many rows as there are, Most of them at a time.
+template <int Most, class Run>
+VEC_INLINE void in_groups(int64_t rows, const Run& run, int64_t first = 0) {
+  for (; first + Most <= rows; first += Most) run(Group<Most>(), first);
+  if constexpr (Most > 1) in_groups<Most / 2>(rows, run, first);
+}
+
+template <class Number>
+VEC_INLINE void score_any(const float* const* queries, int64_t rows, RowsOf<Number> keys, Block block, float* scores,
+                          int64_t stride) {
+  in_groups<kRows>(rows, [&](auto group, int64_t r) {
+    score_rows<group.value>(queries + r, keys, block, scores + r * stride, stride);
+  });
+}
+
+template <class Number>
+VEC_INLINE void sum_any(const float* weights, int64_t stride, int64_t rows, RowsOf<Number> values, Block block,
+                        const float* factors, float* const* sums) {
+  in_groups<kRows>(rows, [&](auto group, int64_t r) {
+    sum_rows<group.value>(weights + r * stride, stride, values, block, factors + r, sums + r);
+  });
+}
+
+VEC_INLINE float highest_of(Float x) {
+  float highest = x[0];
+  for (int i = 1; i < kLanes; ++i) highest = x[i] > highest ? x[i] : highest;
+  return highest;
+}
+
+// The first n floats of a vector, and -inf after them.
+VEC_INLINE Float hidden_from(Float x, int64_t n) {
+  for (int64_t i = n; i < kLanes; ++i) x[i] = -kInfinity;
+  return x;
+}
+
+VEC_INLINE Float load_scores(const float* from, int64_t n) {
+  if (n >= kLanes) return load<Float>(from);
+  Float x = {};
+  for (int64_t i = 0; i < n; ++i) x[i] = from[i];
+  return hidden_from(x, n);
+}
+
+VEC_INLINE void store_scores(float* to, Float x, int64_t n) {
+  if (n >= kLanes) return store(to, x);
+  for (int64_t i = 0; i < n; ++i) to[i] = x[i];
+}
+
+VEC_INLINE Float softened(Float x, float scale, float softcap) {
+  x = x * scale;
+  return softcap == 0.0f ? x : vec_tanh(x / softcap) * softcap;
+}
+
+}  // namespace
+
+void score_few(const float* const* queries, int64_t rows, FloatRows keys, Block block, float* scores, int64_t stride) {
+  score_any(queries, rows, keys, block, scores, stride);
+}
+
+void score_few_halves(const float* const* queries, int64_t rows, HalfRows keys, Block block, float* scores,
+                      int64_t stride) {
+  score_any(queries, rows, keys, block, scores, stride);
+}
+
+void sum_few(const float* weights, int64_t stride, int64_t rows, FloatRows values, Block block, const float* factors,
+             float* const* sums) {
+  sum_any(weights, stride, rows, values, block, factors, sums);
+}
+
+void sum_few_halves(const float* weights, int64_t stride, int64_t rows, HalfRows values, Block block,
+                    const float* factors, float* const* sums) {
+  sum_any(weights, stride, rows, values, block, factors, sums);
+}
+
+bool reads_halves() {
+#if defined(__F16C__) || defined(__aarch64__)
+  return true;
+#else
+  return false;
+#endif
+}
+
+float soften(float* scores, int64_t count, const Softening& how, Softmax* softmax) {
+  Float high = splat(-kInfinity);
+  for (int64_t i = 0; i < count; i += kLanes) {
+    Float x = softened(load_scores(scores + i, count - i), how.scale, how.softcap);
+    if (how.mask != nullptr) x += load_scores(how.mask + i, count - i);
+    x = hidden_from(x, count - i);
+    store_scores(scores + i, x, count - i);
+    high = pick(x > high, x, high);
+  }
+  const float before = softmax->highest;
+  const float found = highest_of(high);
+  const float highest = found > before ? found : before;
+  const float base = highest == -kInfinity ? 0.0f : highest;  // where all is hidden so far
+  Float sum = {};
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const Float weight = vec_exp(load_scores(scores + i, count - i) - base);
+    store_scores(scores + i, weight, count - i);
+    sum += weight;
+  }
+  const float factor = before == highest ? 1.0f : vec_exp(splat(before - highest))[0];
+  softmax->highest = highest;
+  softmax->sum = softmax->sum * factor + total(sum);
+  return factor;
+}
+
+void scale_and_add(float factor, const float* x, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = factor * y[i] + x[i];
+}
+
+void scale_into(float factor, const float* x, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = factor * x[i];
+}
+
+}  // namespace executorch_ggml::kernels::KERNEL_ISA

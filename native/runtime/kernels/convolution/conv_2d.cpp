@@ -1,0 +1,413 @@
+// conv_2d: an implicit matrix product. Here it is cut into tiles (some output pixels by some output channels) and each
+// pixel's runs of input found; conv_2d_isa.cpp computes the tiles.
+#include "kernels/convolution/conv_2d.h"
+
+#include <algorithm>
+#include <limits>
+#include <new>
+#include <numeric>
+#include <vector>
+
+#include "kernels/convolution/image.h"
+#include "kernels/elementwise/convert.h"
+#include "kernels/kernels.h"
+
+namespace executorch_ggml::kernels {
+
+namespace {
+
+constexpr int64_t kWeightsInCache = 256 * 1024;  // bytes of weights that one pass over the pixels uses
+constexpr int64_t kAliasing = 1024;              // rows of pixels so many floats apart share one set of the first cache
+constexpr int64_t kLongestCopy = 1 << 20;        // floats
+
+// The convolution's window along one axis.
+struct Window {
+  int64_t kernel;
+  int64_t stride;
+  int64_t pad;
+  int64_t dilation;
+  int64_t up;
+  // Output pixels that are `phases` apart meet the input with the same taps: with up > 1 the others fall between.
+  int64_t phases = up / std::gcd(stride, up);
+  int64_t step = phases * stride / up;  // input pixels from one output pixel of a phase to its next
+
+  int64_t phase_size(int64_t phase, int64_t out) const { return ceil_div(out - phase, phases); }
+  // Where in the zero-spread input the tap meets the first output pixel of the phase.
+  int64_t spread(int64_t phase, int64_t tap) const { return phase * stride - pad + tap * dilation; }
+};
+
+// One tap of a phase: input pixel (x + i * step) for the phase's output pixel i.
+struct Tap {
+  int64_t x;
+  int64_t y;
+  int64_t delta;    // floats from input pixel (i * step) to the tap's
+  int64_t weights;  // floats from a block's begin to the tap's weights
+};
+
+// The taps of a phase as the tiles take them, with the bounds of their input pixels.
+struct Taps {
+  std::vector<Tap> at;
+  std::vector<int64_t> weights;
+  int64_t run = 0;
+
+  void clear(int64_t floats) {
+    at.clear();
+    weights.clear();
+    run = floats;
+  }
+  void add(const Tap& tap) {
+    at.push_back(tap);
+    weights.push_back(tap.weights);
+  }
+};
+
+// What grows once per thread and stays.
+struct Scratch {
+  Taps taps;
+  Taps merged;
+  std::vector<const float*> inputs;
+  std::vector<float> rows;
+  std::vector<float> weights;  // of half types, widened
+  std::vector<float> zeros;
+};
+
+class Convolution {
+ public:
+  Convolution(ggml_tensor* dst, const Conv2dParams& params, DType weights_type)
+      : params_(params),
+        in_(dst->src[0]),
+        out_(dst),
+        horizontal_{params.kernel_w, params.stride_w, params.pad_w, params.dilation_w, params.up_w},
+        vertical_{params.kernel_h, params.stride_h, params.pad_h, params.dilation_h, params.up_h},
+        group_in_(in_.channels / params.groups),
+        group_out_(out_.channels / params.groups),
+        group_blocks_(ceil_div(group_out_, kOcBlock)),
+        x_(static_cast<const float*>(dst->src[0]->data)),
+        packed_(dst->src[1]->data),
+        packed_type_(weights_type),
+        bias_(dst->src[2] == nullptr ? nullptr : static_cast<const float*>(dst->src[2]->data)),
+        y_(static_cast<float*>(dst->data)) {
+    block_stride_ = params.kernel_h * params.kernel_w * group_in_ * kOcBlock;
+    find_weights();
+    flatten_if_pointwise();
+  }
+
+  void run(int ith, int nth) {
+    if (out_.pixels() == 0 || out_.channels == 0) {
+      return;
+    }
+    const int64_t pixel_parts = best_pixel_parts(nth);
+    const int64_t pixel_part = ith % pixel_parts;
+    const Interval blocks_of_thread = Interval::part(blocks(), ith / pixel_parts, nth / pixel_parts);
+    const int64_t phases_y = std::min(vertical_.phases, out_.height);
+    const int64_t phases_x = std::min(horizontal_.phases, out_.width);
+    for (int64_t py = 0; py < phases_y; ++py) {
+      for (int64_t px = 0; px < phases_x; ++px) {
+        begin_phase(px, py);
+        const int64_t pixels = phase_width_ * phase_height_ * out_.images;
+        Interval share = Interval::part(pixels, pixel_part, pixel_parts);
+        if (pointwise_) {
+          share = spread_rows(share, blocks_of_thread.size());
+        }
+        run_phase(share, blocks_of_thread);
+      }
+    }
+  }
+
+ private:
+  int64_t blocks() const { return params_.groups * group_blocks_; }
+
+  // Weights in f32 are used where they lie, with the zeros that follow them; others are widened as they are needed.
+  void find_weights() {
+    if (packed_type_ == DType::F32) {
+      weights_ = static_cast<const float*>(packed_);
+      zeros_ = weights_ + blocks() * block_stride_;
+      return;
+    }
+    if (scratch_.zeros.size() < static_cast<size_t>(group_in_)) {
+      scratch_.zeros.resize(static_cast<size_t>(group_in_));
+    }
+    zeros_ = scratch_.zeros.data();
+  }
+
+  void widen_weights(Interval blocks) {
+    if (packed_type_ == DType::F32) {
+      return;
+    }
+    const int64_t floats = blocks.size() * block_stride_;
+    if (scratch_.weights.size() < static_cast<size_t>(floats)) {
+      scratch_.weights.resize(static_cast<size_t>(floats));
+    }
+    const auto* from = static_cast<const uint16_t*>(packed_) + blocks.begin * block_stride_;
+    to_floats(from, floats, packed_type_, scratch_.weights.data());
+    weights_ = scratch_.weights.data();
+    first_block_ = blocks.begin;
+  }
+
+  // A 1x1 convolution of adjacent pixels is one matrix product: take it as a single row of pixels.
+  void flatten_if_pointwise() {
+    const auto plain = [](const Window& w) { return w.kernel == 1 && w.stride == 1 && w.pad == 0 && w.up == 1; };
+    pointwise_ = plain(horizontal_) && plain(vertical_) && in_.width == out_.width && in_.height == out_.height;
+    if (pointwise_) {
+      in_.width = out_.width = in_.pixels();
+      in_.height = out_.height = 1;
+      in_.images = out_.images = 1;
+    }
+  }
+
+  // Moves the pixels of a pointwise convolution apart where they are so many floats from each other that a tile of
+  // them doesn't fit the first cache, if enough channels are to be computed from the copy.
+  Interval spread_rows(Interval pixels, int64_t blocks) {
+    const int64_t pitch = in_.channels + kOcBlock;
+    const bool worth = in_.channels % kAliasing == 0 && params_.groups == 1 && blocks >= 8 && pixels.size() >= 8;
+    if (!worth || pixels.size() * pitch > kLongestCopy) {
+      return pixels;
+    }
+    const auto floats = static_cast<size_t>(pixels.size() * pitch);
+    if (scratch_.rows.size() < floats) {
+      scratch_.rows.resize(floats);
+    }
+    float* to = scratch_.rows.data();
+    for (int64_t i = 0; i < pixels.size(); ++i) {
+      const float* from = x_ + (pixels.begin + i) * in_.channels;
+      std::copy(from, from + in_.channels, to + i * pitch);
+    }
+    x_ = to;
+    y_ += pixels.begin * out_.channels;
+    in_.channels = pitch;
+    return {0, pixels.size()};
+  }
+
+  // How many threads share the pixels, while nth divided by it share the output channels: the cheapest by a guess
+  // of the longest thread's time, in multiplications of a block.
+  int64_t best_pixel_parts(int nth) const {
+    const double taps = static_cast<double>(params_.kernel_w * params_.kernel_h);
+    const double input_floats = static_cast<double>(in_.pixels() * in_.channels);
+    int64_t best = 1;
+    double best_cost = -1.0;
+    for (int64_t parts = 1; parts <= nth; ++parts) {
+      if (nth % parts != 0) {
+        continue;
+      }
+      const auto rows = static_cast<double>(ceil_div(out_.pixels(), parts));
+      const auto tiles = static_cast<double>(ceil_div(ceil_div(out_.pixels(), parts), tiles_.rows));
+      const auto columns = static_cast<double>(ceil_div(blocks(), nth / parts));
+      const double weights = columns * taps * static_cast<double>(group_in_);
+      // A tile also loads its weights; what a thread reads first comes from memory, at some 6 bytes a cycle.
+      const double cost = (rows + 2.0 * tiles + 10.0) * weights + 0.6 * input_floats / static_cast<double>(parts);
+      if (best_cost < 0.0 || cost < best_cost) {
+        best = parts;
+        best_cost = cost;
+      }
+    }
+    return best;
+  }
+
+  void begin_phase(int64_t px, int64_t py) {
+    phase_x_ = px;
+    phase_y_ = py;
+    phase_width_ = horizontal_.phase_size(px, out_.width);
+    phase_height_ = vertical_.phase_size(py, out_.height);
+    scratch_.taps.clear(group_in_);
+    scratch_.merged.clear(group_in_ * horizontal_.kernel);
+    // Taps next to each other in a row of the image are one longer run, where no pixel needs padding.
+    const bool merges = params_.groups == 1 && horizontal_.dilation == 1 && horizontal_.up == 1;
+    for (int64_t ky = 0; ky < vertical_.kernel; ++ky) {
+      const int64_t y = vertical_.spread(py, ky);
+      if (y % vertical_.up != 0) {
+        continue;
+      }
+      for (int64_t kx = 0; kx < horizontal_.kernel; ++kx) {
+        const int64_t x = horizontal_.spread(px, kx);
+        if (x % horizontal_.up == 0) {
+          add_tap(kx, ky, x / horizontal_.up, y / vertical_.up, merges);
+        }
+      }
+    }
+    const size_t inputs = scratch_.taps.at.size() * static_cast<size_t>(tiles_.rows);
+    if (scratch_.inputs.size() < inputs) {
+      scratch_.inputs.resize(inputs);
+    }
+    find_interior();
+  }
+
+  void add_tap(int64_t kx, int64_t ky, int64_t x, int64_t y, bool merges) {
+    const int64_t delta = (y * in_.width + x) * in_.channels;
+    const Tap tap = {x, y, delta, (ky * horizontal_.kernel + kx) * group_in_ * kOcBlock};
+    scratch_.taps.add(tap);
+    if (merges && kx == 0) {
+      scratch_.merged.add(tap);
+    }
+  }
+
+  // The output pixels of the phase whose taps are all inside the image.
+  void find_interior() {
+    Interval xs = {0, phase_width_};
+    Interval ys = {0, phase_height_};
+    const auto narrow = [](Interval& range, int64_t offset, int64_t step, int64_t size) {
+      // 0 <= offset + i * step < size
+      if (offset < 0) {
+        range.begin = std::max(range.begin, ceil_div(-offset, step));
+      }
+      range.end = offset >= size ? 0 : std::min(range.end, (size - 1 - offset) / step + 1);
+    };
+    for (const Tap& tap : scratch_.taps.at) {
+      narrow(xs, tap.x, horizontal_.step, in_.width);
+      narrow(ys, tap.y, vertical_.step, in_.height);
+    }
+    interior_x_ = xs;
+    interior_y_ = ys;
+  }
+
+  void run_phase(Interval pixels, Interval blocks) {
+    if (pixels.size() == 0) {
+      return;
+    }
+    const int64_t block_bytes = std::max<int64_t>(1, static_cast<int64_t>(scratch_.taps.at.size()) * group_in_) *
+                                kOcBlock * static_cast<int64_t>(sizeof(float));
+    const int64_t most = std::max<int64_t>(1, tiles_.shape[tiles_.shapes - 1].channels / kOcBlock);
+    const int64_t pass = std::max<int64_t>(1, kWeightsInCache / block_bytes / most) * most;
+    const int64_t tiles = ceil_div(pixels.size(), tiles_.rows);
+    const int64_t even = pixels.size() / tiles;  // tiles of even size: a small rest would waste more
+    for (int64_t begin = blocks.begin; begin < blocks.end; begin += pass) {
+      const Interval of_pass = {begin, std::min(begin + pass, blocks.end)};
+      widen_weights(of_pass);
+      for (int64_t left = tiles, at = pixels.begin; left > 0; --left) {
+        const int64_t rows = at + left * even < pixels.end ? even + 1 : even;
+        run_tile({at, at + rows}, of_pass);
+        at += rows;
+      }
+    }
+  }
+
+  void run_tile(Interval pixels, Interval blocks) {
+    const auto rows = static_cast<int>(pixels.size());
+    float* outputs[kMaxTileRows];
+    ConvTile tile = {};
+    tile.outputs = outputs;
+    find_pixels(pixels, outputs, tile);
+    tile.inputs = scratch_.inputs.data();
+    tile.zeros = zeros_;
+    tile.block_stride = block_stride_;
+    const bool clamps = params_.activation == Activation::Clamp;
+    tile.low = clamps ? params_.act_min : -std::numeric_limits<float>::infinity();
+    tile.high = clamps ? params_.act_max : std::numeric_limits<float>::infinity();
+    int64_t group = blocks.begin / group_blocks_;
+    int64_t first = blocks.begin % group_blocks_;
+    for (int64_t block = blocks.begin; block < blocks.end;) {
+      const int64_t last = std::min(group_blocks_, first + blocks.end - block);
+      const ConvTileShape& shape = tiles_.shape_for(std::min(last * kOcBlock, group_out_) - first * kOcBlock);
+      const int64_t end = std::min(first * kOcBlock + shape.channels, group_out_);
+      tile.channels = std::min(last * kOcBlock, end) - first * kOcBlock;
+      tile.input_offset = group * group_in_;
+      tile.output_offset = group * group_out_ + first * kOcBlock;
+      tile.weights = weights_ + (block - first_block_) * block_stride_;
+      tile.bias = bias_ == nullptr ? nullptr : bias_ + tile.output_offset;
+      shape.by_rows[rows - 1](tile);
+      const int64_t done = (tile.channels + kOcBlock - 1) / kOcBlock;
+      block += done;
+      first += done;
+      if (first == group_blocks_) {
+        first = 0;
+        ++group;
+      }
+    }
+    // All channels of a pixel at once: a tile's few are too short a loop.
+    const int64_t begin = first_channel(blocks.begin);
+    const int64_t end = first_channel(blocks.end);
+    for (int64_t m = 0; m < rows; ++m) tiles_.activate(outputs[m] + begin, end - begin, params_.activation);
+  }
+
+  int64_t first_channel(int64_t block) const {
+    return block / group_blocks_ * group_out_ + block % group_blocks_ * kOcBlock;
+  }
+
+  // Fills in where the pixels' results go and where their inputs are.
+  void find_pixels(Interval pixels, float** outputs, ConvTile& tile) {
+    int64_t xs[kMaxTileRows];
+    int64_t ys[kMaxTileRows];
+    int64_t begins[kMaxTileRows];
+    int64_t i = pixels.begin % phase_width_;
+    int64_t j = pixels.begin / phase_width_ % phase_height_;
+    int64_t image = pixels.begin / phase_width_ / phase_height_;
+    bool interior = true;
+    const int64_t rows = pixels.size();
+    for (int64_t m = 0; m < rows; ++m) {
+      xs[m] = i * horizontal_.step;
+      ys[m] = j * vertical_.step;
+      begins[m] = ((image * in_.height + ys[m]) * in_.width + xs[m]) * in_.channels;
+      const int64_t ox = phase_x_ + i * horizontal_.phases;
+      const int64_t oy = phase_y_ + j * vertical_.phases;
+      outputs[m] = y_ + ((image * out_.height + oy) * out_.width + ox) * out_.channels;
+      interior =
+          interior && i >= interior_x_.begin && i < interior_x_.end && j >= interior_y_.begin && j < interior_y_.end;
+      if (++i == phase_width_) {
+        i = 0;
+        if (++j == phase_height_) {
+          j = 0;
+          ++image;
+        }
+      }
+    }
+    const bool merged = interior && !scratch_.merged.at.empty();
+    const Taps& taps = merged ? scratch_.merged : scratch_.taps;
+    tile.taps = static_cast<int64_t>(taps.at.size());
+    tile.tap_weights = taps.weights.data();
+    tile.run = taps.run;
+    const float** to = scratch_.inputs.data();
+    for (const Tap& tap : taps.at) {
+      for (int64_t m = 0; m < rows; ++m) {
+        const bool inside = interior || (in_range(xs[m] + tap.x, in_.width) && in_range(ys[m] + tap.y, in_.height));
+        *to++ = inside ? x_ + begins[m] + tap.delta : zeros_;
+      }
+    }
+  }
+
+  static bool in_range(int64_t i, int64_t size) { return static_cast<uint64_t>(i) < static_cast<uint64_t>(size); }
+
+  static Scratch& thread_scratch() {
+    static thread_local Scratch scratch;
+    return scratch;
+  }
+
+  const Conv2dParams& params_;
+  ImageShape in_;
+  ImageShape out_;
+  Window horizontal_;
+  Window vertical_;
+  int64_t group_in_;
+  int64_t group_out_;
+  int64_t group_blocks_;
+  const float* x_;
+  const void* packed_;
+  DType packed_type_;
+  const float* weights_ = nullptr;  // of first_block_ and those after it
+  int64_t first_block_ = 0;
+  const float* bias_;
+  float* y_;
+  int64_t block_stride_;
+  const float* zeros_ = nullptr;
+  bool pointwise_ = false;
+  const ConvTiles& tiles_ = KERNEL_PICK(conv_tiles)();
+  Scratch& scratch_ = thread_scratch();
+
+  int64_t phase_x_ = 0;
+  int64_t phase_y_ = 0;
+  int64_t phase_width_ = 0;
+  int64_t phase_height_ = 0;
+  Interval interior_x_ = {0, 0};
+  Interval interior_y_ = {0, 0};
+};
+
+}  // namespace
+
+void conv_2d(ggml_tensor* dst, int ith, int nth, void* call) {
+  const auto& c = as_call<Conv2dParams>(call);
+  try {
+    Convolution(dst, c.params, c.src[1]).run(ith, nth);
+  } catch (const std::bad_alloc&) {  // of the thread's scratch memory; no exception may leave a thread of ggml's
+    c.status->fail("%s: out of memory", c.node);
+  }
+}
+
+}  // namespace executorch_ggml::kernels

@@ -1,0 +1,65 @@
+// Between the planning of a convolution (conv_2d.cpp, compiled once) and its arithmetic (conv_2d_isa.cpp, compiled per
+// instruction set).
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/simd/isa.h"
+#include "ops_generated.h"
+
+namespace executorch_ggml::kernels {
+
+constexpr int kOcBlock = 16;      // output channels of a block of packed weights
+constexpr int kMaxTileRows = 12;  // output pixels of a tile, at most
+
+// One tile: some output pixels by some adjacent output channels. Each of its taps multiplies a run of input floats of
+// each pixel with as many rows of kOcBlock weights.
+struct ConvTile {
+  const float* const* inputs;  // [tap * rows + pixel]: where the pixel's run begins
+  const float* zeros;          // the run in `inputs` that stands for padding
+  int64_t input_offset;        // to add to every run but `zeros`
+  const int64_t* tap_weights;  // [tap]: where the tap's weights begin in a block
+  int64_t taps;
+  int64_t run;            // input floats per pixel and tap
+  const float* weights;   // the first block
+  int64_t block_stride;   // floats from a block to the next
+  const float* bias;      // of the first channel, or nullptr
+  float* const* outputs;  // [pixel]
+  int64_t output_offset;  // of the first channel, to add to each of `outputs`
+  int64_t channels;       // to write, beginning with the first block's first
+  float low;              // what results are clamped to
+  float high;
+};
+
+using ConvTileRun = void (*)(const ConvTile& tile);
+
+// Tiles of so many output channels (4, 8 and parts of one block, or whole blocks), by the number of pixels less one.
+struct ConvTileShape {
+  int64_t channels;
+  ConvTileRun by_rows[kMaxTileRows];
+};
+
+// What one instruction set offers; shapes ascend in channels.
+struct ConvTiles {
+  int rows;  // pixels of a full tile
+  int shapes;
+  const ConvTileShape* shape;
+  void (*activate)(float* y, int64_t n, Activation activation);  // in place; not for clamping, which tiles do
+
+  // The shape to use where so many channels are left.
+  const ConvTileShape& shape_for(int64_t channels) const {
+    // Half of a block is better computed by itself than as if it were whole.
+    if (channels > kOcBlock && channels <= kOcBlock + kOcBlock / 2) {
+      channels = kOcBlock;
+    }
+    const ConvTileShape* found = shape;
+    while (found != shape + shapes - 1 && found->channels < channels) {
+      ++found;
+    }
+    return *found;
+  }
+};
+
+KERNEL_VARIANTS(const ConvTiles& conv_tiles())
+
+}  // namespace executorch_ggml::kernels

@@ -1,0 +1,50 @@
+// conv_2d_dw: finds, for each row of output pixels, the input rows that it reads; conv_2d_dw_isa.cpp computes the row.
+#include "kernels/convolution/conv_2d_dw.h"
+
+#include "kernels/convolution/image.h"
+#include "kernels/kernels.h"
+
+namespace executorch_ggml::kernels {
+
+void conv_2d_dw(ggml_tensor* dst, int ith, int nth, void* call) {
+  const Conv2dDwParams& p = as_call<Conv2dDwParams>(call).params;
+  const ImageShape in(dst->src[0]);
+  const ImageShape out(dst);
+  const auto* x = static_cast<const float*>(dst->src[0]->data);
+  const auto* weights = static_cast<const float*>(dst->src[1]->data);
+  const auto* bias = dst->src[2] == nullptr ? nullptr : static_cast<const float*>(dst->src[2]->data);
+  auto* y = static_cast<float*>(dst->data);
+  const ImageShare share(out, ith, nth);
+  const int64_t first = share.channels.begin;
+  if (out.width == 0 || share.channels.size() == 0) {
+    return;
+  }
+
+  DepthwiseRow row = {};
+  row.bias = bias == nullptr ? nullptr : bias + first;
+  row.channels = share.channels.size();
+  row.pitch = out.channels;
+  row.input_pitch = p.dilation_h * in.width * in.channels;
+  row.in_width = in.width;
+  row.out_width = out.width;
+  row.kernel = p.kernel_w;
+  row.stride = p.stride_w;
+  row.pad = p.pad_w;
+  row.dilation = p.dilation_w;
+  row.activation = p.activation;
+  row.act_min = p.act_min;
+  row.act_max = p.act_max;
+  const auto run = KERNEL_PICK(conv_dw_row);
+  for (int64_t r = share.rows.begin; r < share.rows.end; ++r) {
+    const int64_t top = r % out.height * p.stride_h - p.pad_h;
+    const Interval taps = taps_inside(top, p.kernel_h, p.dilation_h, in.height);
+    const int64_t in_row = taps.size() == 0 ? 0 : r / out.height * in.height + top + taps.begin * p.dilation_h;
+    row.tap_rows = taps.size();
+    row.input = x + in_row * in.width * in.channels + first;
+    row.weights = weights + taps.begin * p.kernel_w * out.channels + first;
+    row.output = y + r * out.width * out.channels + first;
+    run(row);
+  }
+}
+
+}  // namespace executorch_ggml::kernels

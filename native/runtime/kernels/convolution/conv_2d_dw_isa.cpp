@@ -1,0 +1,180 @@
+// The arithmetic of conv_2d_dw: vectors of channels, and for the usual kernels several output columns at a time, so
+// that each input vector is loaded once for all the taps that meet it.
+#include "kernels/convolution/conv_2d_dw.h"
+#include "kernels/simd/spatial_vec.h"
+
+namespace executorch_ggml::kernels::KERNEL_ISA {
+namespace {
+
+using V = VecF<kLanes>;
+
+// Output columns of a strip. Wide strips are for large kernels: with 3 taps they only add streams of memory.
+constexpr int kWideColumns = kVectorRegisters == 32 ? 8 : 4;
+constexpr int kColumns = 4;
+
+// What a row's results are clamped to on their way to memory; other activations follow (activate_in_place).
+struct Bounds {
+  V low;
+  V high;
+
+  explicit Bounds(const DepthwiseRow& row) {
+    const bool clamps = row.activation == Activation::Clamp;
+    low = splat<kLanes>(clamps ? row.act_min : -__builtin_inff());
+    high = splat<kLanes>(clamps ? row.act_max : __builtin_inff());
+  }
+};
+
+// Calls body(c, lanes) for each vector of the row's channels, the last one perhaps in part.
+template <class Body>
+KERNEL_INLINE void each_vector(int64_t channels, const Body& body) {
+  int64_t c = 0;
+  for (; c + kLanes <= channels; c += kLanes) {
+    body(c, AllLanes{});
+  }
+  if (c < channels) {
+    body(c, FirstLanes{channels - c});
+  }
+}
+
+// A single output column, any window.
+void run_column(const DepthwiseRow& row, const Bounds& bounds, int64_t column) {
+  const int64_t left = column * row.stride - row.pad;
+  float* output = row.output + column * row.pitch;
+  each_vector(row.channels, [&](int64_t c, auto lanes) {
+    V sum = row.bias == nullptr ? V{} : lanes.load(row.bias + c);
+    for (int64_t ky = 0; ky < row.tap_rows; ++ky) {
+      const float* input = row.input + ky * row.input_pitch + c;
+      const float* weights = row.weights + ky * row.kernel * row.pitch + c;
+      for (int64_t kx = 0; kx < row.kernel; ++kx) {
+        const int64_t x = left + kx * row.dilation;
+        if (x >= 0 && x < row.in_width) {
+          sum += lanes.load(input + x * row.pitch) * lanes.load(weights + kx * row.pitch);
+        }
+      }
+    }
+    lanes.store(output + c, clamped<kLanes>(sum, bounds.low, bounds.high));
+  });
+}
+
+// Columns output columns from `column` on, with a kernel of Kernel undilated taps.
+template <int Kernel, int Stride, int Columns>
+struct Strip {
+  static constexpr int kInputs = (Columns - 1) * Stride + Kernel;
+
+  // Edge: some of the input columns are outside the image.
+  template <bool Edge>
+  static void run(const DepthwiseRow& row, const Bounds& bounds, int64_t column) {
+    const int64_t left = column * Stride - row.pad;
+    const int64_t pitch = row.pitch;
+    float* output = row.output + column * pitch;
+    each_vector(row.channels, [&](int64_t c, auto lanes) {
+      V sum[Columns];
+      const V bias = row.bias == nullptr ? V{} : lanes.load(row.bias + c);
+      KERNEL_UNROLL
+      for (int i = 0; i < Columns; ++i) {
+        sum[i] = bias;
+      }
+      const float* from = row.input + c;
+      const float* weights = row.weights + c;
+      for (int64_t ky = 0; ky < row.tap_rows; ++ky) {
+        V input[kInputs];
+        KERNEL_UNROLL
+        for (int i = 0; i < kInputs; ++i) {
+          const bool inside = !Edge || (left + i >= 0 && left + i < row.in_width);
+          input[i] = inside ? lanes.load(from + (left + i) * pitch) : V{};
+        }
+        KERNEL_UNROLL
+        for (int kx = 0; kx < Kernel; ++kx) {
+          const V w = lanes.load(weights + kx * pitch);
+          KERNEL_UNROLL
+          for (int i = 0; i < Columns; ++i) {
+            sum[i] += input[i * Stride + kx] * w;
+          }
+        }
+        from += row.input_pitch;
+        weights += Kernel * pitch;
+      }
+      KERNEL_UNROLL
+      for (int i = 0; i < Columns; ++i) {
+        lanes.store(output + i * pitch + c, clamped<kLanes>(sum[i], bounds.low, bounds.high));
+      }
+    });
+  }
+
+  // A larger kernel computes so much per load that checking each one costs little: one copy of the code will do.
+  static void either(const DepthwiseRow& row, const Bounds& bounds, int64_t column) {
+    const int64_t left = column * Stride - row.pad;
+    if constexpr (Kernel == 3) {
+      if (left >= 0 && left + kInputs <= row.in_width) {
+        return run<false>(row, bounds, column);
+      }
+    }
+    run<true>(row, bounds, column);
+  }
+};
+
+using StripRun = void (*)(const DepthwiseRow& row, const Bounds& bounds, int64_t column);
+
+template <int Kernel>
+StripRun strip_of_stride(int64_t stride) {
+  return stride == 1 ? Strip<Kernel, 1, kColumns>::either : stride == 2 ? Strip<Kernel, 2, kColumns>::either : nullptr;
+}
+
+// Strips of kColumns columns; without one, columns go singly.
+StripRun find_narrow(const DepthwiseRow& row) {
+  if (row.dilation != 1 || row.out_width < kColumns) {
+    return nullptr;
+  }
+  switch (row.kernel) {
+    case 3:
+      return strip_of_stride<3>(row.stride);
+    case 5:
+      return strip_of_stride<5>(row.stride);
+    case 7:
+      return row.stride == 1 ? Strip<7, 1, kColumns>::either : nullptr;
+    default:
+      return nullptr;
+  }
+}
+
+// Strips of kWideColumns columns, where neighbours share most of their inputs.
+StripRun find_wide(const DepthwiseRow& row) {
+  if (row.dilation != 1 || row.stride != 1 || row.out_width < kWideColumns || kWideColumns == kColumns) {
+    return nullptr;
+  }
+  return row.kernel == 5   ? Strip<5, 1, kWideColumns>::either
+         : row.kernel == 7 ? Strip<7, 1, kWideColumns>::either
+                           : nullptr;
+}
+
+void activate_columns(const DepthwiseRow& row, int64_t column, int64_t columns) {
+  for (int64_t i = column; i < column + columns; ++i) {
+    activate_in_place(row.output + i * row.pitch, row.channels, row.activation);
+  }
+}
+
+}  // namespace
+
+void conv_dw_row(const DepthwiseRow& row) {
+  const Bounds bounds(row);
+  const StripRun wide = find_wide(row);
+  const StripRun narrow = find_narrow(row);
+  for (int64_t done = 0; done < row.out_width;) {
+    const int64_t left = row.out_width - done;
+    const bool takes_wide = wide != nullptr && left > kColumns;
+    const int64_t columns = takes_wide ? kWideColumns : narrow != nullptr ? kColumns : 1;
+    // The last strip may overlap the one before it: it computes those columns again, from the input.
+    const int64_t column = left < columns ? row.out_width - columns : done;
+    if (takes_wide) {
+      wide(row, bounds, column);
+    } else if (narrow != nullptr) {
+      narrow(row, bounds, column);
+    } else {
+      run_column(row, bounds, column);
+    }
+    activate_columns(row, column, columns);
+    done = column + columns;
+  }
+}
+
+}  // namespace executorch_ggml::kernels::KERNEL_ISA

@@ -1,0 +1,150 @@
+// The arithmetic of conv_2d: tiles whose sums stay in registers while input values are broadcast and weights streamed.
+#include "kernels/convolution/conv_2d.h"
+#include "kernels/simd/spatial_vec.h"
+
+namespace executorch_ggml::kernels::KERNEL_ISA {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kRows = 12;
+#elif defined(__AVX2__) || defined(__aarch64__)
+constexpr int kRows = 6;
+#else
+constexpr int kRows = 2;
+#endif
+static_assert(kRows <= kMaxTileRows, "ConvTileShape::by_rows is too short");
+
+// Independent sums per output, so that small tiles don't wait for their own last addition.
+constexpr int sums_of(int vectors) {
+  constexpr int kEnough = 8;
+  const int most = kVectorRegisters / 2;
+  return vectors * 2 > kEnough ? 1 : vectors * 4 > most ? 2 : 4;
+}
+
+// Rows pixels by Vectors vectors of Lanes output channels.
+template <int Rows, int Lanes, int Vectors>
+struct Tile {
+  using V = VecF<Lanes>;
+  static constexpr int kSums = sums_of(Rows * Vectors);
+  static constexpr int kStep = kSums > 2 ? kSums : 2;  // input channels per round of the inner loop
+
+  // Where vector v's weights are: vectors fill one block before they go on to the next.
+  static KERNEL_INLINE int64_t place(int v, int64_t block_stride) {
+    return v * Lanes / kOcBlock * block_stride + v * Lanes % kOcBlock;
+  }
+
+  static KERNEL_INLINE void accumulate(V (&sum)[Rows][Vectors], const float* const (&input)[Rows], int64_t k,
+                                       const float* weights, int64_t block_stride) {
+    V w[Vectors];
+    KERNEL_UNROLL
+    for (int v = 0; v < Vectors; ++v) {
+      w[v] = load<Lanes>(weights + place(v, block_stride));
+    }
+    KERNEL_UNROLL
+    for (int m = 0; m < Rows; ++m) {
+      const V x = splat<Lanes>(input[m][k]);
+      KERNEL_UNROLL
+      for (int v = 0; v < Vectors; ++v) {
+        sum[m][v] += x * w[v];
+      }
+    }
+  }
+
+  // Writes the sums, with bias; clamps them on the way, which costs nothing.
+  static KERNEL_INLINE void finish(const ConvTile& tile, V (&sum)[Rows][Vectors]) {
+    const V low = splat<Lanes>(tile.low);
+    const V high = splat<Lanes>(tile.high);
+    KERNEL_UNROLL
+    for (int v = 0; v < Vectors; ++v) {
+      const int64_t left = tile.channels - v * Lanes;
+      if (left <= 0) {
+        return;
+      }
+      const bool whole = left >= Lanes;
+      V bias = {};
+      if (tile.bias != nullptr) {
+        const float* from = tile.bias + v * Lanes;
+        bias = whole ? load<Lanes>(from) : load_first<Lanes>(from, left);
+      }
+      KERNEL_UNROLL
+      for (int m = 0; m < Rows; ++m) {
+        const V y = clamped<Lanes>(sum[m][v] + bias, low, high);
+        float* to = tile.outputs[m] + tile.output_offset + v * Lanes;
+        if (whole) {
+          store<Lanes>(to, y);
+        } else {
+          store_first<Lanes>(to, y, left);
+        }
+      }
+    }
+  }
+
+  static void run(const ConvTile& tile) {
+    V sum[kSums][Rows][Vectors] = {};
+    for (int64_t t = 0; t < tile.taps; ++t) {
+      const float* input[Rows];
+      KERNEL_UNROLL
+      for (int m = 0; m < Rows; ++m) {
+        const float* from = tile.inputs[t * Rows + m];
+        input[m] = from == tile.zeros ? from : from + tile.input_offset;
+      }
+      const float* weights = tile.weights + tile.tap_weights[t];
+      int64_t k = 0;
+      for (; k + kStep <= tile.run; k += kStep) {
+        KERNEL_UNROLL
+        for (int s = 0; s < kStep; ++s) {
+          accumulate(sum[s % kSums], input, k + s, weights, tile.block_stride);
+          weights += kOcBlock;
+        }
+      }
+      for (; k < tile.run; ++k) {
+        accumulate(sum[0], input, k, weights, tile.block_stride);
+        weights += kOcBlock;
+      }
+    }
+    KERNEL_UNROLL
+    for (int s = 1; s < kSums; ++s) {
+      KERNEL_UNROLL
+      for (int m = 0; m < Rows; ++m) {
+        KERNEL_UNROLL
+        for (int v = 0; v < Vectors; ++v) {
+          sum[0][m][v] += sum[s][m][v];
+        }
+      }
+    }
+    finish(tile, sum[0]);
+  }
+};
+
+// The tiles of 1 to kRows pixels of one shape.
+template <int Lanes, int Vectors, int Rows = 1>
+void fill_rows(ConvTileShape& shape) {
+  shape.by_rows[Rows - 1] = Tile<Rows, Lanes, Vectors>::run;
+  if constexpr (Rows < kRows) {
+    fill_rows<Lanes, Vectors, Rows + 1>(shape);
+  }
+}
+
+template <int Lanes, int Vectors>
+ConvTileShape shape_of() {
+  ConvTileShape shape = {Lanes * Vectors, {}};
+  fill_rows<Lanes, Vectors>(shape);
+  return shape;
+}
+
+}  // namespace
+
+const ConvTiles& conv_tiles() {
+#if defined(__AVX512F__)
+  static const ConvTileShape shapes[] = {shape_of<8, 1>(), shape_of<16, 1>(), shape_of<16, 2>()};
+#elif defined(__AVX2__)
+  static const ConvTileShape shapes[] = {shape_of<8, 1>(), shape_of<8, 2>()};
+#else
+  static const ConvTileShape shapes[] = {shape_of<4, 1>(), shape_of<4, 2>(), shape_of<4, 4>()};
+#endif
+  static const ConvTiles tiles = {kRows, static_cast<int>(sizeof(shapes) / sizeof(shapes[0])), shapes,
+                                  activate_in_place};
+  return tiles;
+}
+
+}  // namespace executorch_ggml::kernels::KERNEL_ISA

@@ -1,0 +1,102 @@
+// Kernels that move or make elements without computing on them.
+#include "kernels/elementwise/convert.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/kernels.h"
+
+namespace executorch_ggml::kernels {
+
+namespace {
+
+char* bytes(ggml_tensor* tensor) { return static_cast<char*>(tensor->data); }
+
+// src into the part of dst that begins `offset` bytes in.
+void copy_into(ggml_tensor* dst, int64_t offset, const ggml_tensor* src, int ith, int nth) {
+  Walk walk(src->ne);
+  int64_t strides[4];
+  for (int d = 0; d < 4; ++d) {
+    strides[d] = static_cast<int64_t>(dst->nb[d]);
+  }
+  walk.add(bytes(dst) + offset, strides);
+  walk.add(src);
+  walk.collapse();
+  Runs runs(walk, share(walk.count, ith, nth));
+  while (runs.next()) {
+    copy_elements(runs.at[0], walk.stride[0][0], runs.at[1], walk.stride[1][0], runs.n, item_size(src));
+  }
+}
+
+template <class T>
+void index_run(void* dst, const void* const* src, int64_t n, const void* context) {
+  const auto& call = *static_cast<const KernelCall<ToIndexParams>*>(context);
+  const int64_t size = call.params.size;
+  const T* x = static_cast<const T*>(src[0]);
+  int32_t* y = static_cast<int32_t*>(dst);
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t value = x[i];
+    const int64_t index = value < 0 && call.params.wrap ? value + size : value;
+    const bool inside = index >= 0 && index < size;
+    y[i] = inside ? static_cast<int32_t>(index) : 0;  // in range even so: nodes after this one still run
+    if (!inside) {
+      call.status->fail("%s: index %lld is out of range for size %lld", call.node, static_cast<long long>(value),
+                        static_cast<long long>(size));
+    }
+  }
+}
+
+}  // namespace
+
+void broadcast(ggml_tensor* dst, int ith, int nth, void*) {
+  Walk walk(dst->ne);
+  walk.add(dst->src[0]);
+  walk.collapse();
+  const int64_t item = item_size(dst);
+  const Range range = share(walk.count, ith, nth);
+  gather(walk, range, bytes(dst) + range.begin * item, item);
+}
+
+void concat(ggml_tensor* dst, int ith, int nth, void* call) {
+  const int64_t dim = as_call<ConcatParams>(call).params.dim;
+  const ggml_tensor* a = dst->src[0];
+  copy_into(dst, 0, a, ith, nth);
+  copy_into(dst, a->ne[dim] * static_cast<int64_t>(dst->nb[dim]), dst->src[1], ith, nth);
+}
+
+void to_index(ggml_tensor* dst, int ith, int nth, void* call) {
+  const MapFn fn = dst->src[0]->type == GGML_TYPE_I64 ? index_run<int64_t> : index_run<int32_t>;
+  run_elementwise(dst, 1, {fn}, &as_call<ToIndexParams>(call), ith, nth);
+}
+
+void iota(ggml_tensor* dst, int ith, int nth, void* call) {
+  constexpr int64_t kBlock = 512;
+  const auto& c = as_call<IotaParams>(call);
+  const Range range = share(ggml_nelements(dst), ith, nth);
+  int64_t block[kBlock];
+  for (int64_t begin = range.begin; begin < range.end; begin += kBlock) {
+    const int64_t n = std::min(kBlock, range.end - begin);
+    for (int64_t i = 0; i < n; ++i) {
+      const uint64_t place = static_cast<uint64_t>((begin + i) % dst->ne[0]);
+      block[i] = static_cast<int64_t>(static_cast<uint64_t>(c.params.start) +
+                                      static_cast<uint64_t>(c.params.step) * place);  // wraps
+    }
+    from_integers(block, n, c.dst, bytes(dst) + begin * item_size(dst));
+  }
+}
+
+void fill(ggml_tensor* dst, int ith, int nth, void* call) {
+  const auto& c = as_call<FillParams>(call);
+  const Range range = share(ggml_nelements(dst), ith, nth);
+  if (range.empty()) {
+    return;
+  }
+  alignas(8) char element[8];
+  if (is_real(c.dst)) {
+    const double value = c.params.value;
+    from_reals(&value, 1, c.dst, element);
+  } else {
+    from_integers(&c.params.integer, 1, c.dst, element);
+  }
+  const int64_t item = item_size(dst);
+  copy_elements(bytes(dst) + range.begin * item, item, element, 0, range.end - range.begin, item);
+}
+
+}  // namespace executorch_ggml::kernels

@@ -1,0 +1,33 @@
+#include "kernels/product/packed_product.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace executorch_ggml::kernels {
+
+void multiply_packed(const float* const* rows, int64_t count, int64_t length, const float* packed, int64_t columns,
+                     float* made, int64_t stride) {
+  const ConvTiles& tiles = KERNEL_PICK(conv_tiles)();
+  const int64_t first_tap = 0;
+  float* outputs[kMaxTileRows];
+  for (int64_t i = 0; i < count; ++i) outputs[i] = made + i * stride;
+  ConvTile tile = {};
+  tile.inputs = rows;
+  tile.tap_weights = &first_tap;
+  tile.taps = 1;
+  tile.run = length;
+  tile.block_stride = length * kPackedColumns;
+  tile.outputs = outputs;
+  tile.low = -std::numeric_limits<float>::infinity();
+  tile.high = std::numeric_limits<float>::infinity();
+  for (int64_t column = 0; column < columns;) {
+    const ConvTileShape& shape = tiles.shape_for(columns - column);
+    tile.channels = std::min(shape.channels, columns - column);
+    tile.weights = packed + column / kPackedColumns * tile.block_stride;
+    tile.output_offset = column;
+    shape.by_rows[count - 1](tile);
+    column += tile.channels;
+  }
+}
+
+}  // namespace executorch_ggml::kernels

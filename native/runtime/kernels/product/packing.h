@@ -1,0 +1,30 @@
+// Rows of floats, and matrices packed as conv_2d's tiles read them: in blocks of so many columns, row by row.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/simd/isa.h"
+
+namespace executorch_ggml::kernels {
+
+constexpr int64_t kPackedColumns = 16;  // of a block
+
+// Numbers in rows.
+template <class Number>
+struct RowsOf {
+  const Number* data;
+  int64_t stride;  // numbers from a row to the next
+
+  const Number* row(int64_t i) const { return data + i * stride; }
+};
+
+using FloatRows = RowsOf<float>;
+using HalfRows = RowsOf<uint16_t>;
+
+// packed[block][k][i] = rows.row(16 * block + i)[k], zeros beyond `count` rows.
+KERNEL_VARIANTS(void pack_columns(FloatRows rows, int64_t count, int64_t width, float* packed))
+
+// packed[block][k][i] = rows.row(k)[16 * block + i], zeros beyond the width.
+KERNEL_VARIANTS(void pack_rows(FloatRows rows, int64_t count, int64_t width, float* packed))
+
+}  // namespace executorch_ggml::kernels

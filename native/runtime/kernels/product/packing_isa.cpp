@@ -1,0 +1,62 @@
+#include "kernels/product/packing.h"
+
+#include "kernels/simd/vec.h"
+
+namespace executorch_ggml::kernels::KERNEL_ISA {
+namespace {
+
+using Quad = float __attribute__((vector_size(16)));
+
+// Four rows by four columns, transposed.
+VEC_INLINE void transpose_quads(const float* const (&from)[4], float* to) {
+  Quad x[4];
+  for (int i = 0; i < 4; ++i) x[i] = load<Quad>(from[i]);
+  const Quad low01 = __builtin_shufflevector(x[0], x[1], 0, 4, 1, 5);
+  const Quad high01 = __builtin_shufflevector(x[0], x[1], 2, 6, 3, 7);
+  const Quad low23 = __builtin_shufflevector(x[2], x[3], 0, 4, 1, 5);
+  const Quad high23 = __builtin_shufflevector(x[2], x[3], 2, 6, 3, 7);
+  store(to, __builtin_shufflevector(low01, low23, 0, 1, 4, 5));
+  store(to + kPackedColumns, __builtin_shufflevector(low01, low23, 2, 3, 6, 7));
+  store(to + 2 * kPackedColumns, __builtin_shufflevector(high01, high23, 0, 1, 4, 5));
+  store(to + 3 * kPackedColumns, __builtin_shufflevector(high01, high23, 2, 3, 6, 7));
+}
+
+}  // namespace
+
+void pack_columns(FloatRows rows, int64_t count, int64_t width, float* packed) {
+  const int64_t whole = width - width % 4;
+  for (int64_t first = 0; first < count; first += 4) {
+    float* to = packed + first / kPackedColumns * kPackedColumns * width + first % kPackedColumns;
+    if (first + 4 <= count) {
+      const float* from[4] = {rows.row(first), rows.row(first + 1), rows.row(first + 2), rows.row(first + 3)};
+      for (int64_t k = 0; k < whole; k += 4) {
+        transpose_quads(from, to + k * kPackedColumns);
+        for (auto& row : from) row += 4;
+      }
+    }
+    for (int64_t k = first + 4 <= count ? whole : 0; k < width; ++k) {
+      for (int64_t i = 0; i < 4; ++i) to[k * kPackedColumns + i] = first + i < count ? rows.row(first + i)[k] : 0.0f;
+    }
+  }
+  for (int64_t i = (count + 3) / 4 * 4; i % kPackedColumns != 0; ++i) {
+    float* to = packed + i / kPackedColumns * kPackedColumns * width + i % kPackedColumns;
+    for (int64_t k = 0; k < width; ++k) to[k * kPackedColumns] = 0.0f;
+  }
+}
+
+void pack_rows(FloatRows rows, int64_t count, int64_t width, float* packed) {
+  for (int64_t first = 0; first < width; first += kPackedColumns) {
+    const int64_t columns = width - first < kPackedColumns ? width - first : kPackedColumns;
+    for (int64_t k = 0; k < count; ++k) {
+      const float* from = rows.row(k) + first;
+      if (columns == kPackedColumns) {
+        std::memcpy(packed, from, kPackedColumns * sizeof(float));
+      } else {
+        for (int64_t i = 0; i < kPackedColumns; ++i) packed[i] = i < columns ? from[i] : 0.0f;
+      }
+      packed += kPackedColumns;
+    }
+  }
+}
+
+}  // namespace executorch_ggml::kernels::KERNEL_ISA

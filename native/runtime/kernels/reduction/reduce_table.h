@@ -1,0 +1,30 @@
+// The reductions' loops. An accumulator has 8 bytes: a double for floats, an int64 for the other types.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/simd/isa.h"
+
+namespace executorch_ggml::kernels {
+
+// row: acc[0] = f(acc[0], x[i]) for all i < n. lanes: acc[i] = f(acc[i], x[i]) for i < n.
+using ReduceFn = void (*)(const void* x, int64_t n, void* acc);
+
+struct Reducer {
+  ReduceFn row;
+  ReduceFn lanes;
+};
+
+// x are floats or int64.
+struct ReduceTable {
+  Reducer sum;
+  Reducer prod;
+  Reducer max;
+  Reducer min;
+  Reducer any;
+  Reducer all;
+};
+
+KERNEL_VARIANTS(const ReduceTable& float_reducers())
+
+}  // namespace executorch_ggml::kernels

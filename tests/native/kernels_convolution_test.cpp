@@ -1,0 +1,667 @@
+// conv_2d, conv_2d_dw and pool_2d against loops as plain as can be, on every instruction set that this CPU has.
+// With --bench: their speed on layers of well-known networks.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "kernels/simd/isa.h"
+
+namespace executorch_ggml {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr int64_t kBlock = 16;
+constexpr int64_t kGuard = 64;  // floats on either side of a result that must stay untouched
+constexpr float kUntouched = -12345.5f;
+
+std::mt19937 random_bits(7);
+int failures = 0;
+int checks = 0;
+
+std::vector<float> random_floats(int64_t n, float scale = 1.0f) {
+  std::uniform_real_distribution<float> draw(-scale, scale);
+  std::vector<float> v(static_cast<size_t>(n));
+  std::generate(v.begin(), v.end(), [&] { return draw(random_bits); });
+  return v;
+}
+
+ggml_tensor tensor_of(float* data, std::array<int64_t, 4> ne) {
+  ggml_tensor t = {};
+  t.type = GGML_TYPE_F32;
+  t.data = data;
+  t.nb[0] = sizeof(float);
+  for (int i = 0; i < 4; ++i) {
+    t.ne[i] = ne[static_cast<size_t>(i)];
+    if (i > 0) {
+      t.nb[i] = t.nb[i - 1] * static_cast<size_t>(t.ne[i - 1]);
+    }
+  }
+  return t;
+}
+
+int64_t count(const std::array<int64_t, 4>& ne) { return ne[0] * ne[1] * ne[2] * ne[3]; }
+
+// A kernel's call with its tensors; the result lies between guards.
+template <class Params>
+struct Call {
+  std::vector<float> x, weight, bias, y;
+  ggml_tensor tx, tw, tb, ty;
+  KernelCall<Params> call;
+  Kernel kernel;
+
+  Call(Kernel run, const Params& params, std::array<int64_t, 4> x_ne, std::vector<float> x_data,
+       std::vector<float> weight_data, std::vector<float> bias_data)
+      : x(std::move(x_data)), weight(std::move(weight_data)), bias(std::move(bias_data)), kernel(run) {
+    y.assign(static_cast<size_t>(count(params.ne) + 2 * kGuard), kUntouched);
+    call.params = params;
+    tx = tensor_of(x.data(), x_ne);
+    tw = tensor_of(weight.data(), {static_cast<int64_t>(weight.size()), 1, 1, 1});
+    tb = tensor_of(bias.data(), {static_cast<int64_t>(bias.size()), 1, 1, 1});
+    ty = tensor_of(y.data() + kGuard, params.ne);
+    ty.src[0] = &tx;
+    ty.src[1] = weight.empty() ? nullptr : &tw;
+    ty.src[2] = bias.empty() ? nullptr : &tb;
+  }
+  Call(const Call&) = delete;
+
+  // The threads' shares one after the other: they must not depend on each other.
+  std::vector<float> run(int threads) {
+    std::fill(y.begin(), y.end(), kUntouched);
+    for (int i = threads - 1; i >= 0; --i) {
+      kernel(&ty, i, threads, &call);
+    }
+    return {y.begin() + kGuard, y.end() - kGuard};
+  }
+  bool guards_touched() const {
+    const auto other = [](float v) { return v != kUntouched; };
+    return std::any_of(y.begin(), y.begin() + kGuard, other) || std::any_of(y.end() - kGuard, y.end(), other);
+  }
+};
+
+// A reference result, and the sum of its terms' sizes, which bounds what rounding may do.
+struct Expected {
+  std::vector<double> value;
+  std::vector<double> size;
+};
+
+bool close(float got, double want, double size) {
+  if (std::isnan(want)) {
+    return std::isnan(got);
+  }
+  if (std::isinf(want)) {
+    return static_cast<double>(got) == want;
+  }
+  return std::fabs(static_cast<double>(got) - want) <= 1e-6 * (size + std::fabs(want)) + 1e-30;
+}
+
+template <class Params>
+void check(Call<Params>& call, const Expected& expected, const std::string& what) {
+  for (int isa = 0; isa <= static_cast<int>(kernels::best_isa()); ++isa) {
+    kernels::limit_isa(static_cast<kernels::Isa>(isa));
+    for (int threads : {1, 2, 3, 8}) {
+      ++checks;
+      const std::vector<float> got = call.run(threads);
+      size_t wrong = 0;
+      size_t first = 0;
+      for (size_t i = got.size(); i-- > 0;) {
+        if (!close(got[i], expected.value[i], expected.size[i])) {
+          ++wrong;
+          first = i;
+        }
+      }
+      if (wrong > 0 || call.guards_touched()) {
+        ++failures;
+        std::printf("FAILED %s, isa %d, %d threads: %zu of %zu wrong, %s", what.c_str(), isa, threads, wrong,
+                    got.size(), call.guards_touched() ? "written out of bounds\n" : "");
+        if (wrong > 0) {
+          std::printf("at %zu got %.9g want %.9g\n", first, static_cast<double>(got[first]), expected.value[first]);
+        }
+      }
+    }
+  }
+  kernels::limit_isa(kernels::best_isa());
+}
+
+double activate(double x, Activation activation, double low, double high) {
+  switch (activation) {
+    case Activation::None:
+      return x;
+    case Activation::Clamp:
+      return std::isnan(x) ? x : std::min(std::max(x, low), high);
+    case Activation::Silu:
+      return x / (1.0 + std::exp(-x));
+    case Activation::Hardswish:
+      return x * std::min(std::max(x + 3.0, 0.0), 6.0) / 6.0;
+    case Activation::GeluErf:
+      return x * 0.5 * std::erfc(-x / std::sqrt(2.0));
+  }
+  return x;
+}
+
+// weight (OC, IC / groups, KH, KW) as conv_2d reads it.
+std::vector<float> pack(const std::vector<float>& weight, int64_t oc, int64_t ic, int64_t kh, int64_t kw,
+                        int64_t groups) {
+  const int64_t group = oc / groups;
+  const int64_t blocks = (group + kBlock - 1) / kBlock;
+  std::vector<float> packed(static_cast<size_t>(groups * blocks * kh * kw * ic * kBlock + ic), 0.0f);
+  for (int64_t o = 0; o < oc; ++o) {
+    const int64_t block = o / group * blocks + o % group / kBlock;
+    for (int64_t i = 0; i < ic; ++i) {
+      for (int64_t k = 0; k < kh * kw; ++k) {
+        const int64_t at = ((block * kh * kw + k) * ic + i) * kBlock + o % group % kBlock;
+        packed[static_cast<size_t>(at)] = weight[static_cast<size_t>((o * ic + i) * kh * kw + k)];
+      }
+    }
+  }
+  return packed;
+}
+
+struct ConvCase {
+  std::array<int64_t, 4> x;  // IC, W, H, N
+  int64_t oc;
+  int64_t kernel = 1, stride = 1, pad = 0, dilation = 1, up = 1, groups = 1;
+  Activation activation = Activation::None;
+  bool bias = true;
+  int64_t kernel_h = 0, stride_h = 0, pad_h = -1000, dilation_h = 0, up_h = 0;  // like the width's, unless given
+  int64_t extra = 0;  // more (or fewer) output pixels than the padding on both sides gives
+  float act_min = -0.4f, act_max = 0.6f;
+
+  static int64_t out(int64_t in, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation, int64_t up) {
+    return ((in - 1) * up + 1 + 2 * pad - dilation * (kernel - 1) - 1) / stride + 1;
+  }
+  Conv2dParams params() const {
+    Conv2dParams p = {};
+    p.kernel_w = kernel;
+    p.kernel_h = kernel_h > 0 ? kernel_h : kernel;
+    p.stride_w = stride;
+    p.stride_h = stride_h > 0 ? stride_h : stride;
+    p.pad_w = pad;
+    p.pad_h = pad_h > -1000 ? pad_h : pad;
+    p.dilation_w = dilation;
+    p.dilation_h = dilation_h > 0 ? dilation_h : dilation;
+    p.up_w = up;
+    p.up_h = up_h > 0 ? up_h : up;
+    p.groups = groups;
+    p.activation = activation;
+    p.act_min = act_min;
+    p.act_max = act_max;
+    p.ne = {oc, out(x[1], p.kernel_w, p.stride_w, p.pad_w, p.dilation_w, p.up_w) + extra,
+            out(x[2], p.kernel_h, p.stride_h, p.pad_h, p.dilation_h, p.up_h) + extra, x[3]};
+    return p;
+  }
+  std::string name() const {
+    char text[256];
+    const Conv2dParams p = params();
+    std::snprintf(
+        text, sizeof(text),
+        "x %d,%d,%d,%d oc %d kernel %dx%d stride %dx%d pad %dx%d dilation %dx%d up %dx%d groups %d act %d extra %d",
+        int(x[0]), int(x[1]), int(x[2]), int(x[3]), int(oc), int(p.kernel_w), int(p.kernel_h), int(p.stride_w),
+        int(p.stride_h), int(p.pad_w), int(p.pad_h), int(p.dilation_w), int(p.dilation_h), int(p.up_w), int(p.up_h),
+        int(groups), int(activation), int(extra));
+    return text;
+  }
+};
+
+// The input pixel that a tap meets, or -1.
+int64_t meet(int64_t o, int64_t k, int64_t stride, int64_t pad, int64_t dilation, int64_t up, int64_t size) {
+  const int64_t at = o * stride - pad + k * dilation;
+  return at < 0 || at % up != 0 || at / up >= size ? -1 : at / up;
+}
+
+Expected convolve(const Conv2dParams& p, const std::array<int64_t, 4>& ne, const std::vector<float>& x,
+                  const std::vector<float>& weight, const std::vector<float>& bias) {
+  Expected result;
+  const int64_t ic = ne[0] / p.groups;
+  const int64_t group = p.ne[0] / p.groups;
+  for (int64_t at = 0; at < count(p.ne); ++at) {
+    const int64_t o = at % p.ne[0];
+    const int64_t ox = at / p.ne[0] % p.ne[1];
+    const int64_t oy = at / p.ne[0] / p.ne[1] % p.ne[2];
+    const int64_t n = at / p.ne[0] / p.ne[1] / p.ne[2];
+    double sum = bias.empty() ? 0.0 : static_cast<double>(bias[static_cast<size_t>(o)]);
+    double size = std::fabs(sum);
+    for (int64_t ky = 0; ky < p.kernel_h; ++ky) {
+      for (int64_t kx = 0; kx < p.kernel_w; ++kx) {
+        const int64_t iy = meet(oy, ky, p.stride_h, p.pad_h, p.dilation_h, p.up_h, ne[2]);
+        const int64_t ix = meet(ox, kx, p.stride_w, p.pad_w, p.dilation_w, p.up_w, ne[1]);
+        if (iy < 0 || ix < 0) {
+          continue;
+        }
+        for (int64_t i = 0; i < ic; ++i) {
+          const int64_t from = ((n * ne[2] + iy) * ne[1] + ix) * ne[0] + o / group * ic + i;
+          const int64_t tap = ((o * ic + i) * p.kernel_h + ky) * p.kernel_w + kx;
+          const double term =
+              static_cast<double>(x[static_cast<size_t>(from)]) * static_cast<double>(weight[static_cast<size_t>(tap)]);
+          sum += term;
+          size += std::fabs(term);
+        }
+      }
+    }
+    const auto low = static_cast<double>(p.act_min);
+    const auto high = static_cast<double>(p.act_max);
+    result.value.push_back(activate(sum, p.activation, low, high));
+    result.size.push_back(p.activation == Activation::None && std::isnan(sum) ? 0.0 : size);
+  }
+  return result;
+}
+
+void test_conv(const ConvCase& c) {
+  const Conv2dParams p = c.params();
+  const int64_t ic = c.x[0] / c.groups;
+  const std::vector<float> x = random_floats(count(c.x), 2.0f);
+  const std::vector<float> weight = random_floats(c.oc * ic * p.kernel_h * p.kernel_w);
+  const std::vector<float> bias = random_floats(c.bias ? c.oc : 0);
+  Call<Conv2dParams> call(kernels::conv_2d, p, c.x, x, pack(weight, c.oc, ic, p.kernel_h, p.kernel_w, c.groups), bias);
+  check(call, convolve(p, c.x, x, weight, bias), "conv_2d " + c.name());
+}
+
+// A depthwise convolution is one of as many groups as channels.
+void test_depthwise(ConvCase c) {
+  c.oc = c.groups = c.x[0];
+  const Conv2dParams p = c.params();
+  const std::vector<float> x = random_floats(count(c.x), 2.0f);
+  const std::vector<float> weight = random_floats(c.oc * p.kernel_h * p.kernel_w);
+  const std::vector<float> bias = random_floats(c.bias ? c.oc : 0);
+  std::vector<float> turned(weight.size());
+  for (size_t i = 0; i < weight.size(); ++i) {
+    const size_t taps = static_cast<size_t>(p.kernel_h * p.kernel_w);
+    turned[i % taps * static_cast<size_t>(c.oc) + i / taps] = weight[i];
+  }
+  const Conv2dDwParams dw = {p.ne,    p.kernel_w,   p.kernel_h,   p.stride_w,   p.stride_h, p.pad_w,
+                             p.pad_h, p.dilation_w, p.dilation_h, p.activation, p.act_min,  p.act_max};
+  Call<Conv2dDwParams> call(kernels::conv_2d_dw, dw, c.x, x, turned, bias);
+  check(call, convolve(p, c.x, x, weight, bias), "conv_2d_dw " + c.name());
+}
+
+void test_pool(const ConvCase& c, PoolKind kind, int64_t divisor = 0, float odd_value = 0.0f) {
+  const Conv2dParams w = c.params();
+  Pool2dParams p = {{c.x[0], w.ne[1], w.ne[2], c.x[3]},
+                    kind,
+                    w.kernel_w,
+                    w.kernel_h,
+                    w.stride_w,
+                    w.stride_h,
+                    w.pad_w,
+                    w.pad_h,
+                    w.dilation_w,
+                    w.dilation_h,
+                    divisor};
+  std::vector<float> x = random_floats(count(c.x), 2.0f);
+  for (size_t i = 3; odd_value != 0.0f && i < x.size(); i += 37) {
+    x[i] = odd_value;
+  }
+  Expected expected;
+  for (int64_t at = 0; at < count(p.ne); ++at) {
+    const int64_t channel = at % p.ne[0];
+    const int64_t ox = at / p.ne[0] % p.ne[1];
+    const int64_t oy = at / p.ne[0] / p.ne[1] % p.ne[2];
+    const int64_t n = at / p.ne[0] / p.ne[1] / p.ne[2];
+    double best = -static_cast<double>(kInf);
+    double sum = 0.0;
+    double size = 0.0;
+    int64_t counted = 0;
+    for (int64_t ky = 0; ky < p.kernel_h; ++ky) {
+      for (int64_t kx = 0; kx < p.kernel_w; ++kx) {
+        const int64_t iy = oy * p.stride_h - p.pad_h + ky * p.dilation_h;
+        const int64_t ix = ox * p.stride_w - p.pad_w + kx * p.dilation_w;
+        const bool inside = iy >= 0 && ix >= 0 && iy < c.x[2] && ix < c.x[1];
+        counted += kind == PoolKind::AvgPad ? iy < c.x[2] + p.pad_h && ix < c.x[1] + p.pad_w : inside;
+        if (inside) {
+          const auto v =
+              static_cast<double>(x[static_cast<size_t>(((n * c.x[2] + iy) * c.x[1] + ix) * c.x[0] + channel)]);
+          best = std::isnan(v) || std::isnan(best) ? static_cast<double>(NAN) : std::max(best, v);
+          sum += v;
+          size += std::fabs(v);
+        }
+      }
+    }
+    expected.value.push_back(kind == PoolKind::Max ? best
+                                                   : sum / static_cast<double>(divisor != 0 ? divisor : counted));
+    expected.size.push_back(kind == PoolKind::Max ? 0.0 : size);
+  }
+  Call<Pool2dParams> call(kernels::pool_2d, p, c.x, x, {}, {});
+  check(call, expected, "pool_2d kind " + std::to_string(int(kind)) + " " + c.name());
+}
+
+ConvCase with(ConvCase c, const std::function<void(ConvCase&)>& change) {
+  change(c);
+  return c;
+}
+
+void test_convs() {
+  const Activation all[] = {Activation::None, Activation::Clamp, Activation::Silu, Activation::Hardswish,
+                            Activation::GeluErf};
+  for (int64_t oc : {1, 3, 4, 5, 8, 9, 15, 16, 17, 24, 31, 32, 33, 48, 63, 80}) {
+    for (int64_t ic : {1, 2, 3, 7, 16, 33}) {
+      test_conv({{ic, 7, 7, 1}, oc, 1});
+      test_conv({{ic, 5, 6, 2}, oc, 3, 1, 1});
+    }
+  }
+  for (int64_t pixels = 1; pixels <= 40; ++pixels) {
+    test_conv({{37, pixels, 1, 1}, 40, 1});
+    test_conv({{37, pixels, 1, 1}, 10, 1});
+  }
+  for (Activation a : all) {
+    test_conv({{8, 5, 5, 1}, 37, 3, 1, 1, 1, 1, 1, a});
+    test_conv({{8, 5, 5, 1}, 6, 3, 1, 1, 1, 1, 2, a, false});
+    test_depthwise({{37, 6, 5, 1}, 0, 3, 1, 1, 1, 1, 1, a});
+    test_depthwise({{37, 7, 5, 1}, 0, 2, 1, 1, 1, 1, 1, a});
+  }
+  for (int64_t kernel : {1, 2, 3, 4, 5, 7}) {
+    for (int64_t stride : {1, 2, 3}) {
+      for (int64_t pad : {0, 1, 3}) {
+        test_conv({{3, 15, 13, 1}, 20, kernel, stride, pad});
+        test_conv({{6, 15, 13, 2}, 10, kernel, stride, pad, 2, 1, 2});
+        for (int64_t channels : {1, 5, 16, 35, 64}) {
+          test_depthwise({{channels, 15, 14, 2}, 0, kernel, stride, pad});
+        }
+        test_depthwise({{19, 16, 15, 1}, 0, kernel, stride, pad, 2});
+        for (int64_t up : {2, 3}) {
+          test_conv({{5, 6, 7, 2}, 18, kernel, stride, pad > 0 ? kernel - 1 : 0, 1, up});
+          test_conv({{4, 6, 7, 1}, 18, kernel, stride, kernel - 1, 2, up, 2});
+        }
+      }
+    }
+  }
+  for (int64_t groups : {2, 3, 4, 32}) {
+    for (int64_t each : {1, 3, 8, 20}) {
+      test_conv({{groups * 4, 6, 6, 1}, groups * each, 3, 1, 1, 1, 1, groups});
+    }
+  }
+  // Sizes that differ by axis; windows that reach far out of the image, or leave some of it; negative padding.
+  const ConvCase odd = {{9, 11, 8, 1}, 19, 5, 2, 1, 1, 1, 1, Activation::None, true, 2, 1, 3, 2, 1};
+  test_conv(odd);
+  test_conv(with(odd, [](ConvCase& c) { c.up_h = 3, c.pad = 9, c.extra = 2; }));
+  test_conv(with(odd, [](ConvCase& c) { c.up = 4, c.stride = 6, c.pad_h = 0; }));
+  test_conv(with(odd, [](ConvCase& c) { c.extra = 9; }));
+  test_conv(with(odd, [](ConvCase& c) { c.pad = -2, c.pad_h = -1; }));
+  for (int64_t extra : {-2, 3, 7}) {
+    test_depthwise(with(odd, [=](ConvCase& c) { c.extra = extra; }));
+    test_depthwise({{9, 3, 3, 1}, 0, 3, 1, 2, 1, 1, 1, Activation::Clamp, true, 0, 0, -1000, 0, 0, extra});
+  }
+  test_conv({{300, 2, 1, 1}, 500, 1});    // several passes over the pixels
+  test_conv({{1030, 13, 1, 1}, 100, 1});  // a block of weights and more
+  test_conv({{1024, 41, 1, 1}, 270, 1});  // pixels whose distance suits no cache
+  test_conv({{1024, 5, 4, 2}, 150, 1});
+}
+
+void test_pools() {
+  for (PoolKind kind : {PoolKind::Max, PoolKind::Avg, PoolKind::AvgPad}) {
+    for (int64_t channels : {1, 3, 16, 67, 130}) {
+      test_pool({{channels, 9, 8, 2}, channels, 3, 2, 1}, kind);
+      test_pool({{channels, 7, 7, 1}, channels, 7}, kind);
+    }
+    for (int64_t extra : {0, 1, 4}) {
+      test_pool({{20, 9, 8, 2}, 20, 2, 3, 1, 2, 1, 1, Activation::None, true, 3, 1, 0, 1, 0, extra}, kind);
+    }
+    test_pool({{40, 9, 8, 1}, 40, 3, 1, 1}, kind, 5);
+    for (float odd_value : {NAN, kInf}) {
+      test_pool({{21, 9, 8, 1}, 21, 3, 1, 1}, kind, 0, odd_value);
+    }
+  }
+}
+
+// NaN goes through every activation; infinities through those where they have a limit.
+void test_special_values() {
+  for (int activation = 0; activation <= kActivationMax; ++activation) {
+    ConvCase c = {{16, 6, 1, 1}, 20, 1};
+    c.activation = static_cast<Activation>(activation);
+    const Conv2dParams p = c.params();
+    std::vector<float> x = random_floats(count(c.x));
+    x[5] = NAN;
+    x[16 * 3 + 1] = kInf;
+    const std::vector<float> weight(static_cast<size_t>(c.oc * c.x[0]), 1.0f);
+    Call<Conv2dParams> call(kernels::conv_2d, p, c.x, x, pack(weight, c.oc, 16, 1, 1, 1), {});
+    check(call, convolve(p, c.x, x, weight, {}), "conv_2d special values, activation " + std::to_string(activation));
+    const std::vector<float> ones(16, 1.0f);
+    const Conv2dDwParams dw = {{16, 6, 1, 1}, 1, 1, 1, 1, 0, 0, 1, 1, p.activation, p.act_min, p.act_max};
+    Expected expected;
+    for (float v : x) {
+      expected.value.push_back(activate(static_cast<double>(v), p.activation, static_cast<double>(p.act_min),
+                                        static_cast<double>(p.act_max)));
+      expected.size.push_back(0.0);
+    }
+    Call<Conv2dDwParams> dw_call(kernels::conv_2d_dw, dw, c.x, x, ones, {});
+    check(dw_call, expected, "conv_2d_dw special values, activation " + std::to_string(activation));
+  }
+}
+
+// Activations to 1e-6 of their own size, small results too.
+void test_activations() {
+  for (Activation activation : {Activation::Silu, Activation::Hardswish, Activation::GeluErf}) {
+    const int64_t n = 1601;
+    std::vector<float> x(static_cast<size_t>(n));
+    Expected expected;
+    for (int64_t i = 0; i < n; ++i) {
+      const float v = -5.0f + 0.01f * static_cast<float>(i);
+      x[static_cast<size_t>(i)] = v;
+      expected.value.push_back(activate(static_cast<double>(v), activation, 0.0, 0.0));
+      // Near -3 hardswish's own x + 3 rounds.
+      expected.size.push_back(activation == Activation::Hardswish && v < 0.0f ? 1.0 : 0.0);
+    }
+    const std::vector<float> ones(static_cast<size_t>(n), 1.0f);
+    const Conv2dDwParams dw = {{n, 1, 1, 1}, 1, 1, 1, 1, 0, 0, 1, 1, activation, 0.0f, 0.0f};
+    Call<Conv2dDwParams> call(kernels::conv_2d_dw, dw, {n, 1, 1, 1}, x, ones, {});
+    check(call, expected, "activation " + std::to_string(int(activation)));
+  }
+}
+
+void test_empty() {
+  for (std::array<int64_t, 4> x : {std::array<int64_t, 4>{8, 5, 5, 0}, {8, 0, 5, 1}, {8, 5, 0, 1}, {8, 0, 0, 0}}) {
+    ConvCase c = {x, 20, 3, 1, 1};
+    test_conv(c);
+    test_depthwise(c);
+    test_pool(c, PoolKind::Max);
+    c.pad = 3;  // an output of padding alone
+    test_conv(c);
+    test_depthwise(c);
+    test_pool(c, PoolKind::Max);
+    test_pool(c, PoolKind::AvgPad);
+  }
+}
+
+//
+// Benchmark
+//
+
+volatile float sink;
+
+double seconds_of(const std::function<void()>& run) {
+  const auto begin = std::chrono::steady_clock::now();
+  run();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// Runs body(ith) on `threads` threads, `rounds` times in step with each other. The seconds of one of the faster rounds
+// (a fifth are faster): others may be using the machine.
+double time_rounds(int threads, int rounds, const std::function<void(int)>& body) {
+  std::atomic<int> arrived{0};
+  const auto meet_others = [&](int turn) {
+    arrived.fetch_add(1);
+    while (arrived.load() < threads * turn) {
+    }
+  };
+  std::vector<double> times;
+  const auto work = [&](int ith) {
+    int turn = 0;
+    for (int r = 0; r < rounds; ++r) {
+      meet_others(++turn);
+      const double t = seconds_of([&] {
+        body(ith);
+        meet_others(++turn);
+      });
+      if (ith == 0) {
+        times.push_back(t);
+      }
+    }
+  };
+  std::vector<std::thread> others;
+  for (int i = 1; i < threads; ++i) {
+    others.emplace_back(work, i);
+  }
+  work(0);
+  for (std::thread& t : others) {
+    t.join();
+  }
+  std::nth_element(times.begin(), times.begin() + rounds / 5, times.end());
+  return times[static_cast<size_t>(rounds / 5)];
+}
+
+template <class Params>
+double time_call(Call<Params>& call, int threads, double flops) {
+  const int rounds = static_cast<int>(std::clamp(4e9 / flops, 15.0, 400.0));
+  return time_rounds(threads, rounds, [&](int ith) { call.kernel(&call.ty, ith, threads, &call.call); });
+}
+
+void bench_conv(const char* name, const ConvCase& c) {
+  const Conv2dParams p = c.params();
+  const int64_t ic = c.x[0] / c.groups;
+  const std::vector<float> weight = random_floats(c.oc * ic * p.kernel_h * p.kernel_w);
+  Call<Conv2dParams> call(kernels::conv_2d, p, c.x, random_floats(count(c.x)),
+                          pack(weight, c.oc, ic, p.kernel_h, p.kernel_w, c.groups), random_floats(c.oc));
+  const auto taps = static_cast<double>(p.kernel_h * p.kernel_w) / static_cast<double>(p.up_h * p.up_w);
+  const double flops = 2.0 * static_cast<double>(count(p.ne) * ic) * taps;
+  std::printf("%-28s", name);
+  for (int threads : {1, 2}) {
+    const double t = time_call(call, threads, flops);
+    std::printf("  %8.3f ms %6.1f GFLOP/s", t * 1e3, flops / t * 1e-9);
+  }
+  std::printf("  weights %.1f MB\n", static_cast<double>(weight.size()) * 4e-6);
+}
+
+void bench_depthwise(const char* name, ConvCase c) {
+  c.oc = c.groups = c.x[0];
+  const Conv2dParams p = c.params();
+  const Conv2dDwParams dw = {p.ne,    p.kernel_w,   p.kernel_h,   p.stride_w,   p.stride_h, p.pad_w,
+                             p.pad_h, p.dilation_w, p.dilation_h, p.activation, p.act_min,  p.act_max};
+  Call<Conv2dDwParams> call(kernels::conv_2d_dw, dw, c.x, random_floats(count(c.x)),
+                            random_floats(c.oc * p.kernel_h * p.kernel_w), random_floats(c.oc));
+  const double flops = 2.0 * static_cast<double>(count(p.ne) * p.kernel_h * p.kernel_w);
+  std::printf("%-28s", name);
+  for (int threads : {1, 2}) {
+    const double t = time_call(call, threads, flops);
+    std::printf("  %8.3f ms %6.1f GFLOP/s", t * 1e3, flops / t * 1e-9);
+  }
+  std::printf("\n");
+}
+
+void bench_pool(const char* name, const ConvCase& c, PoolKind kind) {
+  const Conv2dParams w = c.params();
+  const Pool2dParams p = {{c.x[0], w.ne[1], w.ne[2], c.x[3]},
+                          kind,
+                          w.kernel_w,
+                          w.kernel_h,
+                          w.stride_w,
+                          w.stride_h,
+                          w.pad_w,
+                          w.pad_h,
+                          w.dilation_w,
+                          w.dilation_h,
+                          0};
+  Call<Pool2dParams> call(kernels::pool_2d, p, c.x, random_floats(count(c.x)), {}, {});
+  const double reads = static_cast<double>(count(p.ne) * p.kernel_w * p.kernel_h);
+  std::printf("%-28s", name);
+  for (int threads : {1, 2}) {
+    const double t = time_call(call, threads, 1e7);
+    std::printf("  %8.3f ms %6.1f G/s    ", t * 1e3, reads / t * 1e-9);
+  }
+  std::printf("\n");
+}
+
+// What the multipliers can do at most: a product so small that all of it is in the first cache.
+void bench_peak() {
+  ConvCase c = {{256, 12, 1, 1}, 32, 1};
+  Call<Conv2dParams> call(kernels::conv_2d, c.params(), c.x, random_floats(count(c.x)),
+                          pack(random_floats(32 * 256), 32, 256, 1, 1, 1), {});
+  const double flops = 2.0 * 12 * 256 * 32;
+  const double t = time_rounds(1, 20, [&](int) {
+    for (int i = 0; i < 2000; ++i) {
+      call.kernel(&call.ty, 0, 1, &call.call);
+    }
+    sink = call.y[kGuard];
+  });
+  std::printf("%-28s  %6.1f GFLOP/s on one thread\n", "one tile, again and again", 2000.0 * flops / t * 1e-9);
+}
+
+void bench() {
+  bench_peak();
+  std::printf("ResNet-18\n");
+  bench_conv("stem 7x7/2 3>64 224", {{3, 224, 224, 1}, 64, 7, 2, 3});
+  bench_conv("3x3 64>64 56", {{64, 56, 56, 1}, 64, 3, 1, 1});
+  bench_conv("3x3/2 64>128 56", {{64, 56, 56, 1}, 128, 3, 2, 1});
+  bench_conv("3x3 128>128 28", {{128, 28, 28, 1}, 128, 3, 1, 1});
+  bench_conv("1x1/2 128>256 28", {{128, 28, 28, 1}, 256, 1, 2});
+  bench_conv("3x3 256>256 14", {{256, 14, 14, 1}, 256, 3, 1, 1});
+  bench_conv("3x3/2 256>512 14", {{256, 14, 14, 1}, 512, 3, 2, 1});
+  bench_conv("3x3 512>512 7", {{512, 7, 7, 1}, 512, 3, 1, 1});
+  bench_conv("fc 512>1000", {{512, 1, 1, 1}, 1000, 1});
+  bench_pool("max 3x3/2 64 112", {{64, 112, 112, 1}, 64, 3, 2, 1}, PoolKind::Max);
+  bench_pool("avg 7x7 512", {{512, 7, 7, 1}, 512, 7}, PoolKind::Avg);
+  std::printf("MobileNetV2\n");
+  bench_conv("stem 3x3/2 3>32 224", {{3, 224, 224, 1}, 32, 3, 2, 1});
+  bench_depthwise("dw 3x3 32 112", {{32, 112, 112, 1}, 0, 3, 1, 1});
+  bench_conv("1x1 32>16 112", {{32, 112, 112, 1}, 16, 1});
+  bench_conv("1x1 16>96 112", {{16, 112, 112, 1}, 96, 1});
+  bench_depthwise("dw 3x3/2 96 112", {{96, 112, 112, 1}, 0, 3, 2, 1});
+  bench_conv("1x1 96>24 56", {{96, 56, 56, 1}, 24, 1});
+  bench_conv("1x1 24>144 56", {{24, 56, 56, 1}, 144, 1});
+  bench_depthwise("dw 3x3 144 56", {{144, 56, 56, 1}, 0, 3, 1, 1});
+  bench_conv("1x1 192>32 28", {{192, 28, 28, 1}, 32, 1});
+  bench_depthwise("dw 3x3 192 28", {{192, 28, 28, 1}, 0, 3, 1, 1});
+  bench_conv("1x1 64>384 14", {{64, 14, 14, 1}, 384, 1});
+  bench_depthwise("dw 3x3 384 14", {{384, 14, 14, 1}, 0, 3, 1, 1});
+  bench_conv("1x1 384>96 14", {{384, 14, 14, 1}, 96, 1});
+  bench_conv("1x1 160>960 7", {{160, 7, 7, 1}, 960, 1});
+  bench_depthwise("dw 3x3 960 7", {{960, 7, 7, 1}, 0, 3, 1, 1});
+  bench_conv("1x1 960>320 7", {{960, 7, 7, 1}, 320, 1});
+  bench_conv("1x1 320>1280 7", {{320, 7, 7, 1}, 1280, 1});
+  bench_depthwise("dw 5x5 240 14", {{240, 14, 14, 1}, 0, 5, 1, 2});
+  bench_depthwise("dw 7x7 384 14", {{384, 14, 14, 1}, 0, 7, 1, 3});
+  std::printf("Others\n");
+  bench_conv("3x3 g32 128>128 56", {{128, 56, 56, 1}, 128, 3, 1, 1, 1, 1, 32});
+  bench_conv("2x2 up 2 256>128 28", {{256, 28, 28, 1}, 128, 2, 1, 1, 1, 2});
+  bench_conv("16x16/16 3>768 224", {{3, 224, 224, 1}, 768, 16, 16});
+  std::printf("Linear: T x K x M\n");
+  const int64_t linear[][3] = {{1, 384, 1536},   {1, 4096, 4096}, {1, 4096, 11008}, {1, 768, 50257},
+                               {4, 4096, 4096},  {16, 768, 3072}, {128, 384, 384},  {128, 384, 1536},
+                               {128, 1536, 384}, {128, 512, 512}, {197, 768, 768},  {197, 768, 3072},
+                               {197, 3072, 768}, {3136, 64, 64},  {256, 4096, 4096}};
+  for (const auto& [t, k, m] : linear) {
+    const std::string name = std::to_string(t) + " x " + std::to_string(k) + " x " + std::to_string(m);
+    bench_conv(name.c_str(), {{k, t, 1, 1}, m, 1});
+  }
+}
+
+int main_of(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[1], "--bench") == 0) {
+    if (argc > 2) {
+      kernels::limit_isa(static_cast<kernels::Isa>(std::atoi(argv[2])));
+    }
+    bench();
+    return 0;
+  }
+  test_empty();
+  test_convs();
+  test_pools();
+  test_special_values();
+  test_activations();
+  std::printf("%d checks, ", checks);
+  std::printf(failures == 0 ? "all right\n" : "%d failures\n", failures);
+  return failures == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace executorch_ggml
+
+int main(int argc, char** argv) { return executorch_ggml::main_of(argc, argv); }
