@@ -188,62 +188,69 @@ inline bool attends(const ggml_tensor* q, const ggml_tensor* k, const ggml_tenso
   return inner && batch && masked && sizes;
 }
 
-inline bool window(int64_t kernel, int64_t stride, int64_t pad, int64_t dilation, int64_t up = 1) {
+inline bool slides(const Window& window) {
   constexpr int64_t kLimit = 1 << 24;
-  for (int64_t n : {kernel, stride, dilation, up}) {
+  for (int64_t n : {window.kernel, window.stride, window.dilation, window.up}) {
     if (n < 1 || n >= kLimit) return false;
   }
-  return pad > -kLimit && pad < kLimit;
+  return window.pad > -kLimit && window.pad < kLimit;
 }
 
+inline bool slides(const Window2d& window) { return slides(window.w) && slides(window.h); }
+
+inline bool is_dense(const Window2d& window) { return window.w.up == 1 && window.h.up == 1; }
+
 // Places that windows touch, inside the image or out of it, are few enough to be counted in 64 bits.
-inline bool reaches(const ggml_tensor* x, const Dims& ne, int64_t kernel_w, int64_t stride_w, int64_t pad_w,
-                    int64_t dilation_w, int64_t kernel_h, int64_t stride_h, int64_t pad_h, int64_t dilation_h) {
+inline bool reaches(const ggml_tensor* x, const Dims& ne, const Window2d& window) {
   constexpr int64_t kLimit = int64_t{1} << 59;
-  const int64_t across = ne[1] * stride_w + kernel_w * dilation_w + std::abs(pad_w);
-  const int64_t down = ne[2] * stride_h + kernel_h * dilation_h + std::abs(pad_h);
-  const int64_t rows = saturating_add(down, saturating_mul(x->ne[2], x->ne[3]));
-  return saturating_mul(rows, x->ne[0] * x->ne[1]) < kLimit && saturating_mul(across, x->ne[0]) < kLimit;
+  const auto reach = [](int64_t out, const Window& along) {
+    return out * along.stride + along.kernel * along.dilation + std::abs(along.pad);
+  };
+  const int64_t rows = saturating_add(reach(ne[2], window.h), saturating_mul(x->ne[2], x->ne[3]));
+  return saturating_mul(rows, x->ne[0] * x->ne[1]) < kLimit &&
+         saturating_mul(reach(ne[1], window.w), x->ne[0]) < kLimit;
 }
 
 // What a convolution keeps for each of a window's taps fits in little memory.
-inline bool few_taps(int64_t kernel_w, int64_t kernel_h) {
+inline bool few_taps(const Window2d& window) {
+  const int64_t kernel_w = window.w.kernel;
+  const int64_t kernel_h = window.h.kernel;
   return kernel_w >= 1 && kernel_h >= 1 && saturating_mul(kernel_w, kernel_h) <= (1 << 16);
 }
 
 inline bool convolves(const ggml_tensor* x, const ggml_tensor* weight, const ggml_tensor* bias, const Dims& ne,
-                      int64_t kernel_w, int64_t kernel_h, int64_t groups) {
+                      const Window2d& window, int64_t groups) {
   constexpr int64_t kBlock = 16;  // output channels of a block of packed weights
   const int64_t ic = x->ne[0];
   const int64_t oc = ne[0];
   if (groups < 1 || groups > oc || ic % groups != 0 || oc % groups != 0) return false;
-  if (!few_taps(kernel_w, kernel_h) || oc > (1 << 26)) return false;
+  if (!few_taps(window) || oc > (1 << 26)) return false;
   const int64_t blocks = groups * ((oc / groups + kBlock - 1) / kBlock);
-  const int64_t packed = saturating_mul(blocks * kBlock * kernel_w, kernel_h * (ic / groups));
+  const int64_t packed = saturating_mul(blocks * kBlock * window.w.kernel, window.h.kernel * (ic / groups));
   return ggml_nelements(weight) == saturating_add(packed, ic / groups) &&
          (bias == nullptr || ggml_nelements(bias) == oc) && x->ne[3] == ne[3];
 }
 
 inline bool convolves_depthwise(const ggml_tensor* x, const ggml_tensor* weight, const ggml_tensor* bias,
-                                const Dims& ne, int64_t kernel_w, int64_t kernel_h) {
-  if (!few_taps(kernel_w, kernel_h)) return false;
-  return x->ne[0] == ne[0] && x->ne[3] == ne[3] && ggml_nelements(weight) == ne[0] * kernel_w * kernel_h &&
+                                const Dims& ne, const Window2d& window) {
+  if (!few_taps(window)) return false;
+  return x->ne[0] == ne[0] && x->ne[3] == ne[3] &&
+         ggml_nelements(weight) == ne[0] * window.w.kernel * window.h.kernel &&
          (bias == nullptr || ggml_nelements(bias) == ne[0]);
 }
 
 inline bool pools(const ggml_tensor* x, const Dims& ne) { return x->ne[0] == ne[0] && x->ne[3] == ne[3]; }
 
-// A kernel of 0 is adaptive: it has neither gaps nor padding.
-inline bool pool_window(int64_t kernel, int64_t stride, int64_t pad, int64_t dilation) {
-  return kernel >= 0 && window(std::max<int64_t>(kernel, 1), stride, pad, dilation) && (kernel > 0 || dilation == 1);
+// A kernel of 0 is adaptive: it has no gaps.
+inline bool pool_slides(Window window) {
+  if (window.kernel == 0 && window.dilation == 1) window.kernel = 1;
+  return slides(window) && window.up == 1;
 }
 
-inline bool pool_windows(const Ints& kernel, const Ints& stride, const Ints& pad, const Ints& dilation) {
-  if (kernel.size != 3 || stride.size != 3 || pad.size != 3 || dilation.size != 3) return false;
-  for (int i = 0; i < 3; ++i) {
-    if (!pool_window(kernel[i], stride[i], pad[i], dilation[i])) return false;
-  }
-  return true;
+inline bool pool_slides(const Window2d& window) { return pool_slides(window.w) && pool_slides(window.h); }
+
+inline bool pool_slides(const Window3d& window) {
+  return pool_slides(window.w) && pool_slides(window.h) && pool_slides(window.d);
 }
 
 inline bool pools_volumes(const ggml_tensor* x, const Dims& ne, int64_t depth, int64_t out_depth) {

@@ -50,16 +50,20 @@ int64_t work_of(const fb::Node& node, const ggml_tensor* const* inputs, int coun
                       inputs[0]->ne[0] + inputs[2]->ne[0]});
     case fb::Op::Conv2d:
       return product({elements / std::max<int64_t>(1, made->ne[0]), ggml_nelements(inputs[1])});
-    case fb::Op::Conv2dDw:
-      return product({elements, node.op_as_Conv2dDw()->kernel_w(), node.op_as_Conv2dDw()->kernel_h()});
-    case fb::Op::Pool2d:
-      return product({elements, pool_taps(node.op_as_Pool2d()->kernel_w(), inputs[0]->ne[1], made->ne[1]),
-                      pool_taps(node.op_as_Pool2d()->kernel_h(), inputs[0]->ne[2], made->ne[2])});
+    case fb::Op::Conv2dDw: {
+      const fb::Window2d& window = *node.op_as_Conv2dDw()->window();
+      return product({elements, window.w().kernel(), window.h().kernel()});
+    }
+    case fb::Op::Pool2d: {
+      const fb::Window2d& window = *node.op_as_Pool2d()->window();
+      return product({elements, pool_taps(window.w().kernel(), inputs[0]->ne[1], made->ne[1]),
+                      pool_taps(window.h().kernel(), inputs[0]->ne[2], made->ne[2])});
+    }
     case fb::Op::MaxPoolIndex: {
-      const auto& kernel = *node.op_as_MaxPoolIndex()->kernel();
-      return product({elements, pool_taps(kernel.Get(0), inputs[0]->ne[1], made->ne[1]),
-                      pool_taps(kernel.Get(1), inputs[0]->ne[2], made->ne[2]),
-                      pool_taps(kernel.Get(2), inputs[0]->ne[3], made->ne[3])});
+      const fb::Window3d& window = *node.op_as_MaxPoolIndex()->window();
+      return product({elements, pool_taps(window.w().kernel(), inputs[0]->ne[1], made->ne[1]),
+                      pool_taps(window.h().kernel(), inputs[0]->ne[2], made->ne[2]),
+                      pool_taps(window.d().kernel(), inputs[0]->ne[3], made->ne[3])});
     }
     case fb::Op::GridSample:
       return product({elements, node.op_as_GridSample()->kind() == fb::SampleKind::Bicubic ? 16 : 4});
@@ -125,6 +129,7 @@ std::string describe(const ggml_tensor* tensor) {
 
 std::string Attr::text() const {
   const std::string name = std::string(name_) + "=";
+  if (!words_.empty()) return name + words_;
   if (count_ == 0) return name + format("%g", static_cast<double>(real_));
   if (count_ == 1) return name + std::to_string(at_[0]);
   return name + describe_sizes({at_, at_ + count_});
@@ -155,15 +160,15 @@ Status NodeBuilder::error(const fb::Node& node, const std::string& message) cons
       format("node %s (%s): %s", node.name() ? node.name()->c_str() : "", spec.op ? spec.op : "?", message.c_str()));
 }
 
-bool NodeBuilder::check(bool holds, const char* text, std::initializer_list<Attr> attrs) {
-  if (holds) return true;
+ggml_tensor* NodeBuilder::unmet(const char* check, std::initializer_list<Attr> attrs) {
   std::string given;
   for (size_t i = 0; node_->inputs() && i < node_->inputs()->size(); ++i) {
     const int index = node_->inputs()->Get(i);
     given += (given.empty() ? "" : ", ") + describe(index < 0 ? nullptr : values_[index]);
   }
   for (const Attr& attr : attrs) given += (given.empty() ? "" : ", ") + attr.text();
-  return fail(std::string(text) + " does not hold for " + given);
+  fail(std::string(check) + " does not hold for " + given);
+  return nullptr;
 }
 
 bool NodeBuilder::all_f32(ggml_tensor* const* inputs) {

@@ -54,6 +54,7 @@ class Attr {
   Attr(const char* name, int64_t value) : name_(name), at_{value} {}
   Attr(const char* name, float value) : name_(name), real_(value), count_(0) {}
   Attr(const char* name, const Dims& value) : name_(name), count_(4) { std::copy(value.begin(), value.end(), at_); }
+  Attr(const char* name, std::string value) : name_(name), words_(std::move(value)) {}
   Attr(const char* name, const Ints& value) : name_(name), count_(value.size) { std::copy_n(value.at, 4, at_); }
   template <class Enum, class = std::enable_if_t<std::is_enum_v<Enum>>>
   Attr(const char* name, Enum value) : Attr(name, static_cast<int64_t>(value)) {}
@@ -63,7 +64,8 @@ class Attr {
   const char* name_;
   int64_t at_[4] = {};
   float real_ = 0.0f;
-  int count_ = 1;  // of at_; 0: a float
+  int count_ = 1;      // of at_; 0: a float
+  std::string words_;  // or this
 };
 
 // Whether a value's element type is known, and its memory within the limit.
@@ -124,7 +126,8 @@ class NodeBuilder {
 
   // What generated code uses. False and null mean that error_ has the message.
   bool uses_kernels() const { return use_kernels_; }
-  bool check(bool holds, const char* text, std::initializer_list<Attr> attrs = {});
+  ggml_tensor* unmet(const char* check, std::initializer_list<Attr> attrs = {});
+  bool missing(const char* attr) { return fail(format("attribute %s is missing; export the model again", attr)); }
   bool all_f32(ggml_tensor* const* inputs);
   bool dim(int64_t sdim, const char* attr, int64_t* value);
   bool dims(const fb::Ne* ne, const char* attr, Dims* value);

@@ -35,9 +35,26 @@ bool ports_are_aligned(const flatbuffers::Vector<flatbuffers::Offset<fb::Port>>*
   return true;
 }
 
+// The program's version alone: the rest may be of another version's schema.
+bool read_version(const uint8_t* body, size_t size, uint32_t* version) {
+  flatbuffers::Verifier verifier(body, size);
+  if (verifier.VerifyOffset<>(0) == 0) return false;
+  const auto* table = flatbuffers::GetRoot<flatbuffers::Table>(body);
+  if (!table->VerifyTableStart(verifier)) return false;
+  if (!table->VerifyField<uint32_t>(verifier, fb::Graph::VT_VERSION, sizeof(uint32_t))) return false;
+  *version = table->GetField<uint32_t>(fb::Graph::VT_VERSION, 0);
+  return true;
+}
+
 // FlatBuffers' own checks, and of what they leave out. Attributes are checked where they are read.
 Status verify(const uint8_t* body, size_t size) {
-  if (size < FLATBUFFERS_MAX_BUFFER_SIZE) {  // a larger one fails an assertion
+  uint32_t version = 0;
+  if (size < FLATBUFFERS_MAX_BUFFER_SIZE && read_version(body, size, &version)) {  // a larger one fails an assertion
+    if (version != kIrVersion) {
+      return Status::error(format(
+          "IR version %u: this runtime reads version %u; export the model again with the matching executorch-ggml",
+          version, kIrVersion));
+    }
     flatbuffers::Verifier verifier(body, size);
     if (fb::VerifyGraphBuffer(verifier)) {
       const fb::Graph& graph = *fb::GetGraph(body);
@@ -76,13 +93,7 @@ Status open_payload(const void* data, size_t size, const fb::Graph** graph) {
     return Status::error("IR is not aligned to 8 bytes; load the program from a file or an aligned buffer");
   }
   EXECUTORCH_GGML_TRY(verify(body, body_size));
-  const fb::Graph* root = fb::GetGraph(body);
-  if (root->version() != kIrVersion) {
-    return Status::error(
-        format("IR version %u: this runtime reads version %u; export the model again with the matching executorch-ggml",
-               root->version(), kIrVersion));
-  }
-  *graph = root;
+  *graph = fb::GetGraph(body);
   return {};
 }
 

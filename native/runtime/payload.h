@@ -5,11 +5,11 @@
 #include <cstdint>
 
 #include "ggml_ir_generated.h"
+#include "ops_generated.h"
 #include "result.h"
 
 namespace executorch_ggml {
 
-constexpr uint32_t kIrVersion = 1;
 constexpr size_t kHeaderSize = 16;  // before the FlatBuffer
 
 // Whether a vector's numbers lie where numbers of 8 bytes may: FlatBuffers verifies this of its length alone.

@@ -23,7 +23,19 @@ from executorch_ggml.ir.graph import Value
 from executorch_ggml.ir.ops import OPS
 from executorch_ggml.ir.ops.custom import BinaryKind, ReduceKind, UnaryKind
 from executorch_ggml.ir.ops.indexing import ScanKind, ScatterKind
-from executorch_ggml.ir.ops.spatial import Activation, PoolKind, SampleBorder, SampleKind, ScaleMode, pack_conv_weight
+from executorch_ggml.ir.ops.spatial import (
+    NO_EPILOGUE,
+    Activation,
+    Epilogue,
+    PoolKind,
+    SampleBorder,
+    SampleKind,
+    ScaleMode,
+    Window,
+    Window2d,
+    Window3d,
+    pack_conv_weight,
+)
 from executorch_ggml.quant.codec import quantize
 
 Make = Callable[[Program], None]
@@ -418,13 +430,10 @@ def scan(p: Program) -> None:
 # ------------------------------------------------------------------------------------------------------------- spatial
 
 
-def _sides(width: int, height: int, **numbers: tuple[int, int]) -> dict[str, int]:
-    made = {f"{name}_{side}": n for name, pair in numbers.items() for side, n in zip("wh", pair, strict=True)}
-    return {"kernel_w": width, "kernel_h": height} | made
-
-
-def _acted(activation: Activation) -> dict[str, Any]:
-    return {"activation": activation, "act_min": 0.0, "act_max": 6.0}
+def _window(width: int, height: int, **numbers: tuple[int, int]) -> Window2d:
+    """Each number as a pair: of the width and of the height."""
+    across, down = ({name: pair[i] for name, pair in numbers.items()} for i in (0, 1))
+    return Window2d(Window(width, **across), Window(height, **down))
 
 
 @case("conv_2d")
@@ -432,28 +441,29 @@ def convolution(p: Program) -> None:
     x, bias = p.random(2, 7, 6, 4), p.constant(torch.randn(20))
     for activation in Activation:
         weight = p.constant(pack_conv_weight(torch.randn(20, 4, 3, 2), 1))
-        plain = _sides(2, 3, stride=(1, 2), pad=(1, 0), dilation=(1, 1), up=(1, 1))
-        p.output(p.emit("conv_2d", x, weight, bias, ne=(20, 7, 3, 2), groups=1, **plain, **_acted(activation)))
+        how = {"window": _window(2, 3, stride=(1, 2), pad=(1, 0)), "epilogue": Epilogue(activation, 0.0, 6.0)}
+        p.output(p.emit("conv_2d", x, weight, bias, ne=(20, 7, 3, 2), groups=1, **how))
     weight = p.input(pack_conv_weight(torch.randn(6, 2, 3, 3), 2))
-    holes = _sides(3, 3, stride=(1, 1), pad=(2, 2), dilation=(2, 2), up=(1, 1))
-    p.output(p.emit("conv_2d", x, weight, None, ne=(6, 6, 7, 2), groups=2, **holes, **_acted(Activation.NONE)))
+    holes = _window(3, 3, pad=(2, 2), dilation=(2, 2))
+    p.output(p.emit("conv_2d", x, weight, None, ne=(6, 6, 7, 2), groups=2, window=holes, epilogue=NO_EPILOGUE))
     half = p.constant(pack_conv_weight(torch.randn(6, 4, 3, 3), 1).half())
     for pad, ne in (((1, 1), (6, 14, 16, 2)), ((-1, 0), (6, 9, 10, 2)), ((2, -2), (6, 5, 4, 2))):
-        wide = _sides(3, 3, stride=(1, 1), pad=pad, dilation=(1, 1), up=(2, 2))
-        p.output(p.emit("conv_2d", x, half, None, ne=ne, groups=1, **wide, **_acted(Activation.NONE)))
+        wide = _window(3, 3, pad=pad, up=(2, 2))
+        p.output(p.emit("conv_2d", x, half, None, ne=ne, groups=1, window=wide, epilogue=NO_EPILOGUE))
 
 
 @case("conv_2d_dw")
 def depthwise(p: Program) -> None:
     x, weight, bias = p.random(2, 7, 6, 5), p.constant(torch.randn(3, 2, 5)), p.constant(torch.randn(5))
+    clamped = Epilogue(Activation.CLAMP, 0.0, 6.0)
     for pad, stride, dilation, ne in (
         ((1, 1), (1, 1), (1, 1), (5, 7, 7, 2)),
         ((1, 0), (2, 1), (1, 2), (5, 3, 3, 2)),
         ((-1, 1), (1, 1), (1, 1), (5, 3, 5, 2)),
     ):
-        how = _sides(2, 3, stride=stride, pad=pad, dilation=dilation)
-        p.output(p.emit("conv_2d_dw", x, weight, bias, ne=ne, **how, **_acted(Activation.CLAMP)))
-        p.output(p.emit("conv_2d_dw", x, weight, None, ne=ne, **how, **_acted(Activation.NONE)))
+        window = _window(2, 3, stride=stride, pad=pad, dilation=dilation)
+        p.output(p.emit("conv_2d_dw", x, weight, bias, ne=ne, window=window, epilogue=clamped))
+        p.output(p.emit("conv_2d_dw", x, weight, None, ne=ne, window=window, epilogue=NO_EPILOGUE))
 
 
 @case("pool_2d")
@@ -463,23 +473,23 @@ def pooling(p: Program) -> None:
     for x in (p.random(2, 7, 6, 3), p.input(nan)):
         for kind in PoolKind:
             for divisor in (0, 5):
-                how = _sides(2, 3, stride=(2, 2), pad=(1, 1), dilation=(1, 1))
-                p.output(p.emit("pool_2d", x, ne=(3, 4, 4, 2), kind=kind, divisor=divisor, **how))
-            dilated = _sides(2, 2, stride=(1, 1), pad=(0, 0), dilation=(2, 3))
-            p.output(p.emit("pool_2d", x, ne=(3, 4, 4, 2), kind=kind, divisor=0, **dilated))
-            whole = _sides(0, 0, stride=(1, 1), pad=(0, 0), dilation=(1, 1))
-            p.output(p.emit("pool_2d", x, ne=(3, 4, 5, 2), kind=kind, divisor=0, **whole))
-            p.output(p.emit("pool_2d", x, ne=(3, 1, 1, 2), kind=kind, divisor=0, **whole))
+                window = _window(2, 3, stride=(2, 2), pad=(1, 1))
+                p.output(p.emit("pool_2d", x, ne=(3, 4, 4, 2), kind=kind, divisor=divisor, window=window))
+            dilated = _window(2, 2, dilation=(2, 3))
+            p.output(p.emit("pool_2d", x, ne=(3, 4, 4, 2), kind=kind, divisor=0, window=dilated))
+            whole = _window(0, 0)
+            p.output(p.emit("pool_2d", x, ne=(3, 4, 5, 2), kind=kind, divisor=0, window=whole))
+            p.output(p.emit("pool_2d", x, ne=(3, 1, 1, 2), kind=kind, divisor=0, window=whole))
 
 
 @case("max_pool_index")
 def places_of_maxima(p: Program) -> None:
     ties = torch.randint(0, 3, (4, 6, 5, 2)).float()
     ties[1, 2, 3, 1] = ties[1, 3, 3, 1] = NAN
-    numbers = {"kernel": (2, 3, 2), "stride": (2, 2, 1), "pad": (1, 1, 0), "dilation": (1, 1, 1)}
-    p.output(p.emit("max_pool_index", p.input(ties), ne=(2, 3, 3, 2), depth=2, out_depth=1, **numbers))
-    flat = {"kernel": (2, 2, 1), "stride": (2, 2, 1), "pad": (0, 0, 0), "dilation": (1, 2, 1)}
-    p.output(p.emit("max_pool_index", p.input(ties), ne=(2, 2, 2, 4), depth=1, out_depth=1, **flat))
+    deep = Window3d(Window(2, 2, 1), Window(3, 2, 1), Window(2))
+    p.output(p.emit("max_pool_index", p.input(ties), ne=(2, 3, 3, 2), depth=2, out_depth=1, window=deep))
+    flat = Window3d(Window(2, 2), Window(2, 2, dilation=2), Window())
+    p.output(p.emit("max_pool_index", p.input(ties), ne=(2, 2, 2, 4), depth=1, out_depth=1, window=flat))
 
 
 @case("interpolate")

@@ -177,27 +177,17 @@ struct ConvCase {
   int64_t extra = 0;  // more (or fewer) output pixels than the padding on both sides gives
   float act_min = -0.4f, act_max = 0.6f;
 
-  static int64_t out(int64_t in, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation, int64_t up) {
-    return ((in - 1) * up + 1 + 2 * pad - dilation * (kernel - 1) - 1) / stride + 1;
+  static int64_t out(int64_t in, const Window& w) {
+    return ((in - 1) * w.up + 1 + 2 * w.pad - w.dilation * (w.kernel - 1) - 1) / w.stride + 1;
   }
   Conv2dParams params() const {
     Conv2dParams p = {};
-    p.kernel_w = kernel;
-    p.kernel_h = kernel_h > 0 ? kernel_h : kernel;
-    p.stride_w = stride;
-    p.stride_h = stride_h > 0 ? stride_h : stride;
-    p.pad_w = pad;
-    p.pad_h = pad_h > -1000 ? pad_h : pad;
-    p.dilation_w = dilation;
-    p.dilation_h = dilation_h > 0 ? dilation_h : dilation;
-    p.up_w = up;
-    p.up_h = up_h > 0 ? up_h : up;
+    p.window.w = {kernel, stride, pad, dilation, up};
+    p.window.h = {kernel_h > 0 ? kernel_h : kernel, stride_h > 0 ? stride_h : stride, pad_h > -1000 ? pad_h : pad,
+                  dilation_h > 0 ? dilation_h : dilation, up_h > 0 ? up_h : up};
     p.groups = groups;
-    p.activation = activation;
-    p.act_min = act_min;
-    p.act_max = act_max;
-    p.ne = {oc, out(x[1], p.kernel_w, p.stride_w, p.pad_w, p.dilation_w, p.up_w) + extra,
-            out(x[2], p.kernel_h, p.stride_h, p.pad_h, p.dilation_h, p.up_h) + extra, x[3]};
+    p.epilogue = {activation, act_min, act_max};
+    p.ne = {oc, out(x[1], p.window.w) + extra, out(x[2], p.window.h) + extra, x[3]};
     return p;
   }
   std::string name() const {
@@ -206,17 +196,18 @@ struct ConvCase {
     std::snprintf(
         text, sizeof(text),
         "x %d,%d,%d,%d oc %d kernel %dx%d stride %dx%d pad %dx%d dilation %dx%d up %dx%d groups %d act %d extra %d",
-        int(x[0]), int(x[1]), int(x[2]), int(x[3]), int(oc), int(p.kernel_w), int(p.kernel_h), int(p.stride_w),
-        int(p.stride_h), int(p.pad_w), int(p.pad_h), int(p.dilation_w), int(p.dilation_h), int(p.up_w), int(p.up_h),
-        int(groups), int(activation), int(extra));
+        int(x[0]), int(x[1]), int(x[2]), int(x[3]), int(oc), int(p.window.w.kernel), int(p.window.h.kernel),
+        int(p.window.w.stride), int(p.window.h.stride), int(p.window.w.pad), int(p.window.h.pad),
+        int(p.window.w.dilation), int(p.window.h.dilation), int(p.window.w.up), int(p.window.h.up), int(groups),
+        int(activation), int(extra));
     return text;
   }
 };
 
 // The input pixel that a tap meets, or -1.
-int64_t meet(int64_t o, int64_t k, int64_t stride, int64_t pad, int64_t dilation, int64_t up, int64_t size) {
-  const int64_t at = o * stride - pad + k * dilation;
-  return at < 0 || at % up != 0 || at / up >= size ? -1 : at / up;
+int64_t meet(int64_t o, int64_t k, const Window& w, int64_t size) {
+  const int64_t at = o * w.stride - w.pad + k * w.dilation;
+  return at < 0 || at % w.up != 0 || at / w.up >= size ? -1 : at / w.up;
 }
 
 Expected convolve(const Conv2dParams& p, const std::array<int64_t, 4>& ne, const std::vector<float>& x,
@@ -231,16 +222,16 @@ Expected convolve(const Conv2dParams& p, const std::array<int64_t, 4>& ne, const
     const int64_t n = at / p.ne[0] / p.ne[1] / p.ne[2];
     double sum = bias.empty() ? 0.0 : static_cast<double>(bias[static_cast<size_t>(o)]);
     double size = std::fabs(sum);
-    for (int64_t ky = 0; ky < p.kernel_h; ++ky) {
-      for (int64_t kx = 0; kx < p.kernel_w; ++kx) {
-        const int64_t iy = meet(oy, ky, p.stride_h, p.pad_h, p.dilation_h, p.up_h, ne[2]);
-        const int64_t ix = meet(ox, kx, p.stride_w, p.pad_w, p.dilation_w, p.up_w, ne[1]);
+    for (int64_t ky = 0; ky < p.window.h.kernel; ++ky) {
+      for (int64_t kx = 0; kx < p.window.w.kernel; ++kx) {
+        const int64_t iy = meet(oy, ky, p.window.h, ne[2]);
+        const int64_t ix = meet(ox, kx, p.window.w, ne[1]);
         if (iy < 0 || ix < 0) {
           continue;
         }
         for (int64_t i = 0; i < ic; ++i) {
           const int64_t from = ((n * ne[2] + iy) * ne[1] + ix) * ne[0] + o / group * ic + i;
-          const int64_t tap = ((o * ic + i) * p.kernel_h + ky) * p.kernel_w + kx;
+          const int64_t tap = ((o * ic + i) * p.window.h.kernel + ky) * p.window.w.kernel + kx;
           const double term =
               static_cast<double>(x[static_cast<size_t>(from)]) * static_cast<double>(weight[static_cast<size_t>(tap)]);
           sum += term;
@@ -248,10 +239,10 @@ Expected convolve(const Conv2dParams& p, const std::array<int64_t, 4>& ne, const
         }
       }
     }
-    const auto low = static_cast<double>(p.act_min);
-    const auto high = static_cast<double>(p.act_max);
-    result.value.push_back(activate(sum, p.activation, low, high));
-    result.size.push_back(p.activation == Activation::None && std::isnan(sum) ? 0.0 : size);
+    const auto low = static_cast<double>(p.epilogue.low);
+    const auto high = static_cast<double>(p.epilogue.high);
+    result.value.push_back(activate(sum, p.epilogue.activation, low, high));
+    result.size.push_back(p.epilogue.activation == Activation::None && std::isnan(sum) ? 0.0 : size);
   }
   return result;
 }
@@ -260,9 +251,10 @@ void test_conv(const ConvCase& c) {
   const Conv2dParams p = c.params();
   const int64_t ic = c.x[0] / c.groups;
   const std::vector<float> x = random_floats(count(c.x), 2.0f);
-  const std::vector<float> weight = random_floats(c.oc * ic * p.kernel_h * p.kernel_w);
+  const std::vector<float> weight = random_floats(c.oc * ic * p.window.h.kernel * p.window.w.kernel);
   const std::vector<float> bias = random_floats(c.bias ? c.oc : 0);
-  Call<Conv2dParams> call(kernels::conv_2d, p, c.x, x, pack(weight, c.oc, ic, p.kernel_h, p.kernel_w, c.groups), bias);
+  Call<Conv2dParams> call(kernels::conv_2d, p, c.x, x,
+                          pack(weight, c.oc, ic, p.window.h.kernel, p.window.w.kernel, c.groups), bias);
   check(call, convolve(p, c.x, x, weight, bias), "conv_2d " + c.name());
 }
 
@@ -271,32 +263,21 @@ void test_depthwise(ConvCase c) {
   c.oc = c.groups = c.x[0];
   const Conv2dParams p = c.params();
   const std::vector<float> x = random_floats(count(c.x), 2.0f);
-  const std::vector<float> weight = random_floats(c.oc * p.kernel_h * p.kernel_w);
+  const std::vector<float> weight = random_floats(c.oc * p.window.h.kernel * p.window.w.kernel);
   const std::vector<float> bias = random_floats(c.bias ? c.oc : 0);
   std::vector<float> turned(weight.size());
   for (size_t i = 0; i < weight.size(); ++i) {
-    const size_t taps = static_cast<size_t>(p.kernel_h * p.kernel_w);
+    const size_t taps = static_cast<size_t>(p.window.h.kernel * p.window.w.kernel);
     turned[i % taps * static_cast<size_t>(c.oc) + i / taps] = weight[i];
   }
-  const Conv2dDwParams dw = {p.ne,    p.kernel_w,   p.kernel_h,   p.stride_w,   p.stride_h, p.pad_w,
-                             p.pad_h, p.dilation_w, p.dilation_h, p.activation, p.act_min,  p.act_max};
+  const Conv2dDwParams dw = {p.ne, p.window, p.epilogue};
   Call<Conv2dDwParams> call(kernels::conv_2d_dw, dw, c.x, x, turned, bias);
   check(call, convolve(p, c.x, x, weight, bias), "conv_2d_dw " + c.name());
 }
 
 void test_pool(const ConvCase& c, PoolKind kind, int64_t divisor = 0, float odd_value = 0.0f) {
   const Conv2dParams w = c.params();
-  Pool2dParams p = {{c.x[0], w.ne[1], w.ne[2], c.x[3]},
-                    kind,
-                    w.kernel_w,
-                    w.kernel_h,
-                    w.stride_w,
-                    w.stride_h,
-                    w.pad_w,
-                    w.pad_h,
-                    w.dilation_w,
-                    w.dilation_h,
-                    divisor};
+  Pool2dParams p = {{c.x[0], w.ne[1], w.ne[2], c.x[3]}, kind, w.window, divisor};
   std::vector<float> x = random_floats(count(c.x), 2.0f);
   for (size_t i = 3; odd_value != 0.0f && i < x.size(); i += 37) {
     x[i] = odd_value;
@@ -311,12 +292,12 @@ void test_pool(const ConvCase& c, PoolKind kind, int64_t divisor = 0, float odd_
     double sum = 0.0;
     double size = 0.0;
     int64_t counted = 0;
-    for (int64_t ky = 0; ky < p.kernel_h; ++ky) {
-      for (int64_t kx = 0; kx < p.kernel_w; ++kx) {
-        const int64_t iy = oy * p.stride_h - p.pad_h + ky * p.dilation_h;
-        const int64_t ix = ox * p.stride_w - p.pad_w + kx * p.dilation_w;
+    for (int64_t ky = 0; ky < p.window.h.kernel; ++ky) {
+      for (int64_t kx = 0; kx < p.window.w.kernel; ++kx) {
+        const int64_t iy = oy * p.window.h.stride - p.window.h.pad + ky * p.window.h.dilation;
+        const int64_t ix = ox * p.window.w.stride - p.window.w.pad + kx * p.window.w.dilation;
         const bool inside = iy >= 0 && ix >= 0 && iy < c.x[2] && ix < c.x[1];
-        counted += kind == PoolKind::AvgPad ? iy < c.x[2] + p.pad_h && ix < c.x[1] + p.pad_w : inside;
+        counted += kind == PoolKind::AvgPad ? iy < c.x[2] + p.window.h.pad && ix < c.x[1] + p.window.w.pad : inside;
         if (inside) {
           const auto v =
               static_cast<double>(x[static_cast<size_t>(((n * c.x[2] + iy) * c.x[1] + ix) * c.x[0] + channel)]);
@@ -425,11 +406,11 @@ void test_special_values() {
     Call<Conv2dParams> call(kernels::conv_2d, p, c.x, x, pack(weight, c.oc, 16, 1, 1, 1), {});
     check(call, convolve(p, c.x, x, weight, {}), "conv_2d special values, activation " + std::to_string(activation));
     const std::vector<float> ones(16, 1.0f);
-    const Conv2dDwParams dw = {{16, 6, 1, 1}, 1, 1, 1, 1, 0, 0, 1, 1, p.activation, p.act_min, p.act_max};
+    const Conv2dDwParams dw = {{16, 6, 1, 1}, {}, p.epilogue};
     Expected expected;
     for (float v : x) {
-      expected.value.push_back(activate(static_cast<double>(v), p.activation, static_cast<double>(p.act_min),
-                                        static_cast<double>(p.act_max)));
+      expected.value.push_back(activate(static_cast<double>(v), p.epilogue.activation,
+                                        static_cast<double>(p.epilogue.low), static_cast<double>(p.epilogue.high)));
       expected.size.push_back(0.0);
     }
     Call<Conv2dDwParams> dw_call(kernels::conv_2d_dw, dw, c.x, x, ones, {});
@@ -451,7 +432,7 @@ void test_activations() {
       expected.size.push_back(activation == Activation::Hardswish && v < 0.0f ? 1.0 : 0.0);
     }
     const std::vector<float> ones(static_cast<size_t>(n), 1.0f);
-    const Conv2dDwParams dw = {{n, 1, 1, 1}, 1, 1, 1, 1, 0, 0, 1, 1, activation, 0.0f, 0.0f};
+    const Conv2dDwParams dw = {{n, 1, 1, 1}, {}, {activation, 0.0f, 0.0f}};
     Call<Conv2dDwParams> call(kernels::conv_2d_dw, dw, {n, 1, 1, 1}, x, ones, {});
     check(call, expected, "activation " + std::to_string(int(activation)));
   }
@@ -527,10 +508,11 @@ double time_call(Call<Params>& call, int threads, double flops) {
 void bench_conv(const char* name, const ConvCase& c) {
   const Conv2dParams p = c.params();
   const int64_t ic = c.x[0] / c.groups;
-  const std::vector<float> weight = random_floats(c.oc * ic * p.kernel_h * p.kernel_w);
+  const std::vector<float> weight = random_floats(c.oc * ic * p.window.h.kernel * p.window.w.kernel);
   Call<Conv2dParams> call(kernels::conv_2d, p, c.x, random_floats(count(c.x)),
-                          pack(weight, c.oc, ic, p.kernel_h, p.kernel_w, c.groups), random_floats(c.oc));
-  const auto taps = static_cast<double>(p.kernel_h * p.kernel_w) / static_cast<double>(p.up_h * p.up_w);
+                          pack(weight, c.oc, ic, p.window.h.kernel, p.window.w.kernel, c.groups), random_floats(c.oc));
+  const auto taps =
+      static_cast<double>(p.window.h.kernel * p.window.w.kernel) / static_cast<double>(p.window.h.up * p.window.w.up);
   const double flops = 2.0 * static_cast<double>(count(p.ne) * ic) * taps;
   std::printf("%-28s", name);
   for (int threads : {1, 2}) {
@@ -543,11 +525,10 @@ void bench_conv(const char* name, const ConvCase& c) {
 void bench_depthwise(const char* name, ConvCase c) {
   c.oc = c.groups = c.x[0];
   const Conv2dParams p = c.params();
-  const Conv2dDwParams dw = {p.ne,    p.kernel_w,   p.kernel_h,   p.stride_w,   p.stride_h, p.pad_w,
-                             p.pad_h, p.dilation_w, p.dilation_h, p.activation, p.act_min,  p.act_max};
+  const Conv2dDwParams dw = {p.ne, p.window, p.epilogue};
   Call<Conv2dDwParams> call(kernels::conv_2d_dw, dw, c.x, random_floats(count(c.x)),
-                            random_floats(c.oc * p.kernel_h * p.kernel_w), random_floats(c.oc));
-  const double flops = 2.0 * static_cast<double>(count(p.ne) * p.kernel_h * p.kernel_w);
+                            random_floats(c.oc * p.window.h.kernel * p.window.w.kernel), random_floats(c.oc));
+  const double flops = 2.0 * static_cast<double>(count(p.ne) * p.window.h.kernel * p.window.w.kernel);
   std::printf("%-28s", name);
   for (int threads : {1, 2}) {
     const double t = time_call(call, threads, flops);
@@ -558,19 +539,9 @@ void bench_depthwise(const char* name, ConvCase c) {
 
 void bench_pool(const char* name, const ConvCase& c, PoolKind kind) {
   const Conv2dParams w = c.params();
-  const Pool2dParams p = {{c.x[0], w.ne[1], w.ne[2], c.x[3]},
-                          kind,
-                          w.kernel_w,
-                          w.kernel_h,
-                          w.stride_w,
-                          w.stride_h,
-                          w.pad_w,
-                          w.pad_h,
-                          w.dilation_w,
-                          w.dilation_h,
-                          0};
+  const Pool2dParams p = {{c.x[0], w.ne[1], w.ne[2], c.x[3]}, kind, w.window, 0};
   Call<Pool2dParams> call(kernels::pool_2d, p, c.x, random_floats(count(c.x)), {}, {});
-  const double reads = static_cast<double>(count(p.ne) * p.kernel_w * p.kernel_h);
+  const double reads = static_cast<double>(count(p.ne) * p.window.w.kernel * p.window.h.kernel);
   std::printf("%-28s", name);
   for (int threads : {1, 2}) {
     const double t = time_call(call, threads, 1e7);

@@ -32,7 +32,19 @@ from executorch_ggml.ir.op import Dim
 from executorch_ggml.ir.ops import OPS
 from executorch_ggml.ir.ops.custom import BinaryKind, ReduceKind, UnaryKind
 from executorch_ggml.ir.ops.indexing import ScanKind, ScatterKind
-from executorch_ggml.ir.ops.spatial import Activation, PoolKind, SampleBorder, SampleKind, ScaleMode, pack_conv_weight
+from executorch_ggml.ir.ops.spatial import (
+    NO_EPILOGUE,
+    Activation,
+    Epilogue,
+    PoolKind,
+    SampleBorder,
+    SampleKind,
+    ScaleMode,
+    Window,
+    Window2d,
+    Window3d,
+    pack_conv_weight,
+)
 from executorch_ggml.ir.serialize import MAGIC, payload, serialize
 from executorch_ggml.partition.backend import constant_bytes
 from executorch_ggml.quant.codec import quantize
@@ -408,8 +420,7 @@ def _pixels(p: Program, n: int, c: int, h: int, w: int) -> Value:
     return p.random(n, h, w, c)
 
 
-_PLAIN = {"stride_w": 1, "stride_h": 1, "pad_w": 1, "pad_h": 1, "dilation_w": 1, "dilation_h": 1}
-_RAW = {"activation": Activation.NONE, "act_min": 0.0, "act_max": 0.0}
+_THREE = Window2d(Window(3, pad=1), Window(3, pad=1))
 
 
 @program
@@ -417,27 +428,24 @@ def convolution(p: Program) -> None:
     x = _pixels(p, 2, 4, 7, 6)
     weight = p.constant(pack_conv_weight(torch.randn(20, 4, 3, 3), 1))
     bias = p.constant(torch.randn(20))
-    relu = {"activation": Activation.CLAMP, "act_min": 0.0, "act_max": 6.0}
-    size = {"kernel_w": 3, "kernel_h": 3, "up_w": 1, "up_h": 1, "groups": 1}
-    p.output(p.emit("conv_2d", x, weight, bias, ne=(20, 6, 7, 2), **size, **_PLAIN, **relu))
+    relu = Epilogue(Activation.CLAMP, 0.0, 6.0)
+    p.output(p.emit("conv_2d", x, weight, bias, ne=(20, 6, 7, 2), window=_THREE, groups=1, epilogue=relu))
 
 
 @program
 def grouped_transposed(p: Program) -> None:
     x = _pixels(p, 1, 6, 5, 5)
     weight = p.constant(pack_conv_weight(torch.randn(4, 3, 2, 2), 2))
-    size = {"kernel_w": 2, "kernel_h": 2, "up_w": 2, "up_h": 2, "groups": 2}
-    p.output(p.emit("conv_2d", x, weight, None, ne=(4, 10, 10, 1), **size, **_PLAIN, **_RAW))
+    spread = Window2d(Window(2, pad=1, up=2), Window(2, pad=1, up=2))
+    p.output(p.emit("conv_2d", x, weight, None, ne=(4, 10, 10, 1), window=spread, groups=2, epilogue=NO_EPILOGUE))
 
 
 @program
 def pointwise(p: Program) -> None:
     x = _pixels(p, 1, 16, 4, 4)
     weight = p.constant(pack_conv_weight(torch.randn(33, 16, 1, 1), 1))
-    plain = {**_PLAIN, "pad_w": 0, "pad_h": 0}
-    size = {"kernel_w": 1, "kernel_h": 1, "up_w": 1, "up_h": 1, "groups": 1}
-    silu = {**_RAW, "activation": Activation.SILU}
-    p.output(p.emit("conv_2d", x, weight, None, ne=(33, 4, 4, 1), **size, **plain, **silu))
+    silu = Epilogue(Activation.SILU)
+    p.output(p.emit("conv_2d", x, weight, None, ne=(33, 4, 4, 1), window=Window2d(), groups=1, epilogue=silu))
 
 
 @program
@@ -445,29 +453,28 @@ def depthwise(p: Program) -> None:
     x = _pixels(p, 1, 19, 8, 9)
     weight = p.constant(torch.randn(3, 3, 19))
     bias = p.constant(torch.randn(19))
-    y = p.emit("conv_2d_dw", x, weight, bias, ne=(19, 9, 8, 1), kernel_w=3, kernel_h=3, **_PLAIN, **_RAW)
-    wide = {"stride_w": 2, "stride_h": 3, "pad_w": 2, "pad_h": 0, "dilation_w": 2, "dilation_h": 1}
-    p.output(p.emit("conv_2d_dw", y, weight, None, ne=(19, 5, 2, 1), kernel_w=3, kernel_h=3, **wide, **_RAW))
+    y = p.emit("conv_2d_dw", x, weight, bias, ne=(19, 9, 8, 1), window=_THREE, epilogue=NO_EPILOGUE)
+    wide = Window2d(Window(3, stride=2, pad=2, dilation=2), Window(3, stride=3))
+    p.output(p.emit("conv_2d_dw", y, weight, None, ne=(19, 5, 2, 1), window=wide, epilogue=NO_EPILOGUE))
 
 
 @program
 def pooling(p: Program) -> None:
     x = _pixels(p, 2, 5, 6, 7)
-    size = {"kernel_w": 3, "kernel_h": 2, "divisor": 0}
-    step = {**_PLAIN, "stride_w": 2}
+    window = Window2d(Window(3, stride=2, pad=1), Window(2, pad=1))
     kinds = (PoolKind.MAX, PoolKind.AVG, PoolKind.AVG_PAD)
-    p.output(*(p.emit("pool_2d", x, ne=(5, 4, 7, 2), kind=kind, **size, **step) for kind in kinds))
+    p.output(*(p.emit("pool_2d", x, ne=(5, 4, 7, 2), kind=kind, window=window, divisor=0) for kind in kinds))
 
 
 @program
 def adaptive_pooling(p: Program) -> None:
     x = _pixels(p, 6, 5, 6, 7)
-    adaptive = {**_PLAIN, "pad_w": 0, "pad_h": 0, "kernel_w": 0, "kernel_h": 0, "divisor": 0}
-    p.output(*(p.emit("pool_2d", x, ne=(5, 3, 4, 6), kind=kind, **adaptive) for kind in (PoolKind.MAX, PoolKind.AVG)))
-    steps = {"stride": (2, 1, 2), "pad": (1, 0, 1), "dilation": (1, 2, 1)}
-    p.output(p.emit("max_pool_index", x, ne=(5, 4, 2, 4), depth=3, out_depth=2, kernel=(3, 3, 2), **steps))
-    plain = {"stride": (1, 1, 1), "pad": (0, 0, 0), "dilation": (1, 1, 1)}
-    p.output(p.emit("max_pool_index", x, ne=(5, 3, 4, 4), depth=3, out_depth=2, kernel=(0, 0, 0), **plain))
+    even = Window(kernel=0)
+    how = {"ne": (5, 3, 4, 6), "window": Window2d(even, even), "divisor": 0}
+    p.output(*(p.emit("pool_2d", x, kind=kind, **how) for kind in (PoolKind.MAX, PoolKind.AVG)))
+    window = Window3d(Window(3, 2, 1), Window(3, dilation=2), Window(2, 2, 1))
+    p.output(p.emit("max_pool_index", x, ne=(5, 4, 2, 4), depth=3, out_depth=2, window=window))
+    p.output(p.emit("max_pool_index", x, ne=(5, 3, 4, 4), depth=3, out_depth=2, window=Window3d(even, even, even)))
 
 
 @program

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import struct
 import subprocess
 import sys
@@ -21,12 +22,27 @@ from torch import Tensor, nn
 import executorch_ggml
 from executorch_ggml.ir.builder import Builder
 from executorch_ggml.ir.dtypes import DType
-from executorch_ggml.ir.graph import Graph
-from executorch_ggml.ir.serialize import serialize
+from executorch_ggml.ir.graph import Graph, IRError
+from executorch_ggml.ir.op import IR_VERSION
+from executorch_ggml.ir.ops.spatial import Activation, Epilogue, Window2d
+from executorch_ggml.ir.serialize import deserialize, serialize
 from executorch_ggml.runtime import Module, Session
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = struct.Struct("<4sIQ")
+
+# A program of IR version 1: a convolution of one pixel.
+VERSION_1 = (
+    "RUdHTVx+jHV4AgAAAAAAACAAAABHR0lSAAAWACgAJAAgABwAGAAUABAADAAIAAQAFgAAACQAAAD8AAAA/AAAAPwAAAA4AQAAtAEA"
+    "ADACAAA0AgAAAQAAAAEAAAAUAAAAAAAOABgAFwAQAAwACAAEAA4AAAAUAAAAAgAAABQAAABAAAAAAAAAUAAAAAAAAAAAAwAAAAAA"
+    "AAABAAAA/////wAAHgB0AFAASABAADgAMAAAAAAAKAAgABgAEAAIAAcAHgAAAAAAAAIBAAAAAAAAAAEAAAAAAAAAAQAAAAAAAAAB"
+    "AAAAAAAAAAEAAAAAAAAAAQAAAAAAAAABAAAAAAAAAAEAAAAAAAAAAQAAAAAAAAAFAAAAAAAAAAQAAAAAAAAAAgAAAAAAAAABAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAEAAAAEAAAAuv///wwAAAACAAAAJAAAAAMAAAACAAAAAAAAAAQAAAAAAAAABQAAAAAAAAAAAAAAAQAA"
+    "AHkAAAACAAAASAAAABAAAAAAAAoAEAAMAAgABAAKAAAADAAAAAEAAAAQAAAAAQAAADMAAAAAAAAABgAAAHdlaWdodAAAAAAKAAwA"
+    "CAAAAAQACgAAAAgAAAAkAAAAAwAAAAIAAAAAAAAABAAAAAAAAAADAAAAAAAAAAAAAAABAAAAeAAAAAMAAAAAAAAAAAAAAAMAAAAA"
+    "AAAABAAAAAAAAAACAAAAAAAAAAEAAAAAAAAAAAAAAAAAAAAzAAAAAAAAAAEAAAAAAAAAAQAAAAAAAAABAAAAAAAAAAAAAAAAAAAA"
+    "BQAAAAAAAAAEAAAAAAAAAAIAAAAAAAAAAQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+)
 
 Damage = Callable[[Any], None]
 
@@ -56,9 +72,9 @@ def sealed(body: bytes) -> bytes:
     return HEADER.pack(b"EGGM", zlib.crc32(body), len(body)) + body
 
 
-def changed(change: Damage) -> bytes:
+def changed(change: Damage, ir: bytes = IR) -> bytes:
     """The program with a change to its unpacked form."""
-    graph = fb.GraphT.InitFromPackedBuf(IR[HEADER.size :], 0)
+    graph = fb.GraphT.InitFromPackedBuf(ir[HEADER.size :], 0)
     change(graph)
     builder = fb.flatbuffers.Builder(1 << 12)
     builder.Finish(graph.Pack(builder), b"GGIR")
@@ -209,7 +225,7 @@ def _append_expr(op: int, a: int, b: int) -> Damage:
         (sealed(b""), "IR is not a valid FlatBuffer"),
         (sealed(b"\0" * 64), "IR is not a valid FlatBuffer"),
         (sealed(IR[16:-8]), "IR is not a valid FlatBuffer|RuntimeError|value|IR version"),
-        (changed(_set("version", 2)), "IR version 2: this runtime reads version 1; export the model again"),
+        (changed(_set("version", 1)), f"IR version 1: this runtime reads version {IR_VERSION}; export the model again"),
         (changed(_set("inputs.0.value", 77)), "input 0 refers to value 77, expected 0 or more and less than 6"),
         (changed(_set("inputs.0.value", -1)), "input 0 refers to value -1"),
         (changed(_set("constants.0.value", 0)), "constant 0: value 0 is another input's"),
@@ -273,6 +289,43 @@ def test_session_refuses_to_run(change: Damage, message: str) -> None:
         with pytest.raises(RuntimeError, match=message):
             ready.run(INDEX, X)
     assert_good(session())
+
+
+def image_program() -> bytes:
+    """A convolution of one pixel and its activation."""
+    build = Builder()
+    x = build.input("x", DType.F32, (2, 4, 3), (3, 4, 2, 1))
+    weight = build.constant("weight", DType.F32, (51, 1, 1, 1))
+    build.origin = "blend"
+    how = {"window": Window2d(), "groups": 1, "epilogue": Epilogue(Activation.SILU)}
+    build.output("y", build.emit("conv_2d", x, weight, None, ne=(5, 4, 2, 1), **how), (2, 4, 5))
+    return serialize(build.finish())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_set("nodes.0.op.window", None), "attribute window is missing; export the model again"),
+        (_set("nodes.0.op.epilogue", None), "attribute epilogue is missing; export the model again"),
+        (_set("nodes.0.op.epilogue.activation", 77), "attribute activation: no choice 77"),
+        (_set("nodes.0.op.window.w.kernel", 0), r"convolves.* window=\(w=\(kernel=0, stride=1, pad=0, dilation=1, up=1"),
+        (_set("nodes.0.op.window.h.pad", 2**40), r"slides\(window\) .*pad=1099511627776"),
+        (_set("nodes.0.op.window.w.up", -1), r"slides\(window\) .*up=-1"),
+    ],
+)
+def test_session_refuses_struct_attributes(change: Damage, message: str) -> None:
+    ready = Session(changed(change, image_program()), {"weight": np.ones(51, np.float32)})
+    with pytest.raises(RuntimeError, match=rf"node blend \(conv_2d\): {message}"):
+        ready.run(np.ones((2, 4, 3), np.float32))
+
+
+def test_programs_of_the_version_before_are_refused_by_their_version() -> None:
+    """A convolution as version 1 had it: its attributes are not in the places that this version reads."""
+    ir = base64.b64decode(VERSION_1)
+    with pytest.raises(RuntimeError, match=f"IR version 1: this runtime reads version {IR_VERSION}; export the model"):
+        Session(ir, {"weight": np.ones(51, np.float32)})
+    with pytest.raises(IRError, match=f"IR version 1: this build reads version {IR_VERSION}; export the model again"):
+        deserialize(ir)
 
 
 def test_names_of_any_bytes_do_not_hide_the_reason() -> None:
@@ -461,7 +514,7 @@ def _flip(ir: bytearray) -> None:
 
 def _newer(ir: bytearray) -> None:
     body = fb.GraphT.InitFromPackedBuf(bytes(ir[HEADER.size :]), 0)
-    assert body.version == 1
+    assert body.version == IR_VERSION
     graph = fb.Graph.GetRootAs(bytes(ir[HEADER.size :]), 0)
     offset = HEADER.size + graph._tab.Pos + graph._tab.Offset(4)
     ir[offset : offset + 4] = struct.pack("<I", 7)
@@ -482,7 +535,7 @@ def _rename_constant(ir: bytearray) -> None:
     ("change", "message"),
     [
         (_flip, "IR is damaged: its checksum does not match; export the model again"),
-        (_newer, "IR version 7: this runtime reads version 1; export the model again"),
+        (_newer, f"IR version 7: this runtime reads version {IR_VERSION}; export the model again"),
         (_cut, "IR is truncated"),
         (_rename_constant, "constant .*: not in the program nor in its data file"),
     ],

@@ -11,7 +11,7 @@ from ..ir._generated import ggml_ir_generated as fb
 from ..ir.dtypes import DType
 from ..ir.graph import Value
 from ..ir.ops import OPS
-from ..ir.serialize import _camel
+from ..ir.serialize import unpacked_attr
 from .words import Tensor, UnsupportedError
 
 _KEPT = 32  # programs
@@ -52,7 +52,11 @@ class CustomNodes:
             raise UnsupportedError(f"custom node of op #{node.opType}")
         given = iter(sources)
         inputs = [None if value < 0 else next(given) for value in node.inputs]
-        attrs = {attr.name: _attr(node.op, attr, exprs) for attr in spec.attrs}
+
+        def dim(wire: int) -> int:
+            return int(wire) if wire >= 0 else exprs[-1 - wire]
+
+        attrs = {attr.name: unpacked_attr(node.op, attr, dim) for attr in spec.attrs}
         return spec.name, inputs, attrs
 
     def label(self, tensor: Tensor) -> str:
@@ -88,18 +92,3 @@ def _is_known(tensor: Tensor) -> bool:
 
 def _session(tensor: Tensor) -> int:
     return tensor_number(tensor, 1)
-
-
-def _attr(op: Any, attr: Any, exprs: Sequence[int]) -> Any:
-    value = getattr(op, _camel(attr.name))
-
-    def dim(wire: int) -> int:
-        return int(wire) if wire >= 0 else exprs[-1 - wire]
-
-    if attr.kind == "dims":
-        return dim(value.n0), dim(value.n1), dim(value.n2), dim(value.n3)
-    if attr.kind == "dim":
-        return dim(value)
-    if attr.kind == "ints":
-        return tuple(int(n) for n in value)
-    return value if attr.enum is None else attr.enum(value)

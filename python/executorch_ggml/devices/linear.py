@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,16 +11,13 @@ import numpy as np
 from ..ir.builder import Builder
 from ..ir.dtypes import DType
 from ..ir.graph import Constant, Value
-from ..ir.ops.spatial import OC_BLOCK, Activation
+from ..ir.ops.spatial import OC_BLOCK, Activation, Epilogue, Window, Window2d
 from .arrays import Contents, contents
-
-_ONES = ("kernel_w", "kernel_h", "stride_w", "stride_h", "up_w", "up_h", "groups")
 
 
 def as_product(b: Builder, x: Value, weight: Value, bias: Value | None, attrs: Mapping[str, Any]) -> Value | None:
     """The result of ``conv_2d`` as a matrix product in f32, a bias and an activation; None where it is not one."""
-    is_linear = all(attrs[name] == 1 for name in _ONES) and tuple(attrs["ne"])[1:] == x.ne[1:]
-    if not is_linear or attrs["pad_w"] != 0 or attrs["pad_h"] != 0:
+    if not is_linear(attrs) or tuple(attrs["ne"])[1:] != x.ne[1:]:
         return None
     constant = next((each for each in b.graph.constants if each.value is weight), None)
     if constant is None:
@@ -27,7 +25,14 @@ def as_product(b: Builder, x: Value, weight: Value, bias: Value | None, attrs: M
     product = b.emit("mul_mat", _matrix(b, constant, int(attrs["ne"][0]), int(x.ne[0])), x)
     if bias is not None:
         product = b.emit("add", product, b.reshape(bias, (bias.count,)))
-    return _activated(b, product, attrs)
+    return _activated(b, product, attrs["epilogue"])
+
+
+def is_linear(attrs: Mapping[str, Any]) -> bool:
+    """Whether a convolution of as many pixels as there are in the image multiplies each by the same matrix."""
+    window: Window2d = attrs["window"]
+    axes = [replace(axis, dilation=1) for axis in (window.w, window.h)]  # a single tap has none
+    return attrs["groups"] == 1 and axes == [Window(), Window()]
 
 
 def _matrix(b: Builder, constant: Constant, features: int, inputs: int) -> Value:
@@ -46,9 +51,9 @@ def _matrix(b: Builder, constant: Constant, features: int, inputs: int) -> Value
     return b.constant(key, DType.F32, (inputs, features, 1, 1), Contents(matrix, DType.F32, key))
 
 
-def _activated(b: Builder, value: Value, attrs: Mapping[str, Any]) -> Value:
-    low, high = attrs["act_min"], attrs["act_max"]
-    match Activation(attrs["activation"]):
+def _activated(b: Builder, value: Value, epilogue: Epilogue) -> Value:
+    low, high = epilogue.low, epilogue.high
+    match epilogue.activation:
         case Activation.NONE:
             return value
         case Activation.CLAMP if (low, high) == (0.0, float("inf")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from .checks import failing_check
 from .dims import as_dim, as_dims, is_one, product, same_dims
 from .dtypes import DType
 from .graph import Constant, Graph, IRError, Node, Port, State, Symbol, Value, dense_strides
-from .op import Dim, Dims, Layout, OpSpec
+from .op import AttrSpec, Dim, Dims, Layout, OpSpec
 from .ops import OPS
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Builder:
         """Append a call of ``op``; inputs are made dense where the op's row demands it."""
         spec = OPS[op]
         _verify_names(spec, attrs)
-        attrs = {a.name: _as_f32(attrs[a.name]) if a.kind == "f32" else attrs[a.name] for a in spec.attrs}
+        attrs = {attr.name: _as_stored(attr, attrs[attr.name]) for attr in spec.attrs}
         ready = tuple(self._laid_out(value, wanted.layout) for value, wanted in zip(inputs, spec.inputs, strict=True))
         key = (op, ready, tuple(map(hashable, attrs.values())))
         if key in self._made:
@@ -204,15 +205,23 @@ def _four(sizes: Sequence[Dim]) -> Dims:
     return dims[0], dims[1], dims[2], dims[3]
 
 
-def _as_f32(number: float) -> float:
-    """The number as the wire has it: rounded to float32, infinite beyond its range."""
-    return ctypes.c_float(number).value
+def _as_stored(attr: AttrSpec, value: Any) -> Any:
+    """An attribute as the wire has it: numbers rounded to float32, infinite beyond its range."""
+    if attr.kind == "f32":
+        return ctypes.c_float(value).value
+    if attr.struct is None:
+        return value
+    if not isinstance(value, attr.struct.cls):
+        raise IRError(f"attribute {attr.name} is {value!r}, expected a {attr.kind}")
+    return attr.struct.cls(*(_as_stored(field, part) for field, part in attr.parts(value)))
 
 
 def hashable(value: Any) -> Any:
     """An attribute as a key: equal for equal attributes alone."""
     if isinstance(value, float):
         return struct.pack("d", value)  # keeps 0.0 and -0.0 apart, and NaN equal to itself
+    if dataclasses.is_dataclass(value):
+        return tuple(hashable(getattr(value, field.name)) for field in dataclasses.fields(value))
     return tuple(value) if isinstance(value, list) else value
 
 

@@ -7,6 +7,7 @@ benefit of the doubt here: the runtime checks again with the sizes at hand.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -16,7 +17,7 @@ from .graph import Value
 from .op import Dim, Dims
 from .ops.custom import BINARY_BOOL, REDUCE_BOOL, REDUCE_INDEX, BinaryKind, ReduceKind, UnaryKind
 from .ops.indexing import SCAN_INDEX, ScanKind, ScatterKind
-from .ops.spatial import OC_BLOCK
+from .ops.spatial import OC_BLOCK, Window, Window2d, Window3d
 
 FLOATS = frozenset({DType.F32, DType.F16, DType.BF16, DType.F64})
 INTEGERS = frozenset({DType.I32, DType.I64})
@@ -267,57 +268,57 @@ def attends(q: Value, k: Value, v: Value, mask: Value | None) -> bool:
 
 
 @_check
-def window(kernel: int, stride: int, pad: int, dilation: int, up: int = 1) -> bool:
+def slides(window: Window2d) -> bool:
     """A sliding window's numbers are sane and small."""
-    positive = all(1 <= n < 2**24 for n in (kernel, stride, dilation, up))
-    return positive and -(2**24) < pad < 2**24
+    return _slides(window.w) and _slides(window.h)
+
+
+def _slides(window: Window) -> bool:
+    positive = all(1 <= n < 2**24 for n in (window.kernel, window.stride, window.dilation, window.up))
+    return positive and -(2**24) < window.pad < 2**24
 
 
 @_check
-def reaches(
-    x: Value,
-    ne: Dims,
-    kernel_w: int,
-    stride_w: int,
-    pad_w: int,
-    dilation_w: int,
-    kernel_h: int,
-    stride_h: int,
-    pad_h: int,
-    dilation_h: int,
-) -> bool:
+def is_dense(window: Window2d) -> bool:
+    """Windows over an input that is not spread out."""
+    return window.w.up == window.h.up == 1
+
+
+@_check
+def reaches(x: Value, ne: Dims, window: Window2d) -> bool:
     """Places that windows touch, inside the image or out of it, are few enough to be counted in 64 bits."""
     if not _known(*x.ne, *ne):
         return True
-    across = ne[1] * stride_w + kernel_w * dilation_w + abs(pad_w)
-    down = ne[2] * stride_h + kernel_h * dilation_h + abs(pad_h)
+    across = ne[1] * window.w.stride + window.w.kernel * window.w.dilation + abs(window.w.pad)
+    down = ne[2] * window.h.stride + window.h.kernel * window.h.dilation + abs(window.h.pad)
     row: int = x.ne[0] * x.ne[1]
     return bool((down + x.ne[2] * x.ne[3]) * row < 2**59 and across * x.ne[0] < 2**59)
 
 
-def _few_taps(kernel_w: int, kernel_h: int) -> bool:
+def _few_taps(window: Window2d) -> bool:
     """What a convolution keeps for each of a window's taps fits in little memory."""
-    return kernel_w >= 1 and kernel_h >= 1 and kernel_w * kernel_h <= 2**16
+    return window.w.kernel >= 1 and window.h.kernel >= 1 and window.w.kernel * window.h.kernel <= 2**16
 
 
 @_check
-def convolves(x: Value, weight: Value, bias: Value | None, ne: Dims, kernel_w: int, kernel_h: int, groups: int) -> bool:
+def convolves(x: Value, weight: Value, bias: Value | None, ne: Dims, window: Window2d, groups: int) -> bool:
     """Channels fit the groups, and the packed weight has the size that they need."""
     ic, oc = x.ne[0], ne[0]
     if not (_known(ic, oc, groups) and groups > 0 and ic % groups == 0 and oc % groups == 0):
         return False
-    if not _few_taps(kernel_w, kernel_h) or oc > 2**26:
+    if not _few_taps(window) or oc > 2**26:
         return False
     blocks = groups * -(-(oc // groups) // OC_BLOCK)
-    packed = blocks * OC_BLOCK * kernel_w * kernel_h * (ic // groups) + ic // groups
+    packed = blocks * OC_BLOCK * window.w.kernel * window.h.kernel * (ic // groups) + ic // groups
     return _equal(weight.count, packed) and (bias is None or _equal(bias.count, oc)) and _equal(x.ne[3], ne[3])
 
 
 @_check
-def convolves_depthwise(x: Value, weight: Value, bias: Value | None, ne: Dims, kernel_w: int, kernel_h: int) -> bool:
+def convolves_depthwise(x: Value, weight: Value, bias: Value | None, ne: Dims, window: Window2d) -> bool:
     """One kernel a channel."""
-    fits = _equal(x.ne[0], ne[0]) and _equal(x.ne[3], ne[3]) and _few_taps(kernel_w, kernel_h)
-    return fits and _equal(weight.count, ne[0] * kernel_w * kernel_h) and (bias is None or _equal(bias.count, ne[0]))
+    fits = _equal(x.ne[0], ne[0]) and _equal(x.ne[3], ne[3]) and _few_taps(window)
+    fits = fits and _equal(weight.count, ne[0] * window.w.kernel * window.h.kernel)
+    return fits and (bias is None or _equal(bias.count, ne[0]))
 
 
 @_check
@@ -327,17 +328,12 @@ def pools(x: Value, ne: Dims) -> bool:
 
 
 @_check
-def pool_window(kernel: int, stride: int, pad: int, dilation: int) -> bool:
-    """As of a convolution; or an adaptive one (kernel 0), which has neither gaps nor padding."""
-    return window(max(kernel, 1), stride, pad, dilation) and (kernel > 0 or (kernel == 0 and dilation == 1))
-
-
-@_check
-def pool_windows(kernel: Sequence[int], stride: Sequence[int], pad: Sequence[int], dilation: Sequence[int]) -> bool:
-    """A window along each of three axes."""
-    if not len(kernel) == len(stride) == len(pad) == len(dilation) == 3:
-        return False
-    return all(pool_window(*numbers) for numbers in zip(kernel, stride, pad, dilation, strict=True))
+def pool_slides(window: Window2d | Window3d) -> bool:
+    """As of a convolution, of a dense input; or an adaptive one (kernel 0), which has no gaps."""
+    axes = (window.w, window.h, window.d) if isinstance(window, Window3d) else (window.w, window.h)
+    adaptive = [axis.kernel == 0 and axis.dilation == 1 for axis in axes]
+    sane = all(_slides(replace(axis, kernel=1) if even else axis) for axis, even in zip(axes, adaptive, strict=True))
+    return sane and all(axis.up == 1 for axis in axes)
 
 
 @_check

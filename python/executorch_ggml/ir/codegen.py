@@ -9,19 +9,29 @@ Run as a script, without the package being built or torch being there:
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import enum
+import inspect
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 if __package__:
     from .dtypes import DType
-    from .op import OPS, AttrSpec, InputSpec, OpSpec
+    from .op import IR_VERSION, OPS, AttrSpec, InputSpec, OpSpec, StructSpec
 else:  # run as a script: import the table alone, not the package around it
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     from ir.dtypes import DType  # type: ignore[import-not-found,no-redef] # by its path
-    from ir.op import OPS, AttrSpec, InputSpec, OpSpec  # type: ignore[import-not-found,no-redef] # by its path
+    from ir.op import (  # type: ignore[import-not-found,no-redef] # by its path
+        IR_VERSION,
+        OPS,
+        AttrSpec,
+        InputSpec,
+        OpSpec,
+        StructSpec,
+    )
 
 ROOT = Path(__file__).resolve().parents[3]
 SCHEMA = ROOT / "schema" / "ggml_ir.fbs"
@@ -42,14 +52,27 @@ def ordered() -> list[OpSpec]:
     return [OPS[name] for name in OPS]
 
 
-def enums() -> list[type[enum.IntEnum]]:
-    """Every enum that an attribute uses, in order of first use, after DType."""
-    found: list[type[enum.IntEnum]] = [DType]
+def attributes() -> Iterator[AttrSpec]:
+    """Every op's attributes, the fields of a struct before it."""
     for spec in ordered():
         for attr in spec.attrs:
-            if attr.enum is not None and attr.enum not in found:
-                found.append(attr.enum)
-    return found
+            yield from _with_fields(attr)
+
+
+def _with_fields(attr: AttrSpec) -> Iterator[AttrSpec]:
+    for field in attr.struct.fields if attr.struct else ():
+        yield from _with_fields(field)
+    yield attr
+
+
+def enums() -> list[type[enum.IntEnum]]:
+    """Every enum that an attribute uses, in order of first use, after DType."""
+    return list(dict.fromkeys([DType, *(attr.enum for attr in attributes() if attr.enum is not None)]))
+
+
+def structs() -> list[StructSpec]:
+    """Every struct that an attribute uses, each after those that it is made of."""
+    return list(dict.fromkeys(attr.struct for attr in attributes() if attr.struct is not None))
 
 
 def camel(name: str) -> str:
@@ -117,15 +140,18 @@ root_type Graph;
 """
 
 
+def _fbs_fields(attrs: Iterable[AttrSpec]) -> str:
+    return " ".join(f"{attr.name}:{_FBS_TYPES.get(attr.kind, attr.kind)};" for attr in attrs)
+
+
 def schema() -> str:
     """The FlatBuffers schema."""
     lines = [_SCHEMA_HEAD.format(notice=NOTICE)]
     for kind in enums():
         members = ", ".join(f"{camel(m.name)} = {m.value}" for m in kind)
         lines.append(f"enum {kind.__name__} : ubyte {{ {members} }}\n")
-    for spec in ordered():
-        fields = " ".join(f"{attr.name}:{_FBS_TYPES.get(attr.kind, attr.kind)};" for attr in spec.attrs)
-        lines.append(f"table {spec.class_name} {{ {fields} }}".replace("{  }", "{}"))
+    lines += [f"struct {struct.cls.__name__} {{ {_fbs_fields(struct.fields)} }}\n" for struct in structs()]
+    lines += [f"table {spec.class_name} {{ {_fbs_fields(spec.attrs)} }}".replace("{  }", "{}") for spec in ordered()]
     members = ",\n".join(f"  {spec.class_name} = {spec.number}" for spec in ordered())
     lines.append(f"\nunion Op {{\n{members}\n}}\n")
     lines.append(_SCHEMA_TAIL)
@@ -153,10 +179,28 @@ def ggml_types() -> str:
     return ", ".join(str(dtype.ggml_type) for dtype in DType)
 
 
+def _cpp_struct(struct: StructSpec) -> str:
+    """A struct with the defaults that it has in Python."""
+    defaults = {field.name: field.default for field in dataclasses.fields(struct.cls)}
+    fields = "".join(f"  {_cpp_type(field)} {field.name}{_cpp_default(field, defaults)};\n" for field in struct.fields)
+    about = " ".join(line.strip() for line in inspect.cleandoc(struct.cls.__doc__ or "").splitlines()[:1])
+    return f"// {about}\nstruct {struct.cls.__name__} {{\n{fields}}};\n"
+
+
+def _cpp_default(field: AttrSpec, defaults: dict[str, Any]) -> str:
+    value = defaults[field.name]
+    if field.struct is not None or value is dataclasses.MISSING:
+        return "{}"
+    if field.enum is not None:
+        return f" = {field.kind}::{camel(value.name)}"
+    return f" = {str(value).lower()}{'f' if field.kind == 'f32' else ''}"
+
+
 def ops_header() -> str:
     """Enums, parameter structs and kernel declarations: what the kernels include. Knows nothing of FlatBuffers."""
     out = [f"// {NOTICE}\n#pragma once\n", "#include <array>\n#include <cstdint>\n", "struct ggml_tensor;\n"]
     out.append("namespace executorch_ggml {\n")
+    out.append(f"constexpr uint32_t kIrVersion = {IR_VERSION};\n")
     out.append("// Up to four small integers.\nstruct Ints {\n  int64_t at[4] = {0, 0, 0, 0};\n  int size = 0;\n")
     out.append("  int64_t operator[](int i) const { return at[i]; }\n};\n")
     for kind in enums():
@@ -164,6 +208,7 @@ def ops_header() -> str:
         out.append(f"enum class {kind.__name__} : uint8_t {{ {members} }};")
         out.append(f"constexpr int k{kind.__name__}Max = {max(kind)};\n")
     out.append(f"// The ggml_type that stores each DType.\nconstexpr int kGgmlTypes[] = {{{ggml_types()}}};\n")
+    out += [_cpp_struct(struct) for struct in structs()]
     for spec in ordered():
         if spec.kernel:
             fields = "".join(f"  {_cpp_type(attr)} {attr.name};\n" for attr in spec.attrs)
@@ -208,12 +253,47 @@ def _decode(attr: AttrSpec) -> str:
         )
     if attr.kind == "ints":
         return f'      Ints {attr.name};\n      if (!self.ints({get}, "{attr.name}", &{attr.name})) return nullptr;'
+    if attr.struct is not None:
+        return (
+            f"      {attr.kind} {attr.name};\n"
+            f'      if (!read_struct(self, {get}, "{attr.name}", &{attr.name})) return nullptr;'
+        )
     if attr.enum is not None:
         return (
             f"      {attr.kind} {attr.name}{{}};\n"
             f'      if (!self.choice({get}, k{attr.kind}Max, "{attr.name}", &{attr.name})) return nullptr;'
         )
     return f"      const auto {attr.name} = {get};"
+
+
+def _struct_reader(struct: StructSpec) -> str:
+    """C++ that reads a struct, and that says for messages what it holds."""
+    name = struct.cls.__name__
+    reads = [
+        "  if (from == nullptr) return self.missing(attr);",
+        *(f"  to->{field.name} = from->{field.name}();" for field in struct.fields if not (field.enum or field.struct)),
+    ]
+    for field in struct.fields:
+        get, to = f"from->{field.name}()", f"&to->{field.name}"
+        if field.struct is not None:
+            reads.append(f'  if (!read_struct(self, &{get}, "{field.name}", {to})) return false;')
+        if field.enum is not None:
+            reads.append(f'  if (!self.choice({get}, k{field.kind}Max, "{field.name}", {to})) return false;')
+    texts = ' + ", " + '.join(f'Attr("{field.name}", {_cpp_text(field)}).text()' for field in struct.fields)
+    return "\n".join(
+        [
+            f"static bool read_struct(NodeBuilder& self, const fb::{name}* from, const char* attr, {name}* to) {{",
+            *reads,
+            "  return true;\n}\n",
+            f'[[maybe_unused]] static std::string text(const {name}& of) {{\n  return "(" + {texts} + ")";\n}}\n',
+        ]
+    )
+
+
+def _cpp_text(field: AttrSpec, of: str = "of.") -> str:
+    """What ``Attr`` is given of an attribute or field."""
+    value = f"{of}{field.name}"
+    return f"text({value})" if field.struct is not None else value
 
 
 def _call(spec: OpSpec) -> str:
@@ -224,10 +304,10 @@ def _call(spec: OpSpec) -> str:
 def _check(spec: OpSpec, check: str) -> str:
     """A check, with the attributes that it reads for the message."""
     arguments = [argument.strip() for argument in check.partition("(")[2].rstrip(")").split(",")]
-    attrs = [attr.name for attr in spec.attrs if attr.name in arguments]
-    given = "".join(f', {{"{name}", {name}}}' for name in attrs)
+    attrs = [attr for attr in spec.attrs if attr.name in {argument.partition(".")[0] for argument in arguments}]
+    given = "".join(f', {{"{attr.name}", {_cpp_text(attr, "")}}}' for attr in attrs)
     listed = f", {{{given.removeprefix(', ')}}}" if attrs else ""
-    return f'      if (!self.check({check}, "{check}"{listed})) return nullptr;'
+    return f'      if (!{check}) return self.unmet("{check}"{listed});'
 
 
 def _result(spec: OpSpec) -> str:
@@ -271,7 +351,11 @@ def _dispatch(spec: OpSpec) -> str:
 
 def build_source() -> str:
     """The body of node_builder.cpp: what each op takes, and the decoder and dispatcher."""
-    parts = [f"// {NOTICE}\n", "static OpInputs op_inputs(fb::Op op) {\n  switch (op) {"]
+    parts = [
+        f"// {NOTICE}\n",
+        *map(_struct_reader, structs()),
+        "static OpInputs op_inputs(fb::Op op) {\n  switch (op) {",
+    ]
     parts += [_input_table(spec) for spec in ordered()]
     parts.append("    default:\n      return {nullptr, nullptr, 0};\n  }\n}\n")
     parts.append("static ggml_tensor* dispatch(NodeBuilder& self, const fb::Node& node, ggml_tensor* const* in) {")

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import sympy
     import torch
 
-IR_VERSION = 1
-
 
 class IRError(ValueError):
     """The IR does not allow this; the message names the op or value, what it got and what it expected."""

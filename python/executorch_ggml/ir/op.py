@@ -8,14 +8,18 @@ dispatcher and the docs are all generated from these rows.
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import inspect
+import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
 from .dtypes import DType
+
+IR_VERSION = 2  # of the wire format
 
 Dim = Any  # int | sympy.Expr; kept loose so that the table imports without sympy
 Dims = tuple[Dim, Dim, Dim, Dim]
@@ -52,12 +56,26 @@ class InputSpec:
 
 
 @dataclass(frozen=True)
+class StructSpec:
+    """The fields of an attribute that is a frozen dataclass; each may be an i64, f32, bool, enum or struct."""
+
+    cls: type[Any]
+    fields: tuple[AttrSpec, ...]
+
+
+@dataclass(frozen=True)
 class AttrSpec:
-    """One typed attribute: ``kind`` is f32, i64, bool, dim, dims, ints or an enum class's name."""
+    """One typed attribute, or a field of one: ``kind`` is f32, i64, bool, dim, dims, ints or a class's name."""
 
     name: str
     kind: str
     enum: type[enum.IntEnum] | None = None
+    struct: StructSpec | None = None
+
+    def parts(self, value: Any) -> Iterator[tuple[AttrSpec, Any]]:
+        """A struct's fields with their values."""
+        assert self.struct is not None
+        return ((field, getattr(value, field.name)) for field in self.struct.fields)
 
 
 ResultRule = Callable[..., "tuple[DType, Dims]"]
@@ -205,10 +223,21 @@ def _attr(parameter: inspect.Parameter, reference: Callable[..., Any]) -> AttrSp
     annotation = str(parameter.annotation)
     if annotation in _KINDS:
         return AttrSpec(parameter.name, _KINDS[annotation])
-    enum_class = reference.__globals__.get(annotation)
-    if isinstance(enum_class, type) and issubclass(enum_class, enum.IntEnum):
-        return AttrSpec(parameter.name, annotation, enum_class)
-    raise TypeError(f"op {reference.__name__}: attribute {parameter.name} has no wire type for {annotation!r}")
+    return _of_class(parameter.name, reference.__globals__.get(annotation), f"op {reference.__name__}")
+
+
+def _of_class(name: str, cls: Any, owner: str) -> AttrSpec:
+    """An attribute or field of an enum, a struct, or inside a struct a plain number."""
+    if isinstance(cls, type):
+        if cls in (int, float, bool):
+            return AttrSpec(name, _KINDS[cls.__name__])
+        if issubclass(cls, enum.IntEnum):
+            return AttrSpec(name, cls.__name__, enum=cls)
+        if dataclasses.is_dataclass(cls):
+            types = typing.get_type_hints(cls)
+            fields = [_of_class(field.name, types[field.name], cls.__name__) for field in dataclasses.fields(cls)]
+            return AttrSpec(name, cls.__name__, struct=StructSpec(cls, tuple(fields)))
+    raise TypeError(f"{owner}: attribute {name} has no wire type for {cls!r}")
 
 
 def same_as(index: int) -> ResultRule:

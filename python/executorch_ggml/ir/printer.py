@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from .graph import Graph, Node, Value
@@ -34,4 +35,7 @@ def _call(node: Node, names: dict[Value, str]) -> str:
 
 
 def _text(value: Any) -> str:
+    if dataclasses.is_dataclass(value):
+        changed = [f for f in dataclasses.fields(value) if getattr(value, f.name) != f.default]
+        return f"{{{', '.join(f'{f.name}: {_text(getattr(value, f.name))}' for f in changed)}}}"
     return value.name if hasattr(value, "name") and hasattr(value, "value") else str(value)

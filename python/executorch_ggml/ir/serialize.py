@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import struct
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import flatbuffers
@@ -17,8 +18,8 @@ from ._lazy import sympy
 from .builder import _strides, hashable
 from .dims import binary_exprs, expr_kind
 from .dtypes import DType
-from .graph import IR_VERSION, Constant, Graph, IRError, Node, Port, State, Symbol, Value, dense_strides
-from .op import Dim, Dims, OpSpec
+from .graph import Constant, Graph, IRError, Node, Port, State, Symbol, Value, dense_strides
+from .op import IR_VERSION, AttrSpec, Dim, Dims
 from .ops import OPS
 from .verify import verify
 
@@ -45,10 +46,10 @@ def _is_negative_zero(value: Any) -> bool:
 def deserialize(data: bytes) -> Graph:
     """The graph that :func:`serialize` wrote; its constants carry no data. For trusted programs: inspection, tests."""
     body = payload(data)
-    packed = fb.GraphT.InitFromPackedBuf(body, 0)
-    if packed.version != IR_VERSION:
-        raise IRError(f"IR version {packed.version}: this build reads version {IR_VERSION}; export the model again")
-    return _Reader(packed).read()
+    version = fb.Graph.GetRootAs(body, 0).Version()  # before all that another version may have otherwise
+    if version != IR_VERSION:
+        raise IRError(f"IR version {version}: this build reads version {IR_VERSION}; export the model again")
+    return _Reader(fb.GraphT.InitFromPackedBuf(body, 0)).read()
 
 
 def payload(data: bytes) -> bytes:
@@ -199,15 +200,20 @@ class _Writer:
             return known
         packed = getattr(fb, f"{node.spec.class_name}T")()
         for attr in node.spec.attrs:
-            setattr(packed, _camel(attr.name), self._attr(attr.kind, node.attrs[attr.name]))
+            setattr(packed, _camel(attr.name), self._attr(attr, node.attrs[attr.name]))
         return self.ops.setdefault(key, _Once(packed))
 
-    def _attr(self, kind: str, value: Any) -> Any:
-        if kind == "dims":
+    def _attr(self, attr: AttrSpec, value: Any) -> Any:
+        if attr.kind == "dims":
             return self._ne(value)
-        if kind == "dim":
+        if attr.kind == "dim":
             return self.sdim(value)
-        return [int(n) for n in value] if kind == "ints" else value
+        if attr.struct is not None:
+            packed = getattr(fb, f"{attr.kind}T")()
+            for field, part in attr.parts(value):
+                setattr(packed, _camel(field.name), self._attr(field, part))
+            return packed
+        return [int(n) for n in value] if attr.kind == "ints" else value
 
 
 def _int(expr: Any) -> Dim:
@@ -267,21 +273,25 @@ class _Reader:
         inputs = tuple(
             None if index < 0 else self.values[index] for index in ([] if node.inputs is None else node.inputs)
         )
-        attrs = {attr.name: self._attr(spec, attr.name, attr.kind, attr.enum, node.op) for attr in spec.attrs}
+        attrs = {attr.name: unpacked_attr(node.op, attr, self.dim) for attr in spec.attrs}
         made = Node(spec, inputs, attrs, self.values[node.output], _text(node.name))
         made.output.producer = made
         made.output.strides = _strides(spec.name, inputs, attrs, made.output.ne)
         return made
 
-    def _attr(self, spec: OpSpec, name: str, kind: str, enum: Any, packed: Any) -> Any:
-        value = getattr(packed, _camel(name))
-        if kind == "dims":
-            return self._ne(value)
-        if kind == "dim":
-            return self.dim(value)
-        if kind == "ints":
-            return tuple(int(n) for n in value)
-        return value if enum is None else enum(value)
+
+def unpacked_attr(packed: Any, attr: AttrSpec, dim: Callable[[int], Dim]) -> Any:
+    """An attribute of an op, or a field of a struct, as :class:`Node` has it; ``dim`` gives what a wire dim is."""
+    value = getattr(packed, _camel(attr.name))
+    if attr.kind == "dims":
+        return dim(value.n0), dim(value.n1), dim(value.n2), dim(value.n3)
+    if attr.kind == "dim":
+        return dim(value)
+    if attr.kind == "ints":
+        return tuple(int(n) for n in value)
+    if attr.struct is not None:
+        return attr.struct.cls(*(unpacked_attr(value, field, dim) for field in attr.struct.fields))
+    return value if attr.enum is None else attr.enum(value)
 
 
 def _text(raw: bytes | str | None) -> str:

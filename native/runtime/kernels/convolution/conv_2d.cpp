@@ -21,12 +21,9 @@ constexpr int64_t kAliasing = 1024;              // rows of pixels so many float
 constexpr int64_t kLongestCopy = 1 << 20;        // floats
 
 // The convolution's window along one axis.
-struct Window {
-  int64_t kernel;
-  int64_t stride;
-  int64_t pad;
-  int64_t dilation;
-  int64_t up;
+struct Axis : Window {
+  explicit Axis(const Window& window) : Window(window) {}
+
   // Output pixels that are `phases` apart meet the input with the same taps: with up > 1 the others fall between.
   int64_t phases = up / std::gcd(stride, up);
   int64_t step = phases * stride / up;  // input pixels from one output pixel of a phase to its next
@@ -77,8 +74,8 @@ class Convolution {
       : params_(params),
         in_(dst->src[0]),
         out_(dst),
-        horizontal_{params.kernel_w, params.stride_w, params.pad_w, params.dilation_w, params.up_w},
-        vertical_{params.kernel_h, params.stride_h, params.pad_h, params.dilation_h, params.up_h},
+        horizontal_(params.window.w),
+        vertical_(params.window.h),
         group_in_(in_.channels / params.groups),
         group_out_(out_.channels / params.groups),
         group_blocks_(ceil_div(group_out_, kOcBlock)),
@@ -87,7 +84,7 @@ class Convolution {
         packed_type_(weights_type),
         bias_(dst->src[2] == nullptr ? nullptr : static_cast<const float*>(dst->src[2]->data)),
         y_(static_cast<float*>(dst->data)) {
-    block_stride_ = params.kernel_h * params.kernel_w * group_in_ * kOcBlock;
+    block_stride_ = vertical_.kernel * horizontal_.kernel * group_in_ * kOcBlock;
     find_weights();
     flatten_if_pointwise();
   }
@@ -146,7 +143,7 @@ class Convolution {
 
   // A 1x1 convolution of adjacent pixels is one matrix product: take it as a single row of pixels.
   void flatten_if_pointwise() {
-    const auto plain = [](const Window& w) { return w.kernel == 1 && w.stride == 1 && w.pad == 0 && w.up == 1; };
+    const auto plain = [](const Axis& w) { return w.kernel == 1 && w.stride == 1 && w.pad == 0 && w.up == 1; };
     pointwise_ = plain(horizontal_) && plain(vertical_) && in_.width == out_.width && in_.height == out_.height;
     if (pointwise_) {
       in_.width = out_.width = in_.pixels();
@@ -181,7 +178,7 @@ class Convolution {
   // How many threads share the pixels, while nth divided by it share the output channels: the cheapest by a guess
   // of the longest thread's time, in multiplications of a block.
   int64_t best_pixel_parts(int nth) const {
-    const double taps = static_cast<double>(params_.kernel_w * params_.kernel_h);
+    const double taps = static_cast<double>(horizontal_.kernel * vertical_.kernel);
     const double input_floats = static_cast<double>(in_.pixels() * in_.channels);
     int64_t best = 1;
     double best_cost = -1.0;
@@ -289,9 +286,9 @@ class Convolution {
     tile.inputs = scratch_.inputs.data();
     tile.zeros = zeros_;
     tile.block_stride = block_stride_;
-    const bool clamps = params_.activation == Activation::Clamp;
-    tile.low = clamps ? params_.act_min : -std::numeric_limits<float>::infinity();
-    tile.high = clamps ? params_.act_max : std::numeric_limits<float>::infinity();
+    const bool clamps = params_.epilogue.activation == Activation::Clamp;
+    tile.low = clamps ? params_.epilogue.low : -std::numeric_limits<float>::infinity();
+    tile.high = clamps ? params_.epilogue.high : std::numeric_limits<float>::infinity();
     int64_t group = blocks.begin / group_blocks_;
     int64_t first = blocks.begin % group_blocks_;
     for (int64_t block = blocks.begin; block < blocks.end;) {
@@ -315,7 +312,7 @@ class Convolution {
     // All channels of a pixel at once: a tile's few are too short a loop.
     const int64_t begin = first_channel(blocks.begin);
     const int64_t end = first_channel(blocks.end);
-    for (int64_t m = 0; m < rows; ++m) tiles_.activate(outputs[m] + begin, end - begin, params_.activation);
+    for (int64_t m = 0; m < rows; ++m) tiles_.activate(outputs[m] + begin, end - begin, params_.epilogue.activation);
   }
 
   int64_t first_channel(int64_t block) const {
@@ -373,8 +370,8 @@ class Convolution {
   const Conv2dParams& params_;
   ImageShape in_;
   ImageShape out_;
-  Window horizontal_;
-  Window vertical_;
+  Axis horizontal_;
+  Axis vertical_;
   int64_t group_in_;
   int64_t group_out_;
   int64_t group_blocks_;

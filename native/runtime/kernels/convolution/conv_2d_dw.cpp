@@ -20,28 +20,24 @@ void conv_2d_dw(ggml_tensor* dst, int ith, int nth, void* call) {
     return;
   }
 
+  const Window& down = p.window.h;
   DepthwiseRow row = {};
   row.bias = bias == nullptr ? nullptr : bias + first;
   row.channels = share.channels.size();
   row.pitch = out.channels;
-  row.input_pitch = p.dilation_h * in.width * in.channels;
+  row.input_pitch = down.dilation * in.width * in.channels;
   row.in_width = in.width;
   row.out_width = out.width;
-  row.kernel = p.kernel_w;
-  row.stride = p.stride_w;
-  row.pad = p.pad_w;
-  row.dilation = p.dilation_w;
-  row.activation = p.activation;
-  row.act_min = p.act_min;
-  row.act_max = p.act_max;
+  row.window = p.window.w;
+  row.epilogue = p.epilogue;
   const auto run = KERNEL_PICK(conv_dw_row);
   for (int64_t r = share.rows.begin; r < share.rows.end; ++r) {
-    const int64_t top = r % out.height * p.stride_h - p.pad_h;
-    const Interval taps = taps_inside(top, p.kernel_h, p.dilation_h, in.height);
-    const int64_t in_row = taps.size() == 0 ? 0 : r / out.height * in.height + top + taps.begin * p.dilation_h;
+    const int64_t top = r % out.height * down.stride - down.pad;
+    const Interval taps = taps_inside(top, down.kernel, down.dilation, in.height);
+    const int64_t in_row = taps.size() == 0 ? 0 : r / out.height * in.height + top + taps.begin * down.dilation;
     row.tap_rows = taps.size();
     row.input = x + in_row * in.width * in.channels + first;
-    row.weights = weights + taps.begin * p.kernel_w * out.channels + first;
+    row.weights = weights + taps.begin * p.window.w.kernel * out.channels + first;
     row.output = y + r * out.width * out.channels + first;
     run(row);
   }

@@ -20,13 +20,8 @@ struct DepthwiseRow {
   int64_t pitch;         // floats from a pixel, or tap, to the next
   int64_t in_width;
   int64_t out_width;
-  int64_t kernel;
-  int64_t stride;
-  int64_t pad;
-  int64_t dilation;
-  Activation activation;
-  float act_min;
-  float act_max;
+  Window window;  // along the row
+  Epilogue epilogue;
 };
 
 KERNEL_VARIANTS(void conv_dw_row(const DepthwiseRow& row))

@@ -18,9 +18,9 @@ struct Bounds {
   V high;
 
   explicit Bounds(const DepthwiseRow& row) {
-    const bool clamps = row.activation == Activation::Clamp;
-    low = splat<kLanes>(clamps ? row.act_min : -__builtin_inff());
-    high = splat<kLanes>(clamps ? row.act_max : __builtin_inff());
+    const bool clamps = row.epilogue.activation == Activation::Clamp;
+    low = splat<kLanes>(clamps ? row.epilogue.low : -__builtin_inff());
+    high = splat<kLanes>(clamps ? row.epilogue.high : __builtin_inff());
   }
 };
 
@@ -38,15 +38,15 @@ KERNEL_INLINE void each_vector(int64_t channels, const Body& body) {
 
 // A single output column, any window.
 void run_column(const DepthwiseRow& row, const Bounds& bounds, int64_t column) {
-  const int64_t left = column * row.stride - row.pad;
+  const int64_t left = column * row.window.stride - row.window.pad;
   float* output = row.output + column * row.pitch;
   each_vector(row.channels, [&](int64_t c, auto lanes) {
     V sum = row.bias == nullptr ? V{} : lanes.load(row.bias + c);
     for (int64_t ky = 0; ky < row.tap_rows; ++ky) {
       const float* input = row.input + ky * row.input_pitch + c;
-      const float* weights = row.weights + ky * row.kernel * row.pitch + c;
-      for (int64_t kx = 0; kx < row.kernel; ++kx) {
-        const int64_t x = left + kx * row.dilation;
+      const float* weights = row.weights + ky * row.window.kernel * row.pitch + c;
+      for (int64_t kx = 0; kx < row.window.kernel; ++kx) {
+        const int64_t x = left + kx * row.window.dilation;
         if (x >= 0 && x < row.in_width) {
           sum += lanes.load(input + x * row.pitch) * lanes.load(weights + kx * row.pitch);
         }
@@ -64,7 +64,7 @@ struct Strip {
   // Edge: some of the input columns are outside the image.
   template <bool Edge>
   static void run(const DepthwiseRow& row, const Bounds& bounds, int64_t column) {
-    const int64_t left = column * Stride - row.pad;
+    const int64_t left = column * Stride - row.window.pad;
     const int64_t pitch = row.pitch;
     float* output = row.output + column * pitch;
     each_vector(row.channels, [&](int64_t c, auto lanes) {
@@ -103,7 +103,7 @@ struct Strip {
 
   // A larger kernel computes so much per load that checking each one costs little: one copy of the code will do.
   static void either(const DepthwiseRow& row, const Bounds& bounds, int64_t column) {
-    const int64_t left = column * Stride - row.pad;
+    const int64_t left = column * Stride - row.window.pad;
     if constexpr (Kernel == 3) {
       if (left >= 0 && left + kInputs <= row.in_width) {
         return run<false>(row, bounds, column);
@@ -122,16 +122,16 @@ StripRun strip_of_stride(int64_t stride) {
 
 // Strips of kColumns columns; without one, columns go singly.
 StripRun find_narrow(const DepthwiseRow& row) {
-  if (row.dilation != 1 || row.out_width < kColumns) {
+  if (row.window.dilation != 1 || row.out_width < kColumns) {
     return nullptr;
   }
-  switch (row.kernel) {
+  switch (row.window.kernel) {
     case 3:
-      return strip_of_stride<3>(row.stride);
+      return strip_of_stride<3>(row.window.stride);
     case 5:
-      return strip_of_stride<5>(row.stride);
+      return strip_of_stride<5>(row.window.stride);
     case 7:
-      return row.stride == 1 ? Strip<7, 1, kColumns>::either : nullptr;
+      return row.window.stride == 1 ? Strip<7, 1, kColumns>::either : nullptr;
     default:
       return nullptr;
   }
@@ -139,17 +139,17 @@ StripRun find_narrow(const DepthwiseRow& row) {
 
 // Strips of kWideColumns columns, where neighbours share most of their inputs.
 StripRun find_wide(const DepthwiseRow& row) {
-  if (row.dilation != 1 || row.stride != 1 || row.out_width < kWideColumns || kWideColumns == kColumns) {
+  if (row.window.dilation != 1 || row.window.stride != 1 || row.out_width < kWideColumns || kWideColumns == kColumns) {
     return nullptr;
   }
-  return row.kernel == 5   ? Strip<5, 1, kWideColumns>::either
-         : row.kernel == 7 ? Strip<7, 1, kWideColumns>::either
-                           : nullptr;
+  return row.window.kernel == 5   ? Strip<5, 1, kWideColumns>::either
+         : row.window.kernel == 7 ? Strip<7, 1, kWideColumns>::either
+                                  : nullptr;
 }
 
 void activate_columns(const DepthwiseRow& row, int64_t column, int64_t columns) {
   for (int64_t i = column; i < column + columns; ++i) {
-    activate_in_place(row.output + i * row.pitch, row.channels, row.activation);
+    activate_in_place(row.output + i * row.pitch, row.channels, row.epilogue.activation);
   }
 }
 

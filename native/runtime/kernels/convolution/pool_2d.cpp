@@ -16,18 +16,20 @@ struct Span {
   int64_t taps;     // those inside the image
   int64_t counted;  // those that an average divides by
 
-  Span(int64_t place, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation, int64_t size, int64_t out,
-       bool count_pad) {
-    if (kernel == 0) {  // adaptive
+  Span(int64_t place, const Window& window, int64_t size, int64_t out, bool count_pad) {
+    if (window.kernel == 0) {  // adaptive
       begin = place * size / out;
       taps = counted = ceil_div((place + 1) * size, out) - begin;
       return;
     }
-    const int64_t offset = place * stride - pad;
-    const Interval inside = taps_inside(offset, kernel, dilation, size);
-    begin = inside.size() == 0 ? 0 : offset + inside.begin * dilation;
+    const int64_t offset = place * window.stride - window.pad;
+    const Interval inside = taps_inside(offset, window.kernel, window.dilation, size);
+    begin = inside.size() == 0 ? 0 : offset + inside.begin * window.dilation;
     taps = inside.size();
-    counted = count_pad ? taps_inside(offset + pad, kernel, dilation, size + 2 * pad).size() : taps;
+    counted = taps;
+    if (count_pad) {
+      counted = taps_inside(offset + window.pad, window.kernel, window.dilation, size + 2 * window.pad).size();
+    }
   }
 };
 
@@ -44,14 +46,14 @@ void pool_2d(ggml_tensor* dst, int ith, int nth, void* call) {
   const auto run = p.kind == PoolKind::Max ? KERNEL_PICK(pool_max) : KERNEL_PICK(pool_average);
 
   PoolPixel pixel = {};
-  pixel.row_pitch = p.dilation_h * in.width * in.channels;
-  pixel.tap_pitch = p.dilation_w * in.channels;
+  pixel.row_pitch = p.window.h.dilation * in.width * in.channels;
+  pixel.tap_pitch = p.window.w.dilation * in.channels;
   pixel.channels = share.channels.size();
   for (int64_t r = share.rows.begin; r < share.rows.end; ++r) {
-    const Span down(r % out.height, p.kernel_h, p.stride_h, p.pad_h, p.dilation_h, in.height, out.height, count_pad);
+    const Span down(r % out.height, p.window.h, in.height, out.height, count_pad);
     const int64_t in_row = r / out.height * in.height + down.begin;
     for (int64_t column = 0; column < out.width; ++column) {
-      const Span across(column, p.kernel_w, p.stride_w, p.pad_w, p.dilation_w, in.width, out.width, count_pad);
+      const Span across(column, p.window.w, in.width, out.width, count_pad);
       pixel.tap_rows = down.taps;
       pixel.taps = across.taps;
       pixel.input = x + (in_row * in.width + across.begin) * in.channels + share.channels.begin;
@@ -83,16 +85,13 @@ void max_pool_index(ggml_tensor* dst, int ith, int nth, void* call) {
   const auto* x = static_cast<const float*>(dst->src[0]->data);
   auto* y = static_cast<int64_t*>(dst->data);
   const ImageShare share(out, ith, nth);
-  const auto span = [&p](int axis, int64_t place, int64_t size, int64_t count) {
-    return Span(place, p.kernel[axis], p.stride[axis], p.pad[axis], p.dilation[axis], size, count, false);
-  };
   for (int64_t r = share.rows.begin; r < share.rows.end; ++r) {
     const int64_t frame = r / out.height;
-    const Span deep = span(2, frame % p.out_depth, p.depth, p.out_depth);
-    const Span down = span(1, r % out.height, in.height, out.height);
+    const Span deep(frame % p.out_depth, p.window.d, p.depth, p.out_depth, false);
+    const Span down(r % out.height, p.window.h, in.height, out.height, false);
     const float* volume = x + frame / p.out_depth * p.depth * in.height * in.width * in.channels;
     for (int64_t column = 0; column < out.width; ++column) {
-      const Span across = span(0, column, in.width, out.width);
+      const Span across(column, p.window.w, in.width, out.width, false);
       for (int64_t c = share.channels.begin; c < share.channels.end; c += kBlock) {
         const int64_t channels = std::min(kBlock, share.channels.end - c);
         int64_t* to = y + (r * out.width + column) * out.channels + c;
@@ -100,11 +99,11 @@ void max_pool_index(ggml_tensor* dst, int ith, int nth, void* call) {
         std::fill_n(best, channels, -__builtin_inff());
         std::fill_n(to, channels, (deep.begin * in.height + down.begin) * in.width + across.begin);
         for (int64_t kz = 0; kz < deep.taps; ++kz) {
-          const int64_t depth = deep.begin + kz * p.dilation[2];
+          const int64_t depth = deep.begin + kz * p.window.d.dilation;
           for (int64_t ky = 0; ky < down.taps; ++ky) {
-            const int64_t row = depth * in.height + down.begin + ky * p.dilation[1];
+            const int64_t row = depth * in.height + down.begin + ky * p.window.h.dilation;
             for (int64_t kx = 0; kx < across.taps; ++kx) {
-              const int64_t place = row * in.width + across.begin + kx * p.dilation[0];
+              const int64_t place = row * in.width + across.begin + kx * p.window.w.dilation;
               max_of(volume + place * in.channels + c, place, channels, best, to);
             }
           }

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ...ir.graph import Constant, Graph, IRError, Port, Value
+from ...ir.op import AttrSpec
 
 EXPORT_VERSION = 2  # count up when translations change what is exported of the same graph
 
@@ -33,7 +34,7 @@ def graph_key(graph: Graph, *, compiler: str, version: str, form: str, options: 
     digest.update(_token(("nodes", len(graph.nodes))))
     for node in graph.nodes:
         edges = [None if value is None else numbers[value] for value in node.inputs]
-        attrs = [(attr.name, _typed(node.attrs[attr.name], attr.kind)) for attr in node.spec.attrs]
+        attrs = [(attr.name, _typed(attr, node.attrs[attr.name])) for attr in node.spec.attrs]
         digest.update(_token((node.op, node.spec.number, edges, attrs, _value(node.output))))
     digest.update(_token(("outputs", [_port(port, numbers) for port in graph.outputs])))
     return digest.hexdigest()
@@ -55,12 +56,14 @@ def _contents(constant: Constant) -> bytes:
     return hashlib.sha256(_token(str(tensor.dtype))).digest() + hashlib.sha256(raw).digest()
 
 
-def _typed(value: Any, kind: str) -> Any:
-    if kind == "f32":
+def _typed(attr: AttrSpec, value: Any) -> Any:
+    if attr.struct is not None:
+        return [_typed(field, part) for field, part in attr.parts(value)]
+    if attr.kind == "f32":
         return float(value)
-    if kind == "bool":
+    if attr.kind == "bool":
         return bool(value)
-    return [int(n) for n in value] if kind in {"dims", "ints"} else int(value)
+    return [int(n) for n in value] if attr.kind in {"dims", "ints"} else int(value)
 
 
 def _token(value: Any) -> bytes:

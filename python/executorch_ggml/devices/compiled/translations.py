@@ -21,7 +21,16 @@ from ...ir.ops import OPS
 from ...ir.ops.custom import BinaryKind, ReduceKind, UnaryKind
 from ...ir.ops.indexing import ScatterKind
 from ...ir.ops.movement import shape_of
-from ...ir.ops.spatial import Activation, PoolKind, _activate, _window, unpack_conv_weight
+from ...ir.ops.spatial import (
+    Epilogue,
+    PoolKind,
+    Window,
+    Window2d,
+    Window3d,
+    activate,
+    far_pad,
+    unpack_conv_weight,
+)
 
 MAX_WRITES = 32  # writes, one after the other, of a scatter whose indices differ in every place
 
@@ -559,15 +568,15 @@ PREPARED: dict[str, tuple[int, Callable[[Node, Tensor], Tensor]]] = {}
 
 
 def _conv_weight(node: Node, weight: Tensor) -> Tensor:
-    attrs = node.attrs
-    channels = _given(node.inputs[0]).ne[0] // attrs["groups"]
-    size = (attrs["kernel_h"], attrs["kernel_w"], attrs["groups"])
-    return unpack_conv_weight(weight.float(), attrs["ne"][0], channels, *size).contiguous()
+    window, groups = node.attrs["window"], node.attrs["groups"]
+    channels = _given(node.inputs[0]).ne[0] // groups
+    size = (window.h.kernel, window.w.kernel, groups)
+    return unpack_conv_weight(weight.float(), node.attrs["ne"][0], channels, *size).contiguous()
 
 
 def _depthwise_weight(node: Node, weight: Tensor) -> Tensor:
-    attrs = node.attrs
-    taps = weight.reshape(attrs["kernel_h"], attrs["kernel_w"], attrs["ne"][0])
+    window = node.attrs["window"]
+    taps = weight.reshape(window.h.kernel, window.w.kernel, node.attrs["ne"][0])
     return taps.permute(2, 0, 1).unsqueeze(1).contiguous()
 
 
@@ -583,23 +592,20 @@ def _conv_2d(
     bias: Tensor | None,
     *,
     ne: Dims,
-    activation: Activation,
-    act_min: float,
-    act_max: float,
-    up_w: int = 1,
-    up_h: int = 1,
+    window: Window2d,
+    epilogue: Epilogue,
     groups: int | None = None,
-    **attrs: int,
 ) -> Tensor:
     oh, ow, channels = shape_of(ne)[1:]
+    down, across = window.h, window.w
     image = x.permute(0, 3, 1, 2)
-    if (up_w, up_h) != (1, 1):
-        image = _spread_out(image, up_h, up_w)
-    image = _padded(image, oh, ow, attrs, 0.0)
+    if (across.up, down.up) != (1, 1):
+        image = _spread_out(image, down.up, across.up)
+    image = _padded(image, oh, ow, window, 0.0)
     flat = None if bias is None else bias.reshape(-1)
-    stride, dilation = (attrs["stride_h"], attrs["stride_w"]), (attrs["dilation_h"], attrs["dilation_w"])
+    stride, dilation = (down.stride, across.stride), (down.dilation, across.dilation)
     y = F.conv2d(image, kernel, flat, stride, 0, dilation, channels if groups is None else groups)
-    return _activate(y, activation, act_min, act_max).permute(0, 2, 3, 1)
+    return activate(y, epilogue).permute(0, 2, 3, 1)
 
 
 def _spread_out(x: Tensor, up_h: int, up_w: int) -> Tensor:
@@ -609,31 +615,26 @@ def _spread_out(x: Tensor, up_h: int, up_w: int) -> Tensor:
     return wide.reshape(n, c, h * up_h, w * up_w)[:, :, : (h - 1) * up_h + 1, : (w - 1) * up_w + 1]
 
 
-def _padded(image: Tensor, oh: int, ow: int, attrs: dict[str, int], fill: float) -> Tensor:
+def _padded(image: Tensor, oh: int, ow: int, window: Window2d, fill: float) -> Tensor:
     """An NCHW tensor with its padding, cut to what the windows reach."""
-    far_h, far_w = (
-        _window(size, out, *(attrs[f"{name}_{axis}"] for name in ("kernel", "stride", "pad", "dilation")))
-        for size, out, axis in ((image.shape[2], oh, "h"), (image.shape[3], ow, "w"))
-    )
-    near_h, near_w = attrs["pad_h"], attrs["pad_w"]
+    far_h, far_w = far_pad(image.shape[2], oh, window.h), far_pad(image.shape[3], ow, window.w)
     image = image[:, :, : image.shape[2] + min(far_h, 0), : image.shape[3] + min(far_w, 0)]
-    pads = (near_w, max(far_w, 0), near_h, max(far_h, 0))
+    pads = (window.w.pad, max(far_w, 0), window.h.pad, max(far_h, 0))
     return F.pad(image, pads, value=fill) if any(pads) else image
 
 
 @translates("pool_2d")
-def _pool_2d(_: Trace, x: Tensor, *, ne: Dims, kind: PoolKind, divisor: int, **attrs: int) -> Tensor:
+def _pool_2d(_: Trace, x: Tensor, *, ne: Dims, kind: PoolKind, window: Window2d, divisor: int) -> Tensor:
     oh, ow = shape_of(ne)[1:3]
-    window = _pool_window(x, oh, ow, attrs)
-    if window is None or (kind != PoolKind.MAX and (window["dilation_h"], window["dilation_w"]) != (1, 1)):
-        return _pooled_taps(x, oh, ow, kind, divisor, attrs)
-    size, stride = (window["kernel_h"], window["kernel_w"]), (window["stride_h"], window["stride_w"])
-    image = _padded(x.permute(0, 3, 1, 2), oh, ow, window, float("-inf") if kind == PoolKind.MAX else 0.0)
+    even = _even_windows(x, oh, ow, window)
+    if even is None or (kind != PoolKind.MAX and (even.h.dilation, even.w.dilation) != (1, 1)):
+        return _pooled_taps(x, oh, ow, kind, divisor, window)
+    size, stride = (even.h.kernel, even.w.kernel), (even.h.stride, even.w.stride)
+    image = _padded(x.permute(0, 3, 1, 2), oh, ow, even, float("-inf") if kind == PoolKind.MAX else 0.0)
     if kind == PoolKind.MAX:
-        dilation = (window["dilation_h"], window["dilation_w"])
-        return F.max_pool2d(image, size, stride, 0, dilation).permute(0, 2, 3, 1)
+        return F.max_pool2d(image, size, stride, 0, (even.h.dilation, even.w.dilation)).permute(0, 2, 3, 1)
     sums = F.avg_pool2d(image, size, stride).permute(0, 2, 3, 1)
-    counted = _counts(_axes(x, oh, ow, window), kind, divisor)
+    counted = _counts(_axes(x, oh, ow, even), kind, divisor)
     area = size[0] * size[1]
     if all(count == area for row in counted for count in row):
         return sums
@@ -657,18 +658,15 @@ class _Axis(NamedTuple):
         return [sum(low <= place < high for place in window) for window in self.places]
 
 
-def _axes(x: Tensor, oh: int, ow: int, attrs: dict[str, int]) -> tuple[_Axis, _Axis]:
-    h, w = (
-        _axis(size, out, *(attrs[f"{name}_{axis}"] for name in ("kernel", "stride", "pad", "dilation")))
-        for size, out, axis in ((x.shape[1], oh, "h"), (x.shape[2], ow, "w"))
-    )
-    return h, w
+def _axes(x: Tensor, oh: int, ow: int, window: Window2d) -> tuple[_Axis, _Axis]:
+    return _axis(x.shape[1], oh, window.h), _axis(x.shape[2], ow, window.w)
 
 
-def _axis(size: int, out: int, kernel: int, stride: int, pad: int, dilation: int) -> _Axis:
-    if kernel:
-        taps = [[i * stride - pad + k * dilation for k in range(kernel)] for i in range(out)]
-        return _Axis(size, pad, taps)
+def _axis(size: int, out: int, window: Window) -> _Axis:
+    if window.kernel:
+        starts = [i * window.stride - window.pad for i in range(out)]
+        taps = [[start + k * window.dilation for k in range(window.kernel)] for start in starts]
+        return _Axis(size, window.pad, taps)
     windows = [range(i * size // out, -(-(i + 1) * size // out)) for i in range(out)]
     widest = max(map(len, windows))
     return _Axis(size, 0, [[*window, *[size] * (widest - len(window))] for window in windows])
@@ -681,9 +679,9 @@ def _counts(axes: tuple[_Axis, _Axis], kind: PoolKind, divisor: int) -> list[lis
     return [[divisor or row * column for column in columns] for row in rows]
 
 
-def _pooled_taps(x: Tensor, oh: int, ow: int, kind: PoolKind, divisor: int, attrs: dict[str, int]) -> Tensor:
+def _pooled_taps(x: Tensor, oh: int, ow: int, kind: PoolKind, divisor: int, window: Window2d) -> Tensor:
     """Pooling of windows that are no convolution's: each tap is gathered."""
-    down, across = _axes(x, oh, ow, attrs)
+    down, across = _axes(x, oh, ow, window)
     taps = x
     for dim, axis in ((1, down), (3, across)):
         places = torch.tensor([min(max(place, 0), axis.size - 1) for window in axis.places for place in window])
@@ -700,17 +698,18 @@ def _pooled_taps(x: Tensor, oh: int, ow: int, kind: PoolKind, divisor: int, attr
     return torch.where(inside, taps, torch.tensor(0.0)).sum((2, 4)) / counts
 
 
-def _pool_window(x: Tensor, oh: int, ow: int, attrs: dict[str, int]) -> dict[str, int] | None:
-    """The window's numbers; of adaptive pooling those of equal windows, or None where they are not equal."""
-    if attrs["kernel_w"] and attrs["kernel_h"]:
-        return attrs
+def _even_windows(x: Tensor, oh: int, ow: int, window: Window2d) -> Window2d | None:
+    """The windows; of adaptive pooling those of equal size, or None where they are not equal."""
+    if window.w.kernel and window.h.kernel:
+        return window
     h, w = x.shape[1], x.shape[2]
-    if attrs["kernel_w"] or attrs["kernel_h"] or h % oh or w % ow:
+    if window.w.kernel or window.h.kernel or h % oh or w % ow:
         return None
-    sizes = {"kernel_h": h // oh, "stride_h": h // oh, "kernel_w": w // ow, "stride_w": w // ow}
-    return {**sizes, "pad_h": 0, "pad_w": 0, "dilation_h": 1, "dilation_w": 1}
+    return Window2d(Window(w // ow, w // ow), Window(h // oh, h // oh))
 
 
 @_checks("max_pool_index")
 def _max_pool_index_check(node: Node) -> str | None:
-    return "max_pool_index of adaptive pooling is not exported" if 0 in node.attrs["kernel"] else None
+    window: Window3d = node.attrs["window"]
+    adaptive = 0 in (window.w.kernel, window.h.kernel, window.d.kernel)
+    return "max_pool_index of adaptive pooling is not exported" if adaptive else None

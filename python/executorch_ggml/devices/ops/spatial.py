@@ -9,7 +9,7 @@ import numpy as np
 from ...ir._lazy import torch
 from ...ir.dtypes import DType
 from ...ir.graph import Value
-from ...ir.ops.spatial import OC_BLOCK, Activation, PoolKind, ScaleMode, pack_conv_weight
+from ...ir.ops.spatial import NO_EPILOGUE, OC_BLOCK, PoolKind, ScaleMode, Window, Window2d, pack_conv_weight
 from ..translate import Node, translates
 from ..words import UnsupportedError
 
@@ -55,7 +55,7 @@ def _columns(n: Node, image: Value, kernel: _Pair, out: _Pair, stride: _Pair, pa
 def conv_2d(n: Node) -> Value:
     """In one op, of a kernel in that op's order: packed once where it is a weight."""
     image = n.b.cont(n.b.permute(n.f32(1), _INSIDE))
-    return n.b.permute(n.emit("conv_2d", image, _packed(n), None, up_w=1, up_h=1, groups=1, **_windows(n)), _OUTSIDE)
+    return n.b.permute(n.emit("conv_2d", image, _packed(n), None, groups=1, **_windows(n)), _OUTSIDE)
 
 
 def _windows(n: Node) -> dict[str, Any]:
@@ -64,17 +64,10 @@ def _windows(n: Node) -> dict[str, Any]:
     kernel_w, kernel_h, _, filters = n.source(0).ne
     return {
         "ne": (filters, n.ne[0], n.ne[1], n.ne[3]),
-        "kernel_w": kernel_w,
-        "kernel_h": kernel_h,
-        "stride_w": stride_w,
-        "stride_h": stride_h,
-        "pad_w": pad_w,
-        "pad_h": pad_h,
-        "dilation_w": dilation_w,
-        "dilation_h": dilation_h,
-        "activation": Activation.NONE,
-        "act_min": 0.0,
-        "act_max": 0.0,
+        "window": Window2d(
+            Window(kernel_w, stride_w, pad_w, dilation_w), Window(kernel_h, stride_h, pad_h, dilation_h)
+        ),
+        "epilogue": NO_EPILOGUE,
     }
 
 
@@ -141,14 +134,7 @@ def _pool(n: Node, image: Value, kind: int, window: list[int], divisor: int) -> 
         n.b.permute(image, _INSIDE),
         ne=(image.ne[2], *out, image.ne[3]),
         kind=PoolKind.AVG if kind == 1 else PoolKind.MAX,
-        kernel_w=kernel_w,
-        kernel_h=kernel_h,
-        stride_w=stride_w,
-        stride_h=stride_h,
-        pad_w=pad_w,
-        pad_h=pad_h,
-        dilation_w=1,
-        dilation_h=1,
+        window=Window2d(Window(kernel_w, stride_w, pad_w), Window(kernel_h, stride_h, pad_h)),
         divisor=divisor if kind == 1 else 0,
     )
     return n.b.permute(made, _OUTSIDE)

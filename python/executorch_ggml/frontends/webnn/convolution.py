@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ...ir.ops.spatial import NO_EPILOGUE, Epilogue
 from ..aten.context import Context
-from ..aten.ops.convolution import Convolution, Epilogue, Pair, flipped_kernel
+from ..aten.ops.convolution import Convolution, Pair, flipped_kernel
 from ..aten.ops.shape import turned
 from .emitter import Emitter, Tensor, emits
 
@@ -45,8 +46,8 @@ class _Turned:
 def _emitted(cx: Emitter, call: Convolution, layout: str) -> Tensor:
     """The convolution, remembered so that what follows can be folded in."""
     if layout == "nhwc":
-        return _Turned(call).emit(cx, Epilogue())
-    return call.emit(cx, Epilogue())
+        return _Turned(call).emit(cx, NO_EPILOGUE)
+    return call.emit(cx, NO_EPILOGUE)
 
 
 @emits("conv2d")

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from ...ir.dtypes import DType
 from ...ir.graph import Value
-from ...ir.ops.spatial import PoolKind
+from ...ir.ops.spatial import PoolKind, Window
 from ...webnn.converters.places import seen_pixels
 from ...webnn.data_types import integer_range
 from ...webnn.graph_info import Array
 from ..aten.ops.convolution import FROM_CHANNELS_INNER, TO_CHANNELS_INNER
-from ..aten.ops.pooling import Window, _pool
+from ..aten.ops.pooling import _pool
 from ..aten.ops.shape import padded, window
 from .emitter import Emitter, Tensor, emits, is_float
 

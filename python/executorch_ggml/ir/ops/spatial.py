@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import itertools
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from .._lazy import F, torch
@@ -18,10 +19,50 @@ class Activation(enum.IntEnum):
     """What a convolution applies to its result."""
 
     NONE = 0
-    CLAMP = 1  # to [act_min, act_max]: relu, relu6, hardtanh
+    CLAMP = 1  # to [low, high]: relu, relu6, hardtanh
     SILU = 2
     HARDSWISH = 3
     GELU_ERF = 4
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """What a convolution applies to its result: an activation, and the bounds of CLAMP."""
+
+    activation: Activation = Activation.NONE
+    low: float = 0.0
+    high: float = 0.0
+
+
+NO_EPILOGUE = Epilogue()
+
+
+@dataclass(frozen=True)
+class Window:
+    """A sliding window along one axis; ``up - 1`` zeros stand between the elements of the input."""
+
+    kernel: int = 1
+    stride: int = 1
+    pad: int = 0
+    dilation: int = 1
+    up: int = 1
+
+
+@dataclass(frozen=True)
+class Window2d:
+    """The windows along an image's two axes."""
+
+    w: Window = Window()
+    h: Window = Window()
+
+
+@dataclass(frozen=True)
+class Window3d:
+    """The windows along a volume's three axes."""
+
+    w: Window = Window()
+    h: Window = Window()
+    d: Window = Window()
 
 
 class PoolKind(enum.IntEnum):
@@ -78,28 +119,47 @@ def unpack_conv_weight(packed: torch.Tensor, oc: int, ic: int, kh: int, kw: int,
     return full.reshape(groups, blocks * OC_BLOCK, ic, kh, kw)[:, : oc // groups].reshape(oc, ic, kh, kw)
 
 
-def _activate(x: torch.Tensor, activation: Activation, low: float, high: float) -> torch.Tensor:
+def activate(x: torch.Tensor, epilogue: Epilogue) -> torch.Tensor:
+    """The result of a convolution with its epilogue applied."""
     apply = {
         Activation.NONE: lambda: x,
-        Activation.CLAMP: lambda: torch.clamp(x, low, high),
+        Activation.CLAMP: lambda: torch.clamp(x, epilogue.low, epilogue.high),
         Activation.SILU: lambda: F.silu(x),
         Activation.HARDSWISH: lambda: F.hardswish(x),
         Activation.GELU_ERF: lambda: F.gelu(x),
     }
-    return apply[Activation(activation)]()
+    return apply[Activation(epilogue.activation)]()
 
 
-def _window(size: int, out: int, kernel: int, stride: int, pad: int, dilation: int) -> int:
+def far_pad(size: int, out: int, window: Window) -> int:
     """How much padding the far side needs so that ``out`` windows fit (negative: so much is cut)."""
-    return (out - 1) * stride + (kernel - 1) * dilation + 1 - size - pad
+    return (out - 1) * window.stride + (window.kernel - 1) * window.dilation + 1 - size - window.pad
 
 
-def _spread(x: torch.Tensor, up_h: int, up_w: int) -> torch.Tensor:
-    """Put ``up - 1`` zeros between the pixels of an NCHW tensor: a transposed convolution's input."""
-    n, c, h, w = x.shape
-    wide = x.new_zeros(n, c, (h - 1) * up_h + 1, (w - 1) * up_w + 1)
-    wide[:, :, ::up_h, ::up_w] = x
-    return wide
+def _fitted(x: torch.Tensor, ne: Dims, window: Window2d) -> torch.Tensor:
+    """The image in NCHW order as the windows see it: spread out and padded."""
+    _, oh, ow, _ = shape_of(ne)
+    image = x.permute(0, 3, 1, 2)
+    n, c, h, w = image.shape
+    wide = image.new_zeros(n, c, (h - 1) * window.h.up + 1, (w - 1) * window.w.up + 1)
+    wide[:, :, :: window.h.up, :: window.w.up] = image
+    far_h, far_w = far_pad(wide.shape[2], oh, window.h), far_pad(wide.shape[3], ow, window.w)
+    return F.pad(wide, (window.w.pad, far_w, window.h.pad, far_h))
+
+
+def _convolved(
+    x: torch.Tensor,
+    kernel: torch.Tensor,
+    bias: torch.Tensor | None,
+    ne: Dims,
+    window: Window2d,
+    groups: int,
+    epilogue: Epilogue,
+) -> torch.Tensor:
+    flat = None if bias is None else bias.reshape(-1)
+    steps = [(getattr(window.h, name), getattr(window.w, name)) for name in ("stride", "dilation")]
+    y = F.conv2d(_fitted(x, ne, window), kernel, flat, steps[0], 0, steps[1], groups)
+    return activate(y, epilogue).permute(0, 2, 3, 1)
 
 
 @op(
@@ -107,10 +167,9 @@ def _spread(x: torch.Tensor, up_h: int, up_w: int) -> torch.Tensor:
     inputs={"x": "f32 cont", "weight": "float cont", "bias": "f32? cont"},
     result=shaped(),
     checks=(
-        "convolves(x, weight, bias, ne, kernel_w, kernel_h, groups)",
-        "window(kernel_w, stride_w, pad_w, dilation_w, up_w)",
-        "window(kernel_h, stride_h, pad_h, dilation_h, up_h)",
-        "reaches(x, ne, kernel_w, stride_w, pad_w, dilation_w, kernel_h, stride_h, pad_h, dilation_h)",
+        "convolves(x, weight, bias, ne, window, groups)",
+        "slides(window)",
+        "reaches(x, ne, window)",
     ),
     call="custom",
     kernel="conv_2d",
@@ -121,20 +180,9 @@ def conv_2d(
     bias: torch.Tensor | None,
     *,
     ne: Dims,
-    kernel_w: int,
-    kernel_h: int,
-    stride_w: int,
-    stride_h: int,
-    pad_w: int,
-    pad_h: int,
-    dilation_w: int,
-    dilation_h: int,
-    up_w: int,
-    up_h: int,
+    window: Window2d,
     groups: int,
-    activation: Activation,
-    act_min: float,
-    act_max: float,
+    epilogue: Epilogue,
 ) -> torch.Tensor:
     """Convolution, channels innermost, with packed weights, bias and activation (custom), computed in f32.
 
@@ -143,15 +191,10 @@ def conv_2d(
     """
     if 0 in shape_of(ne):
         return x.new_zeros(shape_of(ne))
-    _, oh, ow, oc = shape_of(ne)
-    kernel = unpack_conv_weight(weight.float(), oc, x.shape[-1] // groups, kernel_h, kernel_w, groups)
-    image = _spread(x.permute(0, 3, 1, 2), up_h, up_w)
-    far_h = _window(image.shape[2], oh, kernel_h, stride_h, pad_h, dilation_h)
-    far_w = _window(image.shape[3], ow, kernel_w, stride_w, pad_w, dilation_w)
-    image = F.pad(image, (pad_w, far_w, pad_h, far_h))
-    flat = None if bias is None else bias.reshape(-1)
-    y = F.conv2d(image, kernel, flat, (stride_h, stride_w), 0, (dilation_h, dilation_w), groups)
-    return _activate(y, activation, act_min, act_max).permute(0, 2, 3, 1)
+    channels = shape_of(ne)[-1]
+    size = (x.shape[-1] // groups, window.h.kernel, window.w.kernel, groups)
+    kernel = unpack_conv_weight(weight.float(), channels, *size)
+    return _convolved(x, kernel, bias, ne, window, groups, epilogue)
 
 
 @op(
@@ -159,10 +202,10 @@ def conv_2d(
     inputs={"x": "f32 cont", "weight": "f32 cont", "bias": "f32? cont"},
     result=shaped(),
     checks=(
-        "convolves_depthwise(x, weight, bias, ne, kernel_w, kernel_h)",
-        "window(kernel_w, stride_w, pad_w, dilation_w)",
-        "window(kernel_h, stride_h, pad_h, dilation_h)",
-        "reaches(x, ne, kernel_w, stride_w, pad_w, dilation_w, kernel_h, stride_h, pad_h, dilation_h)",
+        "convolves_depthwise(x, weight, bias, ne, window)",
+        "slides(window)",
+        "is_dense(window)",
+        "reaches(x, ne, window)",
     ),
     call="custom",
     kernel="conv_2d_dw",
@@ -173,28 +216,13 @@ def conv_2d_dw(
     bias: torch.Tensor | None,
     *,
     ne: Dims,
-    kernel_w: int,
-    kernel_h: int,
-    stride_w: int,
-    stride_h: int,
-    pad_w: int,
-    pad_h: int,
-    dilation_w: int,
-    dilation_h: int,
-    activation: Activation,
-    act_min: float,
-    act_max: float,
+    window: Window2d,
+    epilogue: Epilogue,
 ) -> torch.Tensor:
     """Depthwise convolution, channels innermost (custom). ``weight`` is ``ne = C, KW, KH``."""
-    _, oh, ow, c = shape_of(ne)
-    image = x.permute(0, 3, 1, 2)
-    far_h = _window(image.shape[2], oh, kernel_h, stride_h, pad_h, dilation_h)
-    far_w = _window(image.shape[3], ow, kernel_w, stride_w, pad_w, dilation_w)
-    image = F.pad(image, (pad_w, far_w, pad_h, far_h))
-    kernel = weight.reshape(kernel_h, kernel_w, c).permute(2, 0, 1).unsqueeze(1)
-    flat = None if bias is None else bias.reshape(-1)
-    y = F.conv2d(image, kernel, flat, (stride_h, stride_w), 0, (dilation_h, dilation_w), c)
-    return _activate(y, activation, act_min, act_max).permute(0, 2, 3, 1)
+    channels = shape_of(ne)[-1]
+    taps = weight.reshape(window.h.kernel, window.w.kernel, channels)
+    return _convolved(x, taps.permute(2, 0, 1).unsqueeze(1), bias, ne, window, channels, epilogue)
 
 
 class _Windows(NamedTuple):
@@ -205,17 +233,17 @@ class _Windows(NamedTuple):
     counted: torch.Tensor  # how many an average divides by, of each window
 
     @staticmethod
-    def of(size: int, out: int, kernel: int, stride: int, pad: int, dilation: int, count_pad: bool = False) -> _Windows:
-        """Windows of ``kernel`` taps; where it is 0, ``out`` that cover the axis evenly."""
+    def of(size: int, out: int, window: Window, count_pad: bool = False) -> _Windows:
+        """The window's places; where its kernel is 0, those of ``out`` windows that cover the axis evenly."""
         number = torch.arange(out)[:, None]
-        if kernel == 0:
+        if window.kernel == 0:
             first, end = number * size // out, -(-(number + 1) * size // out)
             places = first + torch.arange(int((end - first).max()))
             inside = places < end
         else:
-            places = number * stride - pad + torch.arange(kernel) * dilation
+            places = number * window.stride - window.pad + torch.arange(window.kernel) * window.dilation
             inside = (places >= 0) & (places < size)
-        counted = (places < size + pad) if count_pad and kernel > 0 else inside
+        counted = (places < size + window.pad) if count_pad and window.kernel > 0 else inside
         return _Windows(places.clamp(0, size - 1), inside, counted.sum(1))
 
 
@@ -225,28 +253,13 @@ class _Windows(NamedTuple):
     result=shaped(),
     checks=(
         "pools(x, ne)",
-        "pool_window(kernel_w, stride_w, pad_w, dilation_w)",
-        "pool_window(kernel_h, stride_h, pad_h, dilation_h)",
-        "reaches(x, ne, kernel_w, stride_w, pad_w, dilation_w, kernel_h, stride_h, pad_h, dilation_h)",
+        "pool_slides(window)",
+        "reaches(x, ne, window)",
     ),
     call="custom",
     kernel="pool_2d",
 )
-def pool_2d(
-    x: torch.Tensor,
-    *,
-    ne: Dims,
-    kind: PoolKind,
-    kernel_w: int,
-    kernel_h: int,
-    stride_w: int,
-    stride_h: int,
-    pad_w: int,
-    pad_h: int,
-    dilation_w: int,
-    dilation_h: int,
-    divisor: int,
-) -> torch.Tensor:
+def pool_2d(x: torch.Tensor, *, ne: Dims, kind: PoolKind, window: Window2d, divisor: int) -> torch.Tensor:
     """Pooling, channels innermost (custom).
 
     The average is over the window's pixels inside the image, with ``AVG_PAD`` also those inside its padding (``pad`` on
@@ -255,8 +268,8 @@ def pool_2d(
     """
     _, oh, ow, _ = shape_of(ne)
     count_pad = kind == PoolKind.AVG_PAD
-    down = _Windows.of(x.shape[1], oh, kernel_h, stride_h, pad_h, dilation_h, count_pad)
-    across = _Windows.of(x.shape[2], ow, kernel_w, stride_w, pad_w, dilation_w, count_pad)
+    down = _Windows.of(x.shape[1], oh, window.h, count_pad)
+    across = _Windows.of(x.shape[2], ow, window.w, count_pad)
     taps = x[:, down.places][:, :, :, across.places]  # batch, row, its taps, column, its taps, channel
     inside = (down.inside[:, :, None, None] & across.inside)[..., None]
     if kind == PoolKind.MAX:
@@ -271,33 +284,23 @@ def pool_2d(
     result=Rule(lambda x, ne, **_: (DType.I64, ne), "typed(DType::I64, ne)"),
     checks=(
         "pools_volumes(x, ne, depth, out_depth)",
-        "pool_windows(kernel, stride, pad, dilation)",
+        "pool_slides(window)",
     ),
     call="custom",
     kernel="max_pool_index",
 )
-def max_pool_index(
-    x: torch.Tensor,
-    *,
-    ne: Dims,
-    depth: Dim,
-    out_depth: Dim,
-    kernel: tuple[int, ...],
-    stride: tuple[int, ...],
-    pad: tuple[int, ...],
-    dilation: tuple[int, ...],
-) -> torch.Tensor:
+def max_pool_index(x: torch.Tensor, *, ne: Dims, depth: Dim, out_depth: Dim, window: Window3d) -> torch.Tensor:
     """Where the maxima of a pooling are, counted through a volume's pixels; channels innermost (custom).
 
-    Images are the frames of volumes, ``depth`` of them each. The numbers of a window are those of width, height and
-    depth, as in ``pool_2d``. The first of equals counts, and the last NaN.
+    Images are the frames of volumes, ``depth`` of them each. The windows are as in ``pool_2d``. The first of equals
+    counts, and the last NaN.
     """
     frames, oh, ow, channels = shape_of(ne)
     n, (d, h, w) = frames // int(out_depth), (int(depth), *x.shape[1:3])
     volume = x.reshape(n, d, h, w, channels)
     axes = [
-        _Windows.of(size, out, kernel[i], stride[i], pad[i], dilation[i])
-        for i, (size, out) in enumerate(((w, ow), (h, oh), (d, int(out_depth))))
+        _Windows.of(size, out, along)
+        for size, out, along in ((w, ow, window.w), (h, oh, window.h), (d, int(out_depth), window.d))
     ]
     best, place = None, None
     taps = itertools.product(*(range(axis.places.shape[1]) for axis in reversed(axes)))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import mlx.core as mx
 import numpy as np
 
 from ....ir.graph import Node
-from ....ir.ops.spatial import OC_BLOCK, Activation, PoolKind
+from ....ir.ops.spatial import OC_BLOCK, Activation, Epilogue, PoolKind, Window, Window3d, far_pad
+from ...linear import is_linear
 from ..registry import Function, planned, shape_of
 from .elementwise import gelu_exact, hard_swish, relu_of, silu_of
 
@@ -19,7 +21,8 @@ from .elementwise import gelu_exact, hard_swish, relu_of, silu_of
 
 
 def _activation(node: Node) -> Callable[[mx.array], mx.array]:
-    low, high = node.attrs["act_min"], node.attrs["act_max"]
+    epilogue: Epilogue = node.attrs["epilogue"]
+    low, high = epilogue.low, epilogue.high
     functions: dict[Activation, Callable[[mx.array], mx.array]] = {
         Activation.NONE: lambda x: x,
         Activation.CLAMP: relu_of if (low, high) == (0, math.inf) else lambda x: mx.clip(x, low, high),
@@ -27,35 +30,32 @@ def _activation(node: Node) -> Callable[[mx.array], mx.array]:
         Activation.HARDSWISH: hard_swish,
         Activation.GELU_ERF: gelu_exact,
     }
-    return functions[Activation(node.attrs["activation"])]
+    return functions[epilogue.activation]
 
 
-class _Window(NamedTuple):
-    """A sliding window along one axis."""
+@dataclass(frozen=True)
+class _Window(Window):
+    """A sliding window along an axis of ``size`` pixels, of which there are ``out``."""
 
-    size: int
-    out: int
-    kernel: int
-    stride: int
-    pad: int
-    dilation: int
-    up: int = 1
+    size: int = 0
+    out: int = 0
+
+    @staticmethod
+    def of(window: Window, size: int, out: int) -> _Window:
+        return _Window(window.kernel, window.stride, window.pad, window.dilation, window.up, size, out)
 
     @property
     def far(self) -> int:
         """Padding of the far side; negative where the windows do not reach it."""
-        spread = (self.size - 1) * self.up + 1
-        return (self.out - 1) * self.stride + (self.kernel - 1) * self.dilation + 1 - spread - self.pad
+        return far_pad((self.size - 1) * self.up + 1, self.out, self)
 
 
-def _windows(node: Node, *attrs: str) -> tuple[_Window, _Window]:
+def _windows(node: Node) -> tuple[_Window, _Window]:
     """Down and across."""
-    x = node.inputs[0]
+    x, window = node.inputs[0], node.attrs["window"]
     assert x is not None
-    sizes, outs = shape_of(x)[1:3], shape_of(node.output)[1:3]
-    numbers = ([int(node.attrs[f"{name}_{side}"]) for name in ("kernel", "stride", "pad", *attrs)] for side in "hw")
-    down, across = (_Window(size, out, *n) for size, out, n in zip(sizes, outs, numbers, strict=True))
-    return down, across
+    (height, width), (oh, ow) = shape_of(x)[1:3], shape_of(node.output)[1:3]
+    return _Window.of(window.h, height, oh), _Window.of(window.w, width, ow)
 
 
 def _spread(x: mx.array, axis: int, up: int) -> mx.array:
@@ -81,15 +81,10 @@ def _fitted(x: mx.array, windows: tuple[_Window, _Window]) -> mx.array:
     return x
 
 
-def _is_linear(node: Node) -> bool:
-    """Whether each pixel is a row of a matrix product, by the attributes alone."""
-    ones = (f"{name}_{side}" for name in ("kernel", "stride", "up") for side in "hw")
-    return node.attrs["groups"] == 1 and all(node.attrs[name] == 1 for name in ones)
-
-
 def _unpacked(weight: mx.array, node: Node) -> mx.array:
     """``OC, KH, KW, IC / groups`` in f32, of the packed weight (see ``pack_conv_weight``); ``IC, OC`` where linear."""
-    groups, kh, kw = (int(node.attrs[name]) for name in ("groups", "kernel_h", "kernel_w"))
+    groups, window = int(node.attrs["groups"]), node.attrs["window"]
+    kh, kw = window.h.kernel, window.w.kernel
     x = node.inputs[0]
     assert x is not None
     oc, ic = int(node.output.ne[0]), int(x.ne[0]) // groups
@@ -97,7 +92,7 @@ def _unpacked(weight: mx.array, node: Node) -> mx.array:
     body = weight.reshape(-1)[: groups * blocks * kh * kw * ic * OC_BLOCK].astype(mx.float32)
     full = body.reshape(groups, blocks, kh, kw, ic, OC_BLOCK).transpose(0, 1, 5, 2, 3, 4)
     kept = full.reshape(groups, blocks * OC_BLOCK, kh, kw, ic)[:, : oc // groups]
-    return kept.reshape(oc, ic).T if _is_linear(node) else mx.contiguous(kept.reshape(oc, kh, kw, ic))
+    return kept.reshape(oc, ic).T if is_linear(node.attrs) else mx.contiguous(kept.reshape(oc, kh, kw, ic))
 
 
 def _flat(bias: mx.array, node: Node) -> mx.array:
@@ -107,7 +102,7 @@ def _flat(bias: mx.array, node: Node) -> mx.array:
 @planned(prepare={1: _unpacked, 2: _flat})
 def conv_2d(node: Node) -> Function:
     """Convolution with bias and activation, in f32."""
-    windows = _windows(node, "dilation", "up")
+    windows = _windows(node)
     activate = _activation(node)
     how: dict[str, Any] = {
         "stride": tuple(w.stride for w in windows),
@@ -129,13 +124,13 @@ def conv_2d(node: Node) -> Function:
             y = mx.conv_general(_fitted(x, windows), weight, **how)
         return activate(y if bias is None else y + bias)
 
-    return linear if _is_linear(node) else convolve
+    return linear if is_linear(node.attrs) else convolve
 
 
 @planned()
 def conv_2d_dw(node: Node) -> Function:
     """Depthwise convolution: the image shifted by each tap, times the tap's row of weights."""
-    windows = down, across = _windows(node, "dilation")
+    windows = down, across = _windows(node)
     activate = _activation(node)
 
     def tap(image: mx.array, row: int, column: int) -> mx.array:
@@ -183,7 +178,7 @@ def _same_size(window: _Window) -> _Window:
     if window.kernel > 0 or window.size % window.out:
         return window
     size = window.size // window.out
-    return window._replace(kernel=size, stride=size)
+    return replace(window, kernel=size, stride=size)
 
 
 class _Fold(NamedTuple):
@@ -225,7 +220,7 @@ def pool_2d(node: Node) -> Function:
     """Pooling, one axis after the other."""
     kind = PoolKind(node.attrs["kind"])
     fold = _LARGEST if kind == PoolKind.MAX else _SUM
-    windows = [_same_size(w) for w in _windows(node, "dilation")]
+    windows = [_same_size(w) for w in _windows(node)]
     taps = [_Taps.of(w, count_pad=kind == PoolKind.AVG_PAD) for w in windows]
     divisor = node.attrs["divisor"] or (taps[0].counted[:, None] * taps[1].counted)[..., None]
     count = mx.array(np.asarray(divisor, dtype=np.float32))
@@ -246,11 +241,10 @@ def max_pool_index(node: Node) -> Function:
     frames, height, width, channels = shape_of(image)
     depth, out_depth = int(node.attrs["depth"]), int(node.attrs["out_depth"])
     _, out_height, out_width, _ = shape_of(node.output)
-    numbers = [node.attrs[name] for name in ("kernel", "stride", "pad", "dilation")]
-    sizes = ((width, out_width), (height, out_height), (depth, out_depth))
-    across, down, deep = (
-        _Taps.of(_Window(size, out, *(int(n[i]) for n in numbers))) for i, (size, out) in enumerate(sizes)
-    )
+    window: Window3d = node.attrs["window"]
+    across = _Taps.of(_Window.of(window.w, width, out_width))
+    down = _Taps.of(_Window.of(window.h, height, out_height))
+    deep = _Taps.of(_Window.of(window.d, depth, out_depth))
     n = frames // depth
 
     def grid(z: Any, row: Any, column: Any) -> Any:

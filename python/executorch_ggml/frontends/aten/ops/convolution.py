@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
@@ -14,7 +14,7 @@ from ....ir.dims import ne_of, product, same_dims
 from ....ir.dtypes import DType
 from ....ir.graph import Value
 from ....ir.op import Dim
-from ....ir.ops.spatial import OC_BLOCK, Activation, pack_conv_weight
+from ....ir.ops.spatial import NO_EPILOGUE, OC_BLOCK, Activation, Epilogue, Window, Window2d, pack_conv_weight
 from ..context import FLOATS, Context, Tensor
 from ..registry import Refused, lowers
 from .rearrange import backwards
@@ -42,19 +42,6 @@ class Pair:
         return Pair(default, items[0]) if rank == 1 else Pair(items[0], items[-1])
 
 
-@dataclass(frozen=True)
-class Epilogue:
-    """What a packed product applies to its result: an activation and its bounds."""
-
-    activation: Activation = Activation.NONE
-    low: float = 0.0
-    high: float = 0.0
-
-    def attrs(self) -> dict[str, Any]:
-        """As attributes of the node."""
-        return {"activation": self.activation, "act_min": self.low, "act_max": self.high}
-
-
 class Rebuildable(Protocol):
     """A product that may still be emitted again with an activation in it."""
 
@@ -79,7 +66,7 @@ class Convolution:
     up: Pair
     groups: int
     shape: tuple[Dim, ...]
-    epilogue: Epilogue = Epilogue()
+    epilogue: Epilogue = NO_EPILOGUE
     kept_in: DType | None = None  # the type that the weight is rounded to when all else is folded into it
 
     def emit(self, cx: Context, epilogue: Epilogue) -> Tensor:
@@ -102,7 +89,7 @@ class VolumeConvolution:
     up: tuple[int, int, int]
     groups: int
     shape: tuple[Dim, ...]
-    epilogue: Epilogue = Epilogue()
+    epilogue: Epilogue = NO_EPILOGUE
     kept_in: DType | None = None
 
     def emit(self, cx: Context, epilogue: Epilogue) -> Tensor | None:
@@ -134,7 +121,7 @@ class PackedLinear:
     rows: Value
     weight: Tensor
     bias: Tensor | None
-    epilogue: Epilogue = Epilogue()
+    epilogue: Epilogue = NO_EPILOGUE
 
     def emit(self, cx: Context, epilogue: Epilogue) -> Tensor:
         """Append it with another epilogue."""
@@ -144,18 +131,12 @@ class PackedLinear:
         bias = None if self.bias is None else cx.f32(self.bias).value
         rows = cx.builder.convert(self.rows, DType.F32)
         ne = (features, *rows.ne[1:])
-        made = cx.builder.emit("conv_2d", rows, packed.value, bias, ne=ne, **_ONE_PIXEL, **epilogue.attrs())
+        made = cx.builder.emit(
+            "conv_2d", rows, packed.value, bias, ne=ne, window=Window2d(), groups=1, epilogue=epilogue
+        )
         result = cx.rounded(made)
         cx.records[result.value] = call
         return result
-
-
-_ONE_PIXEL = {
-    **dict.fromkeys(("kernel_w", "kernel_h", "stride_w", "stride_h", "dilation_w", "dilation_h", "up_w", "up_h"), 1),
-    "pad_w": 0,
-    "pad_h": 0,
-    "groups": 1,
-}
 
 
 def _as_kernel(cx: Context, weight: Tensor) -> Tensor:
@@ -219,7 +200,7 @@ def convolution(
         pads = Pair(gaps.h * (kh - 1) - pads.h, gaps.w * (kw - 1) - pads.w)
         steps, up = Pair(1, 1), steps
     made = Convolution(image_of(cx, x), kernel, bias, steps, pads, gaps, up, groups, shape, kept_in=_kept_in(weight))
-    return made.emit(cx, Epilogue())
+    return made.emit(cx, NO_EPILOGUE)
 
 
 def _kept_in(weight: Tensor) -> DType | None:
@@ -257,7 +238,7 @@ def _volume(
         trail = pads[0] + _triple(output_padding, 0)[0]
         steps, up = up, steps
     made = VolumeConvolution(x, weight, bias, steps, pads, trail, gaps, up, groups, cx.shape(), kept_in=kept_in).emit(
-        cx, Epilogue()
+        cx, NO_EPILOGUE
     )
     assert made is not None  # it has no activation yet
     return made
@@ -309,18 +290,9 @@ def _convolved(cx: Context, call: Convolution) -> Value:
     oc, ic, kh, kw = (int(n) for n in call.weight.shape)
     n, _, oh, ow = call.shape
     image = channels_inner(cx, cx.f32(call.image))
-    attrs = {
-        "ne": (oc, ow, oh, n),
-        "kernel_w": kw,
-        "kernel_h": kh,
-        "stride_w": call.stride.w,
-        "stride_h": call.stride.h,
-        "pad_w": call.padding.w,
-        "pad_h": call.padding.h,
-        "dilation_w": call.dilation.w,
-        "dilation_h": call.dilation.h,
-        **call.epilogue.attrs(),
-    }
+    across = Window(kw, call.stride.w, call.padding.w, call.dilation.w, call.up.w)
+    down = Window(kh, call.stride.h, call.padding.h, call.dilation.h, call.up.h)
+    attrs = {"ne": (oc, ow, oh, n), "window": Window2d(across, down), "epilogue": call.epilogue}
     bias = None if call.bias is None else cx.f32(call.bias).value
     depthwise = call.groups == oc and ic == 1 and call.groups == image.shape[-1] and call.up == Pair(1, 1)
     if depthwise:
@@ -328,8 +300,7 @@ def _convolved(cx: Context, call: Convolution) -> Value:
         return cx.builder.emit("conv_2d_dw", image.value, packed.value, bias, **attrs)
     weight = call.weight if call.kept_in is None else cx.tensor(call.weight, call.kept_in)
     packed = packed_weight(cx, weight, call.groups)
-    attrs |= {"up_w": call.up.w, "up_h": call.up.h, "groups": call.groups}
-    return cx.builder.emit("conv_2d", image.value, packed.value, bias, **attrs)
+    return cx.builder.emit("conv_2d", image.value, packed.value, bias, groups=call.groups, **attrs)
 
 
 def _packed_depthwise(cx: Context, weight: Tensor) -> Tensor:
@@ -501,7 +472,7 @@ def with_batch_norm(
     weight = cx.derived(f"folded{eps:g}", [call.weight, *statistics], shape, new_weight)
     biased = [*statistics, call.bias] if call.bias is not None else statistics
     bias = cx.derived(f"folded_bias{eps:g}", biased, (shape[0],), new_bias)
-    return replace(call, weight=weight, bias=bias).emit(cx, Epilogue())
+    return replace(call, weight=weight, bias=bias).emit(cx, NO_EPILOGUE)
 
 
 def with_bias(cx: Context, x: Tensor, bias: Tensor) -> Tensor | None:
@@ -514,7 +485,7 @@ def with_bias(cx: Context, x: Tensor, bias: Tensor) -> Tensor | None:
     features = call.weight.shape[0]
     fits = bias.data is not None and tuple(bias.shape) == (features,) and x.shape[-1:] == (features,)
     fits = fits and x.dtype == bias.dtype == DType.F32 and cx.is_sole_reader_of(aten.mm.default, aten.linear.default)
-    return replace(call, bias=bias).emit(cx, Epilogue()) if fits else None
+    return replace(call, bias=bias).emit(cx, NO_EPILOGUE) if fits else None
 
 
 def with_activation(cx: Context, x: Tensor, kind: str, low: float = 0.0, high: float = 0.0) -> Tensor | None:

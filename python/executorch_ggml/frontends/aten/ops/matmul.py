@@ -10,10 +10,11 @@ import torch
 from ....ir.dims import ne_of, product
 from ....ir.dtypes import DType
 from ....ir.graph import Value
+from ....ir.ops.spatial import NO_EPILOGUE
 from ..context import FLOATS, Context, Tensor
 from ..registry import Refused, lowers
 from .attention import attention_behind
-from .convolution import Epilogue, PackedLinear
+from .convolution import PackedLinear
 from .quantized import constant_behind, widened
 
 aten = torch.ops.aten
@@ -61,7 +62,7 @@ def affine(cx: Context, rows: Value, weight: Tensor, bias: Tensor | None) -> Ten
     constant = weight.data is not None and (bias is None or (bias.data is not None and bias.rank == 1))
     constant = constant and 0 not in weight.shape and weight.dtype != DType.BF16
     if "packed_linear" in cx.fusions and constant:
-        return PackedLinear(rows, weight, bias).emit(cx, Epilogue())
+        return PackedLinear(rows, weight, bias).emit(cx, NO_EPILOGUE)
     y = product_of_rows(cx, weight.value, rows)
     return cx.rounded(y if bias is None else cx.builder.emit("add", y, cx.f32(bias).value))
 

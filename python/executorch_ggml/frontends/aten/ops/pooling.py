@@ -12,7 +12,7 @@ from ....ir.dims import product
 from ....ir.graph import Value
 from ....ir.op import Dim
 from ....ir.ops.custom import ReduceKind
-from ....ir.ops.spatial import PoolKind
+from ....ir.ops.spatial import PoolKind, Window, Window2d, Window3d
 from ..context import FLOATS, Context, Tensor
 from ..registry import Refused, lowers
 from .convolution import FROM_CHANNELS_INNER, channels_inner
@@ -23,24 +23,20 @@ aten = torch.ops.aten
 
 
 @dataclass(frozen=True)
-class Window:
-    """A window along one axis."""
+class PoolWindow(Window):
+    """A window of a pooling, whose last one may reach over the edge where ``ceil_mode`` says so."""
 
-    kernel: int
-    stride: int = 1
-    padding: int = 0
-    dilation: int = 1
     ceil_mode: bool = False
 
     @property
     def may_start_outside(self) -> bool:
         """Whether there are sizes for which the last window would begin in the padding: then it does not count."""
         reach = (self.kernel - 1) * self.dilation + 1
-        return self.ceil_mode and self.padding + self.stride > reach
+        return self.ceil_mode and self.pad + self.stride > reach
 
 
-ADAPTIVE = Window(kernel=0)  # as many windows as the result has places, which cover the axis evenly
-ONE = Window(kernel=1)
+ADAPTIVE = PoolWindow(kernel=0)  # as many windows as the result has places, which cover the axis evenly
+ONE = PoolWindow(kernel=1)
 
 
 def _windows(
@@ -50,14 +46,14 @@ def _windows(
     padding: Sequence[int],
     ceil_mode: bool,
     dilation: Sequence[int] = (1,),
-) -> list[Window]:
+) -> list[PoolWindow]:
     """From ATen's lists: one number an axis, or one for all; no stride is the kernel's size."""
 
     def spread(numbers: Sequence[int]) -> list[int]:
         return list(numbers) if len(numbers) == rank else [numbers[0]] * rank
 
     lists = (spread(kernel), spread(stride or kernel), spread(padding), spread(dilation))
-    return [Window(*numbers, ceil_mode) for numbers in zip(*lists, strict=True)]
+    return [PoolWindow(*numbers, ceil_mode=ceil_mode) for numbers in zip(*lists, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -67,10 +63,10 @@ class Pooling:
     frames: Value  # ne = C, W, H, D * N
     shape: tuple[Dim, ...]  # of the input
     out: tuple[Dim, ...]
-    windows: tuple[Window, Window, Window]  # along D, H and W
+    windows: tuple[PoolWindow, PoolWindow, PoolWindow]  # along D, H and W
 
     @staticmethod
-    def of(cx: Context, x: Tensor, windows: Sequence[Window], index: int | None) -> Pooling | Refused:
+    def of(cx: Context, x: Tensor, windows: Sequence[PoolWindow], index: int | None) -> Pooling | Refused:
         """The node's pooling of ``x``, its result's shape being the traced one."""
         missing = 3 - len(windows)
         if x.rank not in (4 - missing, 5 - missing) or x.dtype not in FLOATS:
@@ -112,17 +108,14 @@ class Pooling:
     def places(self, cx: Context, index: int) -> Tensor:
         """Where the maxima are."""
         n, c, od, oh, ow = self.out
-        across = self.windows[::-1]
+        deep, down, across = self.windows
         made = cx.builder.emit(
             "max_pool_index",
             self.frames,
             ne=(c, ow, oh, product([od, n])),
             depth=self.shape[2],
             out_depth=od,
-            kernel=tuple(window.kernel for window in across),
-            stride=tuple(window.stride for window in across),
-            pad=tuple(window.padding for window in across),
-            dilation=tuple(window.dilation for window in across),
+            window=Window3d(across, down, deep),
         )
         return self._result(cx, made, index)
 
@@ -132,26 +125,14 @@ class Pooling:
         return cx.rounded(value, index)
 
 
-def _pool(cx: Context, x: Value, ne: Sequence[Dim], kind: PoolKind, windows: Sequence[Window], divisor: int) -> Value:
+def _pool(
+    cx: Context, x: Value, ne: Sequence[Dim], kind: PoolKind, windows: Sequence[PoolWindow], divisor: int
+) -> Value:
     down, across = windows
-    return cx.builder.emit(
-        "pool_2d",
-        x,
-        ne=tuple(ne),
-        kind=kind,
-        kernel_w=across.kernel,
-        kernel_h=down.kernel,
-        stride_w=across.stride,
-        stride_h=down.stride,
-        pad_w=across.padding,
-        pad_h=down.padding,
-        dilation_w=across.dilation,
-        dilation_h=down.dilation,
-        divisor=divisor,
-    )
+    return cx.builder.emit("pool_2d", x, ne=tuple(ne), kind=kind, window=Window2d(across, down), divisor=divisor)
 
 
-def _max(cx: Context, x: Tensor, windows: Sequence[Window]) -> tuple[Tensor, Tensor] | Refused:
+def _max(cx: Context, x: Tensor, windows: Sequence[PoolWindow]) -> tuple[Tensor, Tensor] | Refused:
     """Maxima and their places; nothing is computed for the ones that nothing reads."""
     pooling = Pooling.of(cx, x, windows, 0)
     if isinstance(pooling, Refused):
@@ -203,7 +184,7 @@ def max_pool2d(
 
 
 def _average(
-    cx: Context, x: Tensor, windows: Sequence[Window], count_include_pad: bool, divisor: int | None
+    cx: Context, x: Tensor, windows: Sequence[PoolWindow], count_include_pad: bool, divisor: int | None
 ) -> Tensor | Refused:
     pooling = Pooling.of(cx, x, windows, None)
     kind = PoolKind.AVG_PAD if count_include_pad else PoolKind.AVG
