@@ -125,9 +125,7 @@ class Pooling:
         return cx.rounded(value, index)
 
 
-def _pool(
-    cx: Context, x: Value, ne: Sequence[Dim], kind: PoolKind, windows: Sequence[Window], divisor: int
-) -> Value:
+def _pool(cx: Context, x: Value, ne: Sequence[Dim], kind: PoolKind, windows: Sequence[Window], divisor: int) -> Value:
     down, across = windows
     return cx.builder.emit("pool_2d", x, ne=tuple(ne), kind=kind, window=Window2d(across, down), divisor=divisor)
 
