@@ -3,19 +3,14 @@
 
 #include "kernels/simd/prefetch.h"
 #include "kernels/simd/vec_math.h"
-#include "kernels/simd/vec_sums.h"
 
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
 
-#if defined(__AVX512F__) || defined(__aarch64__)
-constexpr int kRows = 4;      // queries that share what is loaded
-constexpr int kVectors = 16;  // of sums, of all rows together
-#else
-constexpr int kRows = 2;
-constexpr int kVectors = 4;
-#endif
-constexpr int kKeys = 4;  // whose products with a query are summed side by side
+constexpr bool kManyRegisters = kVectorRegisters == 32;
+constexpr int kRows = kManyRegisters ? 4 : 2;      // queries that share what is loaded
+constexpr int kVectors = kManyRegisters ? 16 : 4;  // of sums, of all rows together
+constexpr int kKeys = 4;                           // whose products with a query are summed side by side
 
 template <class Number>
 VEC_INLINE void fetch_ahead(RowsOf<Number> rows, int64_t i, Block block) {
@@ -176,13 +171,7 @@ void sum_few_halves(const float* weights, int64_t stride, int64_t rows, HalfRows
   sum_any(weights, stride, rows, values, block, factors, sums);
 }
 
-bool reads_halves() {
-#if defined(__F16C__) || defined(__aarch64__)
-  return true;
-#else
-  return false;
-#endif
-}
+bool reads_halves() { return kHasHalfConversion; }
 
 float soften(float* scores, int64_t count, const Softening& how, Softmax* softmax) {
   Float high = splat(-kInfinity);

@@ -1,12 +1,12 @@
 // The arithmetic of conv_2d_dw: vectors of channels, and for the usual kernels several output columns at a time, so
 // that each input vector is loaded once for all the taps that meet it.
+#include "kernels/convolution/activation.h"
 #include "kernels/convolution/conv_2d_dw.h"
-#include "kernels/simd/spatial_vec.h"
 
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
 
-using V = VecF<kLanes>;
+using V = Float;
 
 // Output columns of a strip. Wide strips are for large kernels: with 3 taps they only add streams of memory.
 constexpr int kWideColumns = kVectorRegisters == 32 ? 8 : 4;
@@ -19,14 +19,14 @@ struct Bounds {
 
   explicit Bounds(const DepthwiseRow& row) {
     const bool clamps = row.epilogue.activation == Activation::Clamp;
-    low = splat<kLanes>(clamps ? row.epilogue.low : -__builtin_inff());
-    high = splat<kLanes>(clamps ? row.epilogue.high : __builtin_inff());
+    low = splat(clamps ? row.epilogue.low : -__builtin_inff());
+    high = splat(clamps ? row.epilogue.high : __builtin_inff());
   }
 };
 
 // Calls body(c, lanes) for each vector of the row's channels, the last one perhaps in part.
 template <class Body>
-KERNEL_INLINE void each_vector(int64_t channels, const Body& body) {
+VEC_INLINE void each_vector(int64_t channels, const Body& body) {
   int64_t c = 0;
   for (; c + kLanes <= channels; c += kLanes) {
     body(c, AllLanes{});
@@ -52,7 +52,7 @@ void run_column(const DepthwiseRow& row, const Bounds& bounds, int64_t column) {
         }
       }
     }
-    lanes.store(output + c, clamped<kLanes>(sum, bounds.low, bounds.high));
+    lanes.store(output + c, clamped(sum, bounds.low, bounds.high));
   });
 }
 
@@ -70,7 +70,7 @@ struct Strip {
     each_vector(row.channels, [&](int64_t c, auto lanes) {
       V sum[Columns];
       const V bias = row.bias == nullptr ? V{} : lanes.load(row.bias + c);
-      KERNEL_UNROLL
+      VEC_UNROLL
       for (int i = 0; i < Columns; ++i) {
         sum[i] = bias;
       }
@@ -78,15 +78,15 @@ struct Strip {
       const float* weights = row.weights + c;
       for (int64_t ky = 0; ky < row.tap_rows; ++ky) {
         V input[kInputs];
-        KERNEL_UNROLL
+        VEC_UNROLL
         for (int i = 0; i < kInputs; ++i) {
           const bool inside = !Edge || (left + i >= 0 && left + i < row.in_width);
           input[i] = inside ? lanes.load(from + (left + i) * pitch) : V{};
         }
-        KERNEL_UNROLL
+        VEC_UNROLL
         for (int kx = 0; kx < Kernel; ++kx) {
           const V w = lanes.load(weights + kx * pitch);
-          KERNEL_UNROLL
+          VEC_UNROLL
           for (int i = 0; i < Columns; ++i) {
             sum[i] += input[i * Stride + kx] * w;
           }
@@ -94,9 +94,9 @@ struct Strip {
         from += row.input_pitch;
         weights += Kernel * pitch;
       }
-      KERNEL_UNROLL
+      VEC_UNROLL
       for (int i = 0; i < Columns; ++i) {
-        lanes.store(output + i * pitch + c, clamped<kLanes>(sum[i], bounds.low, bounds.high));
+        lanes.store(output + i * pitch + c, clamped(sum[i], bounds.low, bounds.high));
       }
     });
   }

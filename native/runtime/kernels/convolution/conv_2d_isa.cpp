@@ -1,17 +1,14 @@
 // The arithmetic of conv_2d: tiles whose sums stay in registers while input values are broadcast and weights streamed.
+#include "kernels/convolution/activation.h"
 #include "kernels/convolution/conv_2d.h"
-#include "kernels/simd/spatial_vec.h"
 
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int kRows = 12;
-#elif defined(__AVX2__) || defined(__aarch64__)
-constexpr int kRows = 6;
-#else
-constexpr int kRows = 2;
-#endif
+// Registers for the sums of a tile: the others hold weights, an input value and, without FMA, products.
+constexpr int kSumRegisters = kHasFma ? kVectorRegisters * 3 / 4 : kVectorRegisters / 2;
+constexpr int kWidestVectors = kLanes == 4 ? 4 : 2;
+constexpr int kRows = kSumRegisters / kWidestVectors;
 static_assert(kRows <= kMaxTileRows, "ConvTileShape::by_rows is too short");
 
 // Independent sums per output, so that small tiles don't wait for their own last addition.
@@ -24,26 +21,26 @@ constexpr int sums_of(int vectors) {
 // Rows pixels by Vectors vectors of Lanes output channels.
 template <int Rows, int Lanes, int Vectors>
 struct Tile {
-  using V = VecF<Lanes>;
+  using V = Vec<float, Lanes>;
   static constexpr int kSums = sums_of(Rows * Vectors);
   static constexpr int kStep = kSums > 2 ? kSums : 2;  // input channels per round of the inner loop
 
   // Where vector v's weights are: vectors fill one block before they go on to the next.
-  static KERNEL_INLINE int64_t place(int v, int64_t block_stride) {
+  static VEC_INLINE int64_t place(int v, int64_t block_stride) {
     return v * Lanes / kOcBlock * block_stride + v * Lanes % kOcBlock;
   }
 
-  static KERNEL_INLINE void accumulate(V (&sum)[Rows][Vectors], const float* const (&input)[Rows], int64_t k,
-                                       const float* weights, int64_t block_stride) {
+  static VEC_INLINE void accumulate(V (&sum)[Rows][Vectors], const float* const (&input)[Rows], int64_t k,
+                                    const float* weights, int64_t block_stride) {
     V w[Vectors];
-    KERNEL_UNROLL
+    VEC_UNROLL
     for (int v = 0; v < Vectors; ++v) {
-      w[v] = load<Lanes>(weights + place(v, block_stride));
+      w[v] = load<V>(weights + place(v, block_stride));
     }
-    KERNEL_UNROLL
+    VEC_UNROLL
     for (int m = 0; m < Rows; ++m) {
-      const V x = splat<Lanes>(input[m][k]);
-      KERNEL_UNROLL
+      const V x = splat<V>(input[m][k]);
+      VEC_UNROLL
       for (int v = 0; v < Vectors; ++v) {
         sum[m][v] += x * w[v];
       }
@@ -51,10 +48,10 @@ struct Tile {
   }
 
   // Writes the sums, with bias; clamps them on the way, which costs nothing.
-  static KERNEL_INLINE void finish(const ConvTile& tile, V (&sum)[Rows][Vectors]) {
-    const V low = splat<Lanes>(tile.low);
-    const V high = splat<Lanes>(tile.high);
-    KERNEL_UNROLL
+  static VEC_INLINE void finish(const ConvTile& tile, V (&sum)[Rows][Vectors]) {
+    const V low = splat<V>(tile.low);
+    const V high = splat<V>(tile.high);
+    VEC_UNROLL
     for (int v = 0; v < Vectors; ++v) {
       const int64_t left = tile.channels - v * Lanes;
       if (left <= 0) {
@@ -64,16 +61,16 @@ struct Tile {
       V bias = {};
       if (tile.bias != nullptr) {
         const float* from = tile.bias + v * Lanes;
-        bias = whole ? load<Lanes>(from) : load_first<Lanes>(from, left);
+        bias = whole ? load<V>(from) : load_first<V>(from, left);
       }
-      KERNEL_UNROLL
+      VEC_UNROLL
       for (int m = 0; m < Rows; ++m) {
-        const V y = clamped<Lanes>(sum[m][v] + bias, low, high);
+        const V y = clamped(sum[m][v] + bias, low, high);
         float* to = tile.outputs[m] + tile.output_offset + v * Lanes;
         if (whole) {
-          store<Lanes>(to, y);
+          store(to, y);
         } else {
-          store_first<Lanes>(to, y, left);
+          store_first(to, y, left);
         }
       }
     }
@@ -83,7 +80,7 @@ struct Tile {
     V sum[kSums][Rows][Vectors] = {};
     for (int64_t t = 0; t < tile.taps; ++t) {
       const float* input[Rows];
-      KERNEL_UNROLL
+      VEC_UNROLL
       for (int m = 0; m < Rows; ++m) {
         const float* from = tile.inputs[t * Rows + m];
         input[m] = from == tile.zeros ? from : from + tile.input_offset;
@@ -91,7 +88,7 @@ struct Tile {
       const float* weights = tile.weights + tile.tap_weights[t];
       int64_t k = 0;
       for (; k + kStep <= tile.run; k += kStep) {
-        KERNEL_UNROLL
+        VEC_UNROLL
         for (int s = 0; s < kStep; ++s) {
           accumulate(sum[s % kSums], input, k + s, weights, tile.block_stride);
           weights += kOcBlock;
@@ -102,11 +99,11 @@ struct Tile {
         weights += kOcBlock;
       }
     }
-    KERNEL_UNROLL
+    VEC_UNROLL
     for (int s = 1; s < kSums; ++s) {
-      KERNEL_UNROLL
+      VEC_UNROLL
       for (int m = 0; m < Rows; ++m) {
-        KERNEL_UNROLL
+        VEC_UNROLL
         for (int v = 0; v < Vectors; ++v) {
           sum[0][m][v] += sum[s][m][v];
         }
@@ -132,18 +129,30 @@ ConvTileShape shape_of() {
   return shape;
 }
 
+template <int Count>
+ConvTiles tiles_of(const ConvTileShape (&shapes)[Count]) {
+  return {kRows, Count, shapes, activate_in_place};
+}
+
+// Of 8 to 32 channels for vectors of 16 lanes, of 8 and 16 for 8 lanes, of 4 to 16 for 4 lanes.
+template <int Lanes>
+ConvTiles make_tiles() {
+  if constexpr (Lanes == 16) {
+    static const ConvTileShape shapes[] = {shape_of<Lanes / 2, 1>(), shape_of<Lanes, 1>(), shape_of<Lanes, 2>()};
+    return tiles_of(shapes);
+  } else if constexpr (Lanes == 8) {
+    static const ConvTileShape shapes[] = {shape_of<Lanes, 1>(), shape_of<Lanes, 2>()};
+    return tiles_of(shapes);
+  } else {
+    static const ConvTileShape shapes[] = {shape_of<Lanes, 1>(), shape_of<Lanes, 2>(), shape_of<Lanes, 4>()};
+    return tiles_of(shapes);
+  }
+}
+
 }  // namespace
 
 const ConvTiles& conv_tiles() {
-#if defined(__AVX512F__)
-  static const ConvTileShape shapes[] = {shape_of<8, 1>(), shape_of<16, 1>(), shape_of<16, 2>()};
-#elif defined(__AVX2__)
-  static const ConvTileShape shapes[] = {shape_of<8, 1>(), shape_of<8, 2>()};
-#else
-  static const ConvTileShape shapes[] = {shape_of<4, 1>(), shape_of<4, 2>(), shape_of<4, 4>()};
-#endif
-  static const ConvTiles tiles = {kRows, static_cast<int>(sizeof(shapes) / sizeof(shapes[0])), shapes,
-                                  activate_in_place};
+  static const ConvTiles tiles = make_tiles<kLanes>();
   return tiles;
 }
 

@@ -1,33 +1,33 @@
 // The arithmetic of pool_2d: one output pixel, several vectors of channels at a time.
 #include "kernels/convolution/pool_2d.h"
-#include "kernels/simd/spatial_vec.h"
+#include "kernels/simd/vec.h"
 
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
 
-using V = VecF<kLanes>;
+using V = Float;
 
 struct Max {
-  static KERNEL_INLINE V start() { return splat<kLanes>(-__builtin_inff()); }
+  static VEC_INLINE V start() { return splat(-__builtin_inff()); }
   // NaN wins, from either side.
-  static KERNEL_INLINE V join(V sum, V x) {
+  static VEC_INLINE V join(V sum, V x) {
     const V larger = x > sum ? x : sum;
     return x != x ? x : larger;
   }
-  static KERNEL_INLINE V finish(V sum, V) { return sum; }
+  static VEC_INLINE V finish(V sum, V) { return sum; }
 };
 
 struct Average {
-  static KERNEL_INLINE V start() { return V{}; }
-  static KERNEL_INLINE V join(V sum, V x) { return sum + x; }
-  static KERNEL_INLINE V finish(V sum, V divisor) { return sum / divisor; }
+  static VEC_INLINE V start() { return V{}; }
+  static VEC_INLINE V join(V sum, V x) { return sum + x; }
+  static VEC_INLINE V finish(V sum, V divisor) { return sum / divisor; }
 };
 
 // Count vectors of channels, from channel c on.
 template <class Reduce, int Count, class Lanes>
-KERNEL_INLINE void reduce(const PoolPixel& pixel, int64_t c, Lanes lanes) {
+VEC_INLINE void reduce(const PoolPixel& pixel, int64_t c, Lanes lanes) {
   V sum[Count];
-  KERNEL_UNROLL
+  VEC_UNROLL
   for (int i = 0; i < Count; ++i) {
     sum[i] = Reduce::start();
   }
@@ -35,21 +35,21 @@ KERNEL_INLINE void reduce(const PoolPixel& pixel, int64_t c, Lanes lanes) {
   for (int64_t ky = 0; ky < pixel.tap_rows; ++ky, row += pixel.row_pitch) {
     const float* input = row;
     for (int64_t kx = 0; kx < pixel.taps; ++kx, input += pixel.tap_pitch) {
-      KERNEL_UNROLL
+      VEC_UNROLL
       for (int i = 0; i < Count; ++i) {
         sum[i] = Reduce::join(sum[i], lanes.load(input + i * kLanes));
       }
     }
   }
-  const V divisor = splat<kLanes>(pixel.divisor);
-  KERNEL_UNROLL
+  const V divisor = splat(pixel.divisor);
+  VEC_UNROLL
   for (int i = 0; i < Count; ++i) {
     lanes.store(pixel.output + c + i * kLanes, Reduce::finish(sum[i], divisor));
   }
 }
 
 template <class Reduce>
-KERNEL_INLINE void pool(const PoolPixel& pixel) {
+VEC_INLINE void pool(const PoolPixel& pixel) {
   constexpr int kVectors = 4;
   int64_t c = 0;
   for (; c + kVectors * kLanes <= pixel.channels; c += kVectors * kLanes) {

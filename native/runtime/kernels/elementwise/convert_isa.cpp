@@ -8,19 +8,7 @@ namespace executorch_ggml::kernels::KERNEL_ISA {
 
 void halves_from_floats(const float* x, int64_t n, uint16_t* y) {
   int64_t i = 0;
-#if defined(__AVX512F__)
-  for (; i + 16 <= n; i += 16) {
-    store(y + i, _mm512_maskz_cvtps_ph(0xffff, _mm512_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT));
-  }
-#elif defined(__F16C__)
-  for (; i + 8 <= n; i += 8) {
-    store(y + i, _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT));
-  }
-#elif defined(__aarch64__)
-  for (; i + 4 <= n; i += 4) {
-    store(y + i, vcvt_f16_f32(vld1q_f32(x + i)));
-  }
-#endif
+  for (; i + kLanes <= n; i += kLanes) store_halves(y + i, load<Float>(x + i));
   for (; i < n; ++i) {
     y[i] = ggml_fp32_to_fp16(x[i]);
   }

@@ -2,7 +2,7 @@
 #include "kernels/product/half_product.h"
 
 #include "kernels/simd/prefetch.h"
-#include "kernels/simd/vec_sums.h"
+#include "kernels/simd/vec.h"
 
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
@@ -15,16 +15,16 @@ VEC_INLINE void multiply_tile(const float* const* rows, const uint16_t* const* c
   Float sum[kHalfRows][kHalfColumns] = {};
   for (int64_t k = 0; k < whole; k += kLanes) {
     Float weights[kHalfColumns];
-#pragma GCC unroll 8
+    VEC_UNROLL
     for (int c = 0; c < kHalfColumns; ++c) weights[c] = load_halves(columns[c] + k);
-#pragma GCC unroll 8
+    VEC_UNROLL
     for (int r = 0; r < kHalfRows; ++r) {
       const Float x = load<Float>(rows[r] + k);
-#pragma GCC unroll 8
+      VEC_UNROLL
       for (int c = 0; c < kHalfColumns; ++c) sum[r][c] += x * weights[c];
     }
   }
-#pragma GCC unroll 8
+  VEC_UNROLL
   for (int c = 0; c < kHalfColumns; ++c) {
     sums[c] = totals(folded(sum[0][c]), folded(sum[1][c]), folded(sum[2][c]), folded(sum[3][c]));
   }
@@ -55,21 +55,21 @@ VEC_INLINE void multiply_column(const Number* const* rows, const uint16_t* colum
   int64_t k = 0;
   for (; k + kStep <= length; k += kStep) {
     prefetch_stream(column + k, kStep * static_cast<int64_t>(sizeof(uint16_t)));
-#pragma GCC unroll 8
+    VEC_UNROLL
     for (int v = 0; v < kVectors; ++v) {
       const Float weights = load_halves(column + k + v * kLanes);
-#pragma GCC unroll 3
+      VEC_UNROLL
       for (int r = 0; r < Rows; ++r) sums[r][v] += load_floats(rows[r] + k + v * kLanes) * weights;
     }
   }
   for (; k + kLanes <= length; k += kLanes) {
     const Float weights = load_halves(column + k);
-#pragma GCC unroll 3
+    VEC_UNROLL
     for (int r = 0; r < Rows; ++r) sums[r][0] += load_floats(rows[r] + k) * weights;
   }
-#pragma GCC unroll 3
+  VEC_UNROLL
   for (int r = 0; r < Rows; ++r) {
-#pragma GCC unroll 8
+    VEC_UNROLL
     for (int v = 1; v < kVectors; ++v) sums[r][0] += sums[r][v];
     float sum = total(sums[r][0]);
     for (int64_t rest = k; rest < length; ++rest) sum += to_float(rows[r][rest]) * to_float(column[rest]);

@@ -5,8 +5,6 @@
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
 
-using Quad = float __attribute__((vector_size(16)));
-
 // Four rows by four columns, transposed.
 VEC_INLINE void transpose_quads(const float* const (&from)[4], float* to) {
   Quad x[4];

@@ -1,5 +1,7 @@
-// Vectors of the instruction set that this file is compiled for (GCC's vector extension, which Clang has too). For
-// *_isa.cpp files only. All is in an unnamed namespace: no code of it may be shared between instruction sets.
+// The vectors that kernels compute with: types of the instruction set that a file is compiled for (GCC's vector
+// extension, which Clang has too), loads, stores, selects and sums over lanes. For *_isa.cpp files only. All is in an
+// unnamed namespace: no code of it may be shared between instruction sets. Kernels ask the constants here, not the
+// compiler's macros, what the instruction set has.
 #pragma once
 
 #include <cstdint>
@@ -15,26 +17,67 @@
 
 #define VEC_INLINE inline __attribute__((always_inline))
 
+// Before a loop whose trip count is a small constant: its arrays of vectors then stay in registers.
+#if defined(__clang__)
+#define VEC_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define VEC_UNROLL _Pragma("GCC unroll 32")
+#endif
+
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
 
 #if defined(__AVX512F__)
-constexpr int kBytes = 64;
+constexpr int kVectorBytes = 64;
+constexpr int kVectorRegisters = 32;
 #elif defined(__AVX2__)
-constexpr int kBytes = 32;
+constexpr int kVectorBytes = 32;
+constexpr int kVectorRegisters = 16;
+#elif defined(__aarch64__)
+constexpr int kVectorBytes = 16;
+constexpr int kVectorRegisters = 32;
 #else
-constexpr int kBytes = 16;
+constexpr int kVectorBytes = 16;
+constexpr int kVectorRegisters = 16;
 #endif
 
-constexpr int kLanes = kBytes / 4;      // of a vector of floats
-constexpr int kWideLanes = kBytes / 8;  // of a vector of doubles
+// Whether a multiplication and an addition are one instruction, which needs no register for the product.
+#if defined(__FMA__) || defined(__AVX512F__) || defined(__aarch64__)
+constexpr bool kHasFma = true;
+#else
+constexpr bool kHasFma = false;
+#endif
 
-using Float = float __attribute__((vector_size(kBytes)));
-using Int = int32_t __attribute__((vector_size(kBytes)));
-using Uint = uint32_t __attribute__((vector_size(kBytes)));
-using Double = double __attribute__((vector_size(kBytes)));
-using Long = int64_t __attribute__((vector_size(kBytes)));
-using HalfFloat = float __attribute__((vector_size(kBytes / 2)));  // as many floats as Double has doubles
+// Whether f16 is converted by instructions.
+#if defined(__F16C__) || defined(__AVX512F__) || defined(__aarch64__)
+constexpr bool kHasHalfConversion = true;
+#else
+constexpr bool kHasHalfConversion = false;
+#endif
+
+template <class T, int Lanes>
+struct VecType {
+  typedef T type __attribute__((vector_size(Lanes * sizeof(T))));
+};
+
+template <class T, int Lanes>
+using Vec = typename VecType<T, Lanes>::type;
+
+constexpr int kLanes = kVectorBytes / 4;      // of a vector of floats
+constexpr int kWideLanes = kVectorBytes / 8;  // of a vector of doubles
+
+using Float = Vec<float, kLanes>;
+using Int = Vec<int32_t, kLanes>;
+using Uint = Vec<uint32_t, kLanes>;
+using Double = Vec<double, kWideLanes>;
+using Long = Vec<int64_t, kWideLanes>;
+using HalfFloat = Vec<float, kWideLanes>;  // as many floats as Double has doubles
+using Quad = Vec<float, 4>;
+
+template <class V>
+constexpr int kLanesOf = static_cast<int>(sizeof(V) / sizeof(V{}[0]));
+
+// --------------------------------------------------------------------------------------------------- loads and stores
 
 template <class V, class T>
 VEC_INLINE V load(const T* from) {
@@ -48,39 +91,55 @@ VEC_INLINE void store(T* to, V v) {
   std::memcpy(to, &v, sizeof(V));
 }
 
-VEC_INLINE Float splat(float value) {
-  return value - Float{};  // not +: that would turn -0 into 0
+template <class V = Float>
+VEC_INLINE V splat(float value) {
+  return value - V{};  // not +: that would turn -0 into 0
 }
 
-VEC_INLINE Int bits(Float x) { return reinterpret_cast<Int>(x); }
-
-VEC_INLINE Float from_bits(Int x) { return reinterpret_cast<Float>(x); }
-
-VEC_INLINE Float pick(Int mask, Float yes, Float no) { return mask ? yes : no; }
-
-VEC_INLINE Float abs(Float x) { return from_bits(bits(x) & 0x7fffffff); }
-
-VEC_INLINE Int sign_bit(Float x) { return bits(x) & static_cast<int32_t>(0x80000000u); }
-
-// `magnitude` must not be negative.
-VEC_INLINE Float with_sign(Float magnitude, Int sign) { return from_bits(bits(magnitude) | sign); }
-
-// Keeps NaN in x.
-VEC_INLINE Float at_most(Float x, float limit) { return pick(x > limit, splat(limit), x); }
-
-VEC_INLINE Float at_least(Float x, float limit) { return pick(x < limit, splat(limit), x); }
-
-// x, and the compiler no longer knows that it came from a product: keeps it from fusing the product into an FMA.
-VEC_INLINE Float rounded(Float x) {
-#if defined(__AVX512F__)
-  asm("" : "+v"(x));
-#elif defined(__SSE2__)
-  asm("" : "+x"(x));
-#elif defined(__aarch64__)
-  asm("" : "+w"(x));
+#if defined(__AVX2__)
+// Lane i is all ones where i < n.
+VEC_INLINE __m256i first_lanes(int64_t n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
 #endif
-  return x;
+
+// The first n < kLanesOf<V> floats, then zeros; memory past them is not read.
+template <class V = Float>
+VEC_INLINE V load_first(const float* from, int64_t n) {
+#if defined(__AVX512F__)
+  if constexpr (kLanesOf<V> == 16) return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), from);
+#endif
+#if defined(__AVX2__)
+  if constexpr (kLanesOf<V> == 8) return _mm256_maskload_ps(from, first_lanes(n));
+#endif
+  V v = {};
+  for (int64_t i = 0; i < n; ++i) v[i] = from[i];
+  return v;
 }
+
+// Writes the first n < kLanesOf<V> floats, and nothing past them.
+template <class V>
+VEC_INLINE void store_first(float* to, V v, int64_t n) {
+#if defined(__AVX512F__)
+  if constexpr (kLanesOf<V> == 16) return _mm512_mask_storeu_ps(to, static_cast<__mmask16>((1u << n) - 1), v);
+#endif
+#if defined(__AVX2__)
+  if constexpr (kLanesOf<V> == 8) return _mm256_maskstore_ps(to, first_lanes(n), v);
+#endif
+  for (int64_t i = 0; i < n; ++i) to[i] = v[i];
+}
+
+// Whole vectors, or the first n lanes of one: what a loop over channels loads and stores with.
+struct AllLanes {
+  VEC_INLINE Float load(const float* from) const { return KERNEL_ISA::load<Float>(from); }
+  VEC_INLINE void store(float* to, Float v) const { KERNEL_ISA::store(to, v); }
+};
+
+struct FirstLanes {
+  int64_t n;
+  VEC_INLINE Float load(const float* from) const { return load_first(from, n); }
+  VEC_INLINE void store(float* to, Float v) const { store_first(to, v, n); }
+};
 
 // As many halves as Float has lanes.
 VEC_INLINE Float load_halves(const uint16_t* from) {
@@ -97,6 +156,19 @@ VEC_INLINE Float load_halves(const uint16_t* from) {
 #endif
 }
 
+// Rounds half to even.
+VEC_INLINE void store_halves(uint16_t* to, Float x) {
+#if defined(__AVX512F__)
+  store(to, _mm512_maskz_cvtps_ph(0xffff, reinterpret_cast<__m512>(x), _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__F16C__)
+  store(to, _mm256_cvtps_ph(reinterpret_cast<__m256>(x), _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__aarch64__)
+  store(to, vcvt_f16_f32(reinterpret_cast<float32x4_t>(x)));
+#else
+  for (int i = 0; i < kLanes; ++i) to[i] = ggml_fp32_to_fp16(x[i]);
+#endif
+}
+
 VEC_INLINE Float load_floats(const float* from) { return load<Float>(from); }
 
 VEC_INLINE Float load_floats(const uint16_t* halves) { return load_halves(halves); }
@@ -104,6 +176,51 @@ VEC_INLINE Float load_floats(const uint16_t* halves) { return load_halves(halves
 VEC_INLINE float to_float(float x) { return x; }
 
 VEC_INLINE float to_float(uint16_t half) { return ggml_fp16_to_fp32(half); }
+
+// --------------------------------------------------------------------------------------------------- bits and selects
+
+template <class V>
+VEC_INLINE auto bits(V x) {
+  return reinterpret_cast<decltype(x < x)>(x);
+}
+
+template <class V = Float, class I = Int>
+VEC_INLINE V from_bits(I x) {
+  return reinterpret_cast<V>(x);
+}
+
+VEC_INLINE Float pick(Int mask, Float yes, Float no) { return mask ? yes : no; }
+
+VEC_INLINE Float abs(Float x) { return from_bits(bits(x) & 0x7fffffff); }
+
+VEC_INLINE Int sign_bit(Float x) { return bits(x) & static_cast<int32_t>(0x80000000u); }
+
+// `magnitude` must not be negative.
+VEC_INLINE Float with_sign(Float magnitude, Int sign) { return from_bits(bits(magnitude) | sign); }
+
+// Keeps NaN in x.
+VEC_INLINE Float at_most(Float x, float limit) { return pick(x > limit, splat(limit), x); }
+
+VEC_INLINE Float at_least(Float x, float limit) { return pick(x < limit, splat(limit), x); }
+
+// Keeps NaN in x; where low > high, high wins.
+template <class V>
+VEC_INLINE V clamped(V x, V low, V high) {
+  x = low > x ? low : x;
+  return high < x ? high : x;
+}
+
+// x, and the compiler no longer knows that it came from a product: keeps it from fusing the product into an FMA.
+VEC_INLINE Float rounded(Float x) {
+#if defined(__AVX512F__)
+  asm("" : "+v"(x));
+#elif defined(__SSE2__)
+  asm("" : "+x"(x));
+#elif defined(__aarch64__)
+  asm("" : "+w"(x));
+#endif
+  return x;
+}
 
 VEC_INLINE Float square_root(Float x) {
 #if defined(__AVX512F__)
@@ -115,11 +232,37 @@ VEC_INLINE Float square_root(Float x) {
 #elif defined(__aarch64__)
   return reinterpret_cast<Float>(vsqrtq_f32(reinterpret_cast<float32x4_t>(x)));
 #else
-  for (int i = 0; i < kLanes; ++i) {
-    x[i] = __builtin_sqrtf(x[i]);
-  }
+  for (int i = 0; i < kLanes; ++i) x[i] = __builtin_sqrtf(x[i]);
   return x;
 #endif
+}
+
+// ----------------------------------------------------------------------------------------------------- sums over lanes
+
+// The 4 lanes of a vector that begin at lane 4 * part.
+VEC_INLINE Quad quad_of(Float x, int part) {
+  Quad quads[kVectorBytes / 16];
+  std::memcpy(quads, &x, sizeof(x));
+  return quads[part];
+}
+
+// The sums of every fourth lane.
+VEC_INLINE Quad folded(Float x) {
+  Quad sum = quad_of(x, 0);
+  for (int part = 1; part < kVectorBytes / 16; ++part) sum += quad_of(x, part);
+  return sum;
+}
+
+VEC_INLINE float total(Float x) {
+  const Quad sum = folded(x);
+  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
+// The totals of four vectors.
+VEC_INLINE Quad totals(Quad a, Quad b, Quad c, Quad d) {
+  const Quad ab = __builtin_shufflevector(a, b, 0, 4, 1, 5) + __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  const Quad cd = __builtin_shufflevector(c, d, 0, 4, 1, 5) + __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  return __builtin_shufflevector(ab, cd, 0, 1, 4, 5) + __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
 }
 
 }  // namespace
