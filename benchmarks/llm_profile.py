@@ -27,9 +27,9 @@ ATTACH_SECONDS = 0.5
 HERTZ = 997
 MOST_NAMELESS = 20.0
 WORK = {
-    "products": r"integer_product|stream_|wide_product|Arranged|multiply_halves|kernels::\(anonymous namespace\)::Tile"
+    "products": r"integer_product|stream_|wide_product|Prepacked|multiply_halves|avx512vnni::\(anonymous namespace\)::Tile"
     r"|pack<|mul_mat|vec_dot|BLAS",
-    "8 bits": r"quantize<|quantize_row|round_rows",
+    "8 bits": r"quantize<|quantize_row",
     "attention": r"attention|avx\w+::\(anonymous namespace\)::Tile|score_|sum_rows|sum_few|soften|floats_from_halves"
     r"|scale_into|scale_and_add|pack_columns|pack_rows",
     "norms": r"rms_norm",

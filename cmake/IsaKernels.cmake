@@ -1,22 +1,35 @@
+# executorch_ggml_isa_sources(<variable> <source>...)
 # executorch_ggml_add_isa_kernels(<target> <source>...)
 #
-# Compiles each source once per instruction set and adds the objects to <target>. A source puts its code into
+# The first filters the sources that are compiled for instruction sets: those named *_isa.cpp, for each of generic, avx2
+# and avx512, and those in a folder that is named for an instruction set, for that one. The second compiles them and adds
+# the objects to <target>. A source puts its code into
 #
 #     namespace executorch_ggml::kernels::KERNEL_ISA { ... }
 #
-# where KERNEL_ISA is defined as generic, avx2 or avx512. The rest of <target> sees EXECUTORCH_GGML_ISA_AVX2 and
-# EXECUTORCH_GGML_ISA_AVX512 defined as 1 where those variants exist, and picks one at run time.
+# where KERNEL_ISA is defined as the instruction set. The rest of <target> sees EXECUTORCH_GGML_ISA_AVX2,
+# EXECUTORCH_GGML_ISA_AVX512 and EXECUTORCH_GGML_ISA_AVX512VNNI defined as 1 where those variants exist, and picks one at
+# run time (native/runtime/kernels/simd/isa.h).
 
 include(CheckCXXCompilerFlag)
 
 set(_isa_flags_avx2 -mavx2 -mfma -mf16c)
 set(_isa_flags_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c)
+set(_isa_flags_avx512vnni ${_isa_flags_avx512} -mavx512vnni)
+set(_isa_variants generic avx2 avx512)  # of *_isa.cpp
+set(_isa_folder "/(avx2|avx512|avx512vnni)/[^/]*\\.cpp$")
+
+function(executorch_ggml_isa_sources variable)
+  set(sources ${ARGN})
+  list(FILTER sources INCLUDE REGEX "_isa\\.cpp$|${_isa_folder}")
+  set(${variable} "${sources}" PARENT_SCOPE)
+endfunction()
 
 # The instruction sets that this compiler and processor family have, beside generic.
 function(_executorch_ggml_isas variable)
   set(isas "")
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
-    foreach(isa IN ITEMS avx2 avx512)
+    foreach(isa IN ITEMS avx2 avx512 avx512vnni)
       list(JOIN _isa_flags_${isa} " " flags)
       string(TOUPPER "${isa}" upper)
       check_cxx_compiler_flag("${flags}" EXECUTORCH_GGML_COMPILER_HAS_${upper})
@@ -53,8 +66,14 @@ function(executorch_ggml_add_isa_kernels target)
   endif()
   _executorch_ggml_isas(isas)
   foreach(isa IN ITEMS generic ${isas})
+    set(sources ${ARGN})
+    if(isa IN_LIST _isa_variants)
+      list(FILTER sources INCLUDE REGEX "_isa\\.cpp$|/${isa}/[^/]*\\.cpp$")
+    else()
+      list(FILTER sources INCLUDE REGEX "/${isa}/[^/]*\\.cpp$")
+    endif()
     set(objects "${target}_${isa}")
-    add_library(${objects} OBJECT ${ARGN})
+    add_library(${objects} OBJECT ${sources})
     executorch_ggml_setup_target(${objects})
     target_link_libraries(${objects} PRIVATE executorch_ggml_generated ggml::ggml)
     target_include_directories(${objects} PRIVATE "${PROJECT_SOURCE_DIR}/native/runtime")
@@ -63,6 +82,8 @@ function(executorch_ggml_add_isa_kernels target)
       # Where there are variants, generic is what processors of before 2013 run: it is kept small instead.
       if(isa STREQUAL "generic" AND isas)
         target_compile_options(${objects} PRIVATE -Os)
+      elseif(NOT isa IN_LIST _isa_variants)
+        target_compile_options(${objects} PRIVATE -O2)  # intrinsics and loops that are unrolled by hand
       else()
         target_compile_options(${objects} PRIVATE -O3)
       endif()

@@ -165,7 +165,7 @@ inline bool is_wide_half_product(int64_t rows) {
 
 // Not where ggml has packed the matrix: then it has tiles. For floats it has some too, but for rows that are adjacent.
 inline bool is_wide_product(const ggml_tensor* a, const ggml_tensor* b) {
-  if (a->extra != nullptr) return kernels::arranged_product(a) != nullptr;
+  if (a->extra != nullptr) return kernels::prepacked_product(a) != nullptr;
   if (b->type != GGML_TYPE_F32) return false;
   if (a->type == GGML_TYPE_F16) return is_wide_half_product(b->ne[1]);
   const int64_t least = a->type == GGML_TYPE_F32 && !ggml_is_contiguous(b) ? 4 : rows_of_wide_product(a->type);

@@ -275,30 +275,30 @@ ggml_tensor* NodeBuilder::custom_node(Kernel kernel, KernelCallBase* call, std::
                         GGML_N_TASKS_MAX, call);
 }
 
-// A product of whole numbers may have its rows rounded beforehand.
+// int8 GEMM may have its rows quantized by a node before it.
 ggml_tensor* NodeBuilder::custom(Kernel kernel, const MulMatParams& params,
                                  std::initializer_list<ggml_tensor*> inputs) {
   ggml_tensor* sources[kMaxKernelInputs] = {};
   KernelCall<MulMatParams>* call = calls_->add(params);
   int count = describe_call(call, inputs, sources);
-  if (ggml_tensor* rounded = rounded_rows(sources[0], sources[1])) sources[count++] = rounded;
+  if (ggml_tensor* quantized = quantized_rows(sources[0], sources[1])) sources[count++] = quantized;
   return ggml_custom_4d(ctx_, GGML_TYPE_F32, ne_[0], ne_[1], ne_[2], ne_[3], sources, count, kernel, GGML_N_TASKS_MAX,
                         call);
 }
 
-// The rows of b as products with a want them, one node for all such products; null where each rounds them itself: for
-// few rows another node costs more, and other devices know the program's nodes alone.
-ggml_tensor* NodeBuilder::rounded_rows(const ggml_tensor* a, ggml_tensor* b) {
-  const kernels::IntegerProduct* product = on_cpu_ ? kernels::integer_product_with(a) : nullptr;
+// The rows of b quantized for int8 GEMM with a, by one node for all such products; null where each quantizes them
+// itself: for few rows another node costs more, and other devices know the program's nodes alone.
+ggml_tensor* NodeBuilder::quantized_rows(const ggml_tensor* a, ggml_tensor* b) {
+  const kernels::IntegerProduct* product = on_cpu_ ? kernels::integer_product_of(a) : nullptr;
   if (product == nullptr || ggml_nrows(b) <= kernels::kStreamRows) return nullptr;
-  ggml_tensor*& made = rounded_[{b, product->quantize}];
-  if (made == nullptr) {
+  ggml_tensor*& quantized = quantized_[{b, product->quantize}];
+  if (quantized == nullptr) {
     const int64_t bytes = b->ne[0] / kernels::kIntegerBlock * static_cast<int64_t>(sizeof(kernels::RowBlock));
-    auto* call = calls_->add(kernels::RoundRowsParams{product->quantize});
-    made = ggml_custom_4d(ctx_, GGML_TYPE_I8, bytes, b->ne[1], b->ne[2], b->ne[3], &b, 1, kernels::round_rows,
-                          GGML_N_TASKS_MAX, call);
+    auto* call = calls_->add(kernels::QuantizeRowsParams{product->quantize});
+    quantized = ggml_custom_4d(ctx_, GGML_TYPE_I8, bytes, b->ne[1], b->ne[2], b->ne[3], &b, 1, kernels::quantize_rows,
+                               GGML_N_TASKS_MAX, call);
   }
-  return made;
+  return quantized;
 }
 
 // On the CPU the rows are written where the state lies; custom nodes cannot write to another device's memory.

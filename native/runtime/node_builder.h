@@ -175,7 +175,7 @@ class NodeBuilder {
   void remember_index(const fb::Node& node, const ggml_tensor* source, const ggml_tensor* made);
   int describe_call(KernelCallBase* call, std::initializer_list<ggml_tensor*> inputs, ggml_tensor** sources) const;
   ggml_tensor* custom_node(Kernel kernel, KernelCallBase* call, std::initializer_list<ggml_tensor*> inputs);
-  ggml_tensor* rounded_rows(const ggml_tensor* a, ggml_tensor* b);
+  ggml_tensor* quantized_rows(const ggml_tensor* a, ggml_tensor* b);
   ggml_tensor* filled(float value);
   DType dtype_of(int value) const { return static_cast<DType>(graph_.values()->Get(value)->dtype()); }
 
@@ -191,7 +191,7 @@ class NodeBuilder {
   std::unordered_map<const ggml_tensor*, int64_t> index_sizes_;  // of what to_index gave, and reshapes of it
   std::unordered_set<const ggml_tensor*> states_;
   std::unordered_map<const ggml_tensor*, ggml_tensor*> packed_;
-  std::map<std::pair<const ggml_tensor*, decltype(kernels::IntegerProduct::quantize)>, ggml_tensor*> rounded_;
+  std::map<std::pair<const ggml_tensor*, decltype(kernels::IntegerProduct::quantize)>, ggml_tensor*> quantized_;
   int64_t work_ = 0;
   bool as_said_ = true;
   const fb::Node* node_ = nullptr;  // the one being built

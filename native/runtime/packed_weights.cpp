@@ -80,18 +80,18 @@ Status PackedWeights::make(ggml_backend_buffer_type_t type, const void* data, co
   return {};
 }
 
-Status PackedWeights::arrange(const kernels::IntegerProduct& product, const void* data, const ggml_tensor* like,
+Status PackedWeights::prepack(const kernels::IntegerProduct& product, const void* data, const ggml_tensor* like,
                               Matrix* made) {
   made->ctx = open_context(1);
   if (made->ctx == nullptr) return no_memory(like);
   made->tensor = tensor_like(made->ctx, like);
-  const size_t bytes = kernels::arranged_bytes(*product.arranged, like);
+  const size_t bytes = kernels::prepacked_bytes(*product.prepacked, like);
   made->buffer = ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), bytes);
   if (made->buffer == nullptr) return no_memory(like);
   made->tensor->buffer = made->buffer;
   made->tensor->data = ggml_backend_buffer_get_base(made->buffer);
   made->tensor->extra = const_cast<kernels::IntegerProduct*>(&product);
-  kernels::arrange(*product.arranged, like, data, made->tensor->data);
+  kernels::prepack(*product.prepacked, like, data, made->tensor->data);
   return {};
 }
 
@@ -101,11 +101,11 @@ Status PackedWeights::pack(const std::string& key, const void* data, ggml_tensor
   auto found = matrices_.find(key);
   if (found == matrices_.end()) {
     const kernels::IntegerProduct* integers = kernels::integer_product(tensor->type);
-    const bool own = integers != nullptr && integers->arranged != nullptr;
+    const bool own = integers != nullptr && integers->prepacked != nullptr;
     ggml_backend_buffer_type_t type = own ? nullptr : layout_for(tensor);
     if (!own && type == nullptr) return {};
     Matrix made;
-    const Status status = own ? arrange(*integers, data, tensor, &made) : make(type, data, tensor, &made);
+    const Status status = own ? prepack(*integers, data, tensor, &made) : make(type, data, tensor, &made);
     if (!status.ok()) {
       free(&made);
       return status;

@@ -32,7 +32,7 @@ class PackedWeights {
     ggml_tensor* tensor = nullptr;
     ggml_backend_buffer_t buffer = nullptr;
   };
-  static Status arrange(const kernels::IntegerProduct& product, const void* data, const ggml_tensor* like,
+  static Status prepack(const kernels::IntegerProduct& product, const void* data, const ggml_tensor* like,
                         Matrix* made);
   static Status make(ggml_backend_buffer_type_t type, const void* data, const ggml_tensor* like, Matrix* made);
   static void free(Matrix* matrix);

@@ -1,5 +1,5 @@
 // wide_product against plain sums in double, for every type that it takes and on every instruction set of this CPU.
-// With --bench: its speed beside that of ggml's own product, by type and number of rows.
+// With --bench: its speed beside that of ggml's own mul_mat, by type and number of rows.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -30,25 +30,25 @@ std::mt19937 random_bits(5);
 
 std::vector<float> random_floats(int64_t n) {
   std::normal_distribution<float> draw;
-  std::vector<float> made(static_cast<size_t>(n));
-  std::generate(made.begin(), made.end(), [&] { return draw(random_bits); });
-  return made;
+  std::vector<float> floats(static_cast<size_t>(n));
+  std::generate(floats.begin(), floats.end(), [&] { return draw(random_bits); });
+  return floats;
 }
 
-// Rounded as where whole numbers are multiplied: each block has its greatest magnitude as 127.
+// Rounded as int8 GEMM quantizes rows: the largest magnitude of each block becomes 127.
 std::vector<float> in_8_bits(const std::vector<float>& x) {
-  std::vector<float> made(x.size());
+  std::vector<float> rounded(x.size());
   for (size_t begin = 0; begin < x.size(); begin += kernels::kIntegerBlock) {
-    float most = 0.0f;
-    for (size_t i = begin; i < begin + kernels::kIntegerBlock; ++i) most = std::max(most, std::fabs(x[i]));
+    float largest = 0.0f;
+    for (size_t i = begin; i < begin + kernels::kIntegerBlock; ++i) largest = std::max(largest, std::fabs(x[i]));
     for (size_t i = begin; i < begin + kernels::kIntegerBlock; ++i) {
-      made[i] = most > 0.0f ? std::nearbyint(x[i] * (127.0f / most)) * (most / 127.0f) : 0.0f;
+      rounded[i] = largest > 0.0f ? std::nearbyint(x[i] * (127.0f / largest)) * (largest / 127.0f) : 0.0f;
     }
   }
-  return made;
+  return rounded;
 }
 
-// Rounded as where halves are multiplied with few long rows.
+// Rounded as where few long rows are multiplied with an f16 matrix.
 std::vector<float> in_halves(std::vector<float> x) {
   for (float& value : x) value = ggml_fp16_to_fp32(ggml_fp32_to_fp16(value));
   return x;
@@ -71,10 +71,10 @@ void set_shape(ggml_tensor* t, ggml_type type, int64_t width, int64_t rows, int6
 struct Case {
   ggml_type type;
   int64_t length, columns, rows, matrices, repeats;
-  std::vector<char> matrix, arranged;
-  std::vector<float> weights, x, used, out;  // `used`: what is multiplied in the place of x
-  std::vector<char> rounded_rows;
-  ggml_tensor a{}, b{}, rounded{}, dst{};
+  std::vector<char> matrix, prepacked;
+  std::vector<float> weights, x, used, out;  // used: x, rounded as the product rounds it
+  std::vector<char> row_blocks;
+  ggml_tensor a{}, b{}, quantized{}, dst{};
   KernelCall<MulMatParams> call;
 
   Case(ggml_type of, int64_t length_of, int64_t columns_of, int64_t rows_of, int64_t matrices_of = 1,
@@ -111,13 +111,13 @@ struct Case {
     ggml_get_type_traits(type)->to_float(matrix.data(), weights.data(), length * columns * matrices);
   }
 
-  // The matrix as it is kept where it is only multiplied with; false where its type has no such way.
-  bool arrange() {
+  // Prepacks the matrix; false where its type has no such layout.
+  bool prepack() {
     const kernels::IntegerProduct* product = kernels::integer_product(type);
-    if (product == nullptr || product->arranged == nullptr) return false;
-    arranged.resize(kernels::arranged_bytes(*product->arranged, &a));
-    kernels::arrange(*product->arranged, &a, matrix.data(), arranged.data());
-    a.data = arranged.data();
+    if (product == nullptr || product->prepacked == nullptr) return false;
+    prepacked.resize(kernels::prepacked_bytes(*product->prepacked, &a));
+    kernels::prepack(*product->prepacked, &a, matrix.data(), prepacked.data());
+    a.data = prepacked.data();
     a.extra = const_cast<kernels::IntegerProduct*>(product);
     return true;
   }
@@ -130,30 +130,30 @@ struct Case {
     if (!status.ok()) fail(status.message());
   }
 
-  // Has the rows rounded beforehand: nothing may change. False where nothing is rounded.
-  bool round(int threads) {
-    const kernels::IntegerProduct* product = kernels::integer_product_with(&a);
+  // Quantizes the rows ahead of the product; false where it quantizes nothing.
+  bool quantize(int threads) {
+    const kernels::IntegerProduct* product = kernels::integer_product_of(&a);
     if (product == nullptr) return false;
     const int64_t bytes = length / kernels::kIntegerBlock * static_cast<int64_t>(sizeof(kernels::RowBlock));
-    rounded_rows.assign(static_cast<size_t>(bytes * ggml_nrows(&b)), '\0');
-    set_shape(&rounded, GGML_TYPE_I8, bytes, b.ne[1], b.ne[2], false, rounded_rows.data());
-    rounded.src[0] = &b;
-    KernelCall<kernels::RoundRowsParams> rounding;
-    rounding.params = {product->quantize};
-    for (int ith = 0; ith < threads; ++ith) kernels::round_rows(&rounded, ith, threads, &rounding);
-    dst.src[2] = &rounded;
+    row_blocks.assign(static_cast<size_t>(bytes * ggml_nrows(&b)), '\0');
+    set_shape(&quantized, GGML_TYPE_I8, bytes, b.ne[1], b.ne[2], false, row_blocks.data());
+    quantized.src[0] = &b;
+    KernelCall<kernels::QuantizeRowsParams> quantizing;
+    quantizing.params = {product->quantize};
+    for (int ith = 0; ith < threads; ++ith) kernels::quantize_rows(&quantized, ith, threads, &quantizing);
+    dst.src[2] = &quantized;
     return true;
   }
 
-  // By so many threads, each as it comes and with rows that were rounded beforehand.
+  // The product quantizes the rows itself, then gets them quantized: the results are the same.
   void check(int threads) {
     dst.src[2] = nullptr;
     run(threads);
     compare();
-    const std::vector<float> found = out;
-    if (!round(threads)) return;
+    const std::vector<float> first = out;
+    if (!quantize(threads)) return;
     run(threads);
-    if (std::memcmp(found.data(), out.data(), out.size() * sizeof(float)) != 0) fail("rounding beforehand changes it");
+    if (std::memcmp(first.data(), out.data(), out.size() * sizeof(float)) != 0) fail("rows quantized ahead change it");
   }
 
   void compare() const {
@@ -166,19 +166,19 @@ struct Case {
     for (int64_t i = 0; i < matrices * repeats; ++i) {
       for (int64_t row = 0; row < rows; ++row) {
         for (int64_t column = 0; column < columns; ++column) {
-          const double difference = std::fabs(static_cast<double>(*got++) - sum(i, row, column));
+          const double difference = std::fabs(static_cast<double>(*got++) - dot(i, row, column));
           if (!(difference <= 1e-6 * static_cast<double>(length))) return fail("off by " + std::to_string(difference));
         }
       }
     }
   }
 
-  double sum(int64_t i, int64_t row, int64_t column) const {
+  double dot(int64_t i, int64_t row, int64_t column) const {
     const float* left = row_of(b, used, i, row);
     const float* right = row_of(a, weights, i / repeats, column);
-    double made = 0.0;  // as it stays where there is nothing to sum
-    for (int64_t k = 0; k < length; ++k) made += static_cast<double>(left[k]) * static_cast<double>(right[k]);
-    return made;
+    double sum = 0.0;  // of no products
+    for (int64_t k = 0; k < length; ++k) sum += static_cast<double>(left[k]) * static_cast<double>(right[k]);
+    return sum;
   }
 
   const float* row_of(const ggml_tensor& t, const std::vector<float>& floats, int64_t i, int64_t row) const {
@@ -195,17 +195,17 @@ struct Case {
   }
 };
 
-// What programs may hold, and ggml's quantizer writes.
+// The quantized types that programs may hold.
 std::vector<ggml_type> quantized_types() {
-  std::vector<ggml_type> found;
+  std::vector<ggml_type> types;
   for (const int type : kGgmlTypes) {
-    if (ggml_is_quantized(static_cast<ggml_type>(type))) found.push_back(static_cast<ggml_type>(type));
+    if (ggml_is_quantized(static_cast<ggml_type>(type))) types.push_back(static_cast<ggml_type>(type));
   }
-  return found;
+  return types;
 }
 
-void check(Case&& made) {
-  for (const int threads : {1, 3}) made.check(threads);
+void check(Case&& test) {
+  for (const int threads : {1, 3}) test.check(threads);
 }
 
 void check_floats(ggml_type type) {
@@ -222,16 +222,16 @@ void check_floats(ggml_type type) {
   check(Case(type, 20000, 9, 9));  // rows longer than what stays in a cache
 }
 
-// Numbers that no half can be are multiplied as they are.
+// Numbers out of f16's range are not rounded to f16.
 void check_too_large_for_halves() {
-  Case made(GGML_TYPE_F16, 1100, 5, 2);
-  made.x[1200] = 1e6f;
-  made.used = made.x;
-  made.run(1);
+  Case test(GGML_TYPE_F16, 1100, 5, 2);
+  test.x[1200] = 1e6f;
+  test.used = test.x;
+  test.run(1);
   for (int64_t column = 0; column < 5; ++column) {
     const double difference =
-        static_cast<double>(made.out[static_cast<size_t>(kGuard + 5 + column)]) - made.sum(0, 1, column);
-    if (!(std::fabs(difference) <= 1.0)) made.fail("a large number is lost");
+        static_cast<double>(test.out[static_cast<size_t>(kGuard + 5 + column)]) - test.dot(0, 1, column);
+    if (!(std::fabs(difference) <= 1.0)) test.fail("a large number is lost");
   }
 }
 
@@ -246,28 +246,28 @@ void check_all_types() {
   }
 }
 
-void check_arranged() {
+void check_prepacked() {
   for (const ggml_type type : quantized_types()) {
     for (const int64_t columns : {1, 16, 37, 70}) {
       for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 12}) {
-        Case made(type, 256 * (1 + columns % 3), columns, rows);
-        if (!made.arrange()) continue;
-        for (const int threads : {1, 3}) made.check(threads);
+        Case test(type, 256 * (1 + columns % 3), columns, rows);
+        if (!test.prepack()) continue;
+        for (const int threads : {1, 3}) test.check(threads);
       }
     }
   }
 }
 
-// A row with what is not finite gives NaN everywhere, the others what they gave.
+// A row with a number that is not finite gives NaN everywhere; the other rows do not change.
 void check_not_finite() {
   for (const ggml_type type : quantized_types()) {
     if (kernels::integer_product(type) == nullptr) continue;
     for (const float value : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
-      Case made(type, 256, 20, 3);
-      made.x[256 + 77] = value;
-      made.run(1);
+      Case test(type, 256, 20, 3);
+      test.x[256 + 77] = value;
+      test.run(1);
       for (size_t i = 0; i < 60; ++i) {
-        if (std::isnan(made.out[kGuard + i]) != (i / 20 == 1)) made.fail("NaN is lost or spreads");
+        if (std::isnan(test.out[kGuard + i]) != (i / 20 == 1)) test.fail("NaN is lost or spreads");
       }
     }
   }
@@ -286,10 +286,10 @@ void bench_floats() {
     std::printf("f32 %d x %d x %d%s:", static_cast<int>(length), static_cast<int>(columns), static_cast<int>(matrices),
                 beside ? " side by side" : "");
     for (const int64_t rows : {1, 2, 4, 8, 16, 128, 512}) {
-      Case made(GGML_TYPE_F32, length, columns, rows, matrices, 1, beside);
-      const double ours = seconds_of([&] { made.run(1); });
+      Case test(GGML_TYPE_F32, length, columns, rows, matrices, 1, beside);
+      const double ours = seconds_of([&] { test.run(1); });
       const double theirs =
-          ggml_seconds([&](ggml_context* ctx) { return ggml_mul_mat(ctx, &made.a, &made.b); }, made.dst.data);
+          ggml_seconds([&](ggml_context* ctx) { return ggml_mul_mat(ctx, &test.a, &test.b); }, test.dst.data);
       std::printf("  %d rows %.3f ms (%.2fx)", static_cast<int>(rows), ours * 1e3, theirs / ours);
       std::fflush(stdout);
     }
@@ -297,16 +297,16 @@ void bench_floats() {
   }
 }
 
-void bench(bool arranged) {
+void bench(bool prepacked) {
   std::vector<ggml_type> types = quantized_types();
   types.insert(types.begin(), GGML_TYPE_F16);
   for (const ggml_type type : types) {
-    if (arranged && !Case(type, 256, 1, 1).arrange()) continue;
-    std::printf("%8s%s:", ggml_type_name(type), arranged ? ", arranged" : "");
+    if (prepacked && !Case(type, 256, 1, 1).prepack()) continue;
+    std::printf("%8s%s:", ggml_type_name(type), prepacked ? ", prepacked" : "");
     for (const int64_t rows : {1, 4, 8, 16, 32, 64, 128, 512}) {
-      Case made(type, 2048, 1024, rows), plain(type, 2048, 1024, rows);
-      if (arranged) made.arrange();
-      const double ours = seconds_of([&] { made.run(1); });
+      Case test(type, 2048, 1024, rows), plain(type, 2048, 1024, rows);
+      if (prepacked) test.prepack();
+      const double ours = seconds_of([&] { test.run(1); });
       const double theirs =
           ggml_seconds([&](ggml_context* ctx) { return ggml_mul_mat(ctx, &plain.a, &plain.b); }, plain.dst.data);
       std::printf("  %d rows %.3f ms (%.2fx)", static_cast<int>(rows), ours * 1e3, theirs / ours);
@@ -334,7 +334,7 @@ int main(int argc, char** argv) {
     check_floats(GGML_TYPE_F16);
     check_too_large_for_halves();
     check_all_types();
-    check_arranged();
+    check_prepacked();
     check_not_finite();
   }
   std::printf(failures == 0 ? "products: all as expected\n" : "products: %d failures\n", failures);

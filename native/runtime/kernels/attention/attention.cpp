@@ -285,7 +285,7 @@ class Attention {
   const ggml_tensor* mask_;
   int64_t head_rows_;
   int64_t rows_;  // of one head of keys
-  const int64_t tile_rows_ = most_packed_rows();
+  const int64_t tile_rows_ = max_packed_rows();
   Scratch& scratch_ = thread_scratch();
 
   // Of the share at hand.

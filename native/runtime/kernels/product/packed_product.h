@@ -30,7 +30,7 @@ class Buffer {
 };
 
 // Rows that multiply_packed takes, at most.
-inline int64_t most_packed_rows() { return KERNEL_PICK(conv_tiles)().rows; }
+inline int64_t max_packed_rows() { return KERNEL_PICK(conv_tiles)().rows; }
 
 // made[i * stride + j] = rows[i] . column j of a packed matrix
 void multiply_packed(const float* const* rows, int64_t count, int64_t length, const float* packed, int64_t columns,

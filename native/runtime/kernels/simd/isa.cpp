@@ -19,7 +19,10 @@ Isa detect() {
 #if EXECUTORCH_GGML_ISA_AVX512
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl")) {
-    return __builtin_cpu_supports("avx512vnni") ? Isa::Avx512Vnni : Isa::Avx512;
+#if EXECUTORCH_GGML_ISA_AVX512VNNI
+    if (__builtin_cpu_supports("avx512vnni")) return Isa::Avx512Vnni;
+#endif
+    return Isa::Avx512;
   }
 #endif
   return Isa::Avx2;

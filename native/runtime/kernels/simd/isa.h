@@ -1,13 +1,22 @@
-// Which instruction set the kernels run on. A file named *_isa.cpp is compiled once per variant, with KERNEL_ISA
-// defined as generic, avx2 or avx512, and puts all it has into `namespace executorch_ggml::kernels::KERNEL_ISA`; a
-// plain .cpp declares the variants and picks one per call:
+// Which instruction set the kernels run on: one mechanism for all of them, which EXECUTORCH_GGML_CPU limits.
+//
+// A file named *_isa.cpp is compiled once for each of generic, avx2 and avx512, which KERNEL_ISA is defined as, and
+// puts all it has into `namespace executorch_ggml::kernels::KERNEL_ISA`. A plain .cpp declares the variants and picks
+// one:
 //
 //   KERNEL_VARIANTS(void add_rows(const float* x, float* y, int64_t n))
 //   ...
 //   KERNEL_PICK(add_rows)(x, y, n);
 //
-// A *_isa.cpp must not instantiate what another file might too (containers, algorithms, inline functions of a shared
-// header outside its namespace): the linker keeps one copy, and it could be one that this CPU can't run.
+// A file that needs more lies in a folder that is named for its instruction set, as product/avx512vnni/, and is
+// compiled for that alone. The pick is then null where the CPU has less:
+//
+//   KERNEL_VARIANT(avx512vnni, extern const Table table)
+//   ...
+//   const Table* table = KERNEL_PICK_AVX512VNNI(active_isa(), table);
+//
+// Neither may instantiate what another file might too (containers, algorithms, inline functions of a shared header
+// outside its namespace): the linker keeps one copy, and it could be one that this CPU can't run.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +28,14 @@
 #ifndef EXECUTORCH_GGML_ISA_AVX512
 #define EXECUTORCH_GGML_ISA_AVX512 0
 #endif
+#ifndef EXECUTORCH_GGML_ISA_AVX512VNNI
+#define EXECUTORCH_GGML_ISA_AVX512VNNI 0
+#endif
 
 namespace executorch_ggml::kernels {
 
 // In the order of preference. Avx2 comes with FMA and F16C; Avx512 is F, BW, DQ and VL, and all of Avx2; Avx512Vnni
-// adds int8 products (integer_product.h). Amx is for ggml's libraries: no kernel here uses it.
+// adds int8 dot products. Amx is for ggml's libraries: no kernel here uses it.
 enum class Isa : uint8_t { Generic = 0, Avx2 = 1, Avx512 = 2, Avx512Vnni = 3, Amx = 4 };
 
 // The names that EXECUTORCH_GGML_CPU takes.
@@ -58,8 +70,8 @@ F pick(F generic, F avx2, F avx512) {
   return generic;
 }
 
-// Both are used inside namespace executorch_ggml::kernels. The first takes a function's declaration; in a *_isa.cpp it
-// declares that file's own variant only.
+// All are used inside namespace executorch_ggml::kernels. KERNEL_VARIANTS and KERNEL_VARIANT take a declaration; in a
+// *_isa.cpp the first declares that file's own variant only.
 #if defined(KERNEL_ISA)
 #define KERNEL_VARIANTS(...) \
   namespace KERNEL_ISA {     \
@@ -76,6 +88,11 @@ F pick(F generic, F avx2, F avx512) {
   namespace avx512 {         \
   __VA_ARGS__;               \
   }
+#if EXECUTORCH_GGML_ISA_AVX512VNNI
+#define KERNEL_PICK_AVX512VNNI(isa, name) ((isa) >= Isa::Avx512Vnni ? &avx512vnni::name : nullptr)
+#else
+#define KERNEL_PICK_AVX512VNNI(isa, name) (static_cast<decltype(&avx512vnni::name)>(nullptr))
+#endif
 #if EXECUTORCH_GGML_ISA_AVX512 && EXECUTORCH_GGML_ISA_AVX2
 #define KERNEL_PICK(name) (::executorch_ggml::kernels::pick(&generic::name, &avx2::name, &avx512::name))
 #elif EXECUTORCH_GGML_ISA_AVX2
@@ -84,5 +101,10 @@ F pick(F generic, F avx2, F avx512) {
 #define KERNEL_PICK(name) (&generic::name)
 #endif
 #endif
+
+#define KERNEL_VARIANT(isa, ...) \
+  namespace isa {                \
+  __VA_ARGS__;                   \
+  }
 
 }  // namespace executorch_ggml::kernels
