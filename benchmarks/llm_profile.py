@@ -27,13 +27,13 @@ ATTACH_SECONDS = 0.5
 HERTZ = 997
 MOST_NAMELESS = 20.0
 WORK = {
-    "products": r"integer_product|stream_|wide_product|Prepacked|multiply_halves|avx512vnni::\(anonymous namespace\)::Tile"
+    "products": r"integer_product|stream_|wide_product|Prepacked|multiply_halves|avx512vnni::.*::Tile"
     r"|pack<|mul_mat|vec_dot|BLAS",
     "8 bits": r"quantize<|quantize_row",
-    "attention": r"attention|avx\w+::\(anonymous namespace\)::Tile|score_|sum_rows|sum_few|soften|floats_from_halves"
+    "attention": r"attention|avx\w+::.*::Tile|score_|sum_rows|sum_few|softmax_block|floats_from_halves"
     r"|scale_into|scale_and_add|pack_columns|pack_rows",
     "norms": r"rms_norm",
-    "element by element": r"zip|elementwise|Runs::|rotary|turn_halves|map<|unary",
+    "element by element": r"zip|elementwise|Runs::|rotary|rotate_|map<|unary",
     "cache, copies": r"memmove|memcpy|memset|take_rows|scatter|update_state|halves_from_floats|dequantize|floats_from_",
     "waiting": r"ggml_barrier|ggml_graph_compute",
 }

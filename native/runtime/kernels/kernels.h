@@ -1,5 +1,5 @@
-// What a custom CPU node's kernel is given. A kernel is called once per thread (ith of nth) and must write its share
-// of dst, from dst->src[0..], by the tensors' own strides (nb), for every shape that the node's checks let through.
+// The call of a custom CPU node's kernel. A kernel is called once per thread (ith of nth) and must write its share of
+// dst, from dst->src[0..], by the tensors' own strides (nb), for every shape that the node's checks accept.
 #pragma once
 
 #include "ggml.h"

@@ -4,13 +4,6 @@
 
 namespace executorch_ggml::kernels {
 
-Range share(int64_t count, int ith, int nth, int64_t grain) {
-  constexpr int64_t kLine = 64;
-  const int64_t even = (count + nth - 1) / nth;
-  const int64_t part = std::max(grain, (even + kLine - 1) / kLine * kLine);
-  return {std::min(count, part * ith), std::min(count, part * (ith + 1))};
-}
-
 Walk::Walk(const int64_t* sizes) : count(1) {
   for (int d = 0; d < 4; ++d) {
     ne[d] = sizes[d];

@@ -5,22 +5,11 @@
 #include <cstdint>
 
 #include "ggml.h"
+#include "kernels/partition.h"
 
 namespace executorch_ggml::kernels {
 
 constexpr int kMaxOperands = 4;
-
-// Half open.
-struct Range {
-  int64_t begin = 0;
-  int64_t end = 0;
-
-  bool empty() const { return begin >= end; }
-};
-
-// Thread ith's part of `count` elements. A thread is not bothered with fewer than `grain`, and parts begin at multiples
-// of 64 elements, so that threads do not write to one cache line.
-Range share(int64_t count, int ith, int nth, int64_t grain = 2048);
 
 // Tensors seen through the index space ne: a dim of size 1 that the space has larger gets stride 0.
 class Walk {
@@ -44,8 +33,8 @@ class Walk {
   char* data[kMaxOperands] = {};
 };
 
-// Goes over a range of a walk's flat indices: each next() is a run of n elements along dim 0, with at[i] where operand
-// i's run begins.
+// Goes over a range of a walk's flat indices: each next() is a run of n elements along dim 0, with at[i] the beginning
+// of operand i's run.
 class Runs {
  public:
   Runs(const Walk& walk, Range range);
@@ -75,7 +64,7 @@ class Runs {
 
   const Walk& walk_;
   int64_t left_;
-  int64_t first_ = 0;  // where in dim 0 the run begins
+  int64_t first_ = 0;  // the run's first index in dim 0
   int64_t index_[4] = {};
   char* row_[kMaxOperands] = {};
   bool started_ = false;

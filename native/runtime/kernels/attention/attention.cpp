@@ -6,20 +6,22 @@
 #include <limits>
 #include <new>
 
-#include "kernels/convolution/image.h"
 #include "kernels/elementwise/convert.h"
 #include "kernels/kernels.h"
+#include "kernels/partition.h"
 #include "kernels/product/dequantize.h"
 #include "kernels/product/packed_product.h"
+#include "kernels/scratch.h"
+#include "kernels/simd/prefetch.h"
 
 namespace executorch_ggml::kernels {
 namespace {
 
-constexpr float kHidden = -std::numeric_limits<float>::infinity();
-constexpr uint16_t kHiddenHalf = 0xfc00;  // the same in f16
-constexpr int64_t kManyRows = 12;         // from here on it pays to pack keys and values
-constexpr int64_t kMostRows = 240;        // of a share, so that their sums stay in the second cache
-constexpr int64_t kFewKeys = 32;          // of a block, so that they stay in the first cache
+constexpr float kMasked = -std::numeric_limits<float>::infinity();
+constexpr uint16_t kMaskedHalf = 0xfc00;  // the same in f16
+constexpr int64_t kManyRows = 12;         // from which on packing keys and values pays
+constexpr int64_t kMostRows = 240;        // of a share, so that their sums stay in L2
+constexpr int64_t kFewKeys = 32;          // of a block, so that they stay in L1
 constexpr int64_t kManyKeys = 128;
 
 // Rows of keys or values of one head, in the type that the tensor has.
@@ -33,26 +35,26 @@ struct Source {
            static_cast<size_t>(head) * t->nb[2] + static_cast<size_t>(batch) * t->nb[3];
   }
 
-  // Some rows as floats: where they lie, or widened into `scratch`.
+  // Some rows as floats: in place, or converted into `scratch`.
   FloatRows rows(int64_t first, int64_t count, float* scratch) const {
     if (t->type == GGML_TYPE_F32 && t->nb[1] % sizeof(float) == 0) {
       return {reinterpret_cast<const float*>(row(first)), static_cast<int64_t>(t->nb[1] / sizeof(float))};
     }
     const int64_t width = t->ne[0];
     for (int64_t i = 0; i < count; ++i) {
-      if (first + i + kRowsAhead < t->ne[1]) fetch(row(first + i + kRowsAhead));
-      widen(row(first + i), width, scratch + i * width);
+      if (first + i + kPrefetchRows < t->ne[1]) prefetch_row(row(first + i + kPrefetchRows));
+      to_floats_row(row(first + i), width, scratch + i * width);
     }
     return {scratch, width};
   }
 
-  void fetch(const char* from) const {
-    const size_t bytes = ggml_row_size(t->type, t->ne[0]);
-    for (size_t i = 0; i < bytes; i += kCacheLine) __builtin_prefetch(from + i);
+  void prefetch_row(const char* from) const {
+    const auto bytes = static_cast<int64_t>(ggml_row_size(t->type, t->ne[0]));
+    for (int64_t i = 0; i < bytes; i += kCacheLineBytes) __builtin_prefetch(from + i);
   }
 
-  // Whether `halves` may be asked for.
-  bool are_halves() const {
+  // Whether the kernels read the rows as f16, by halves().
+  bool reads_as_halves() const {
     return t->type == GGML_TYPE_F16 && t->nb[1] % sizeof(uint16_t) == 0 && KERNEL_PICK(reads_halves)();
   }
 
@@ -60,9 +62,9 @@ struct Source {
     return {reinterpret_cast<const uint16_t*>(row(first)), static_cast<int64_t>(t->nb[1] / sizeof(uint16_t))};
   }
 
-  Block block(Interval rows) const { return {rows.size(), t->ne[1] - rows.end, t->ne[0]}; }
+  Block block(Range rows) const { return {rows.size(), t->ne[1] - rows.end, t->ne[0]}; }
 
-  void widen(const char* from, int64_t width, float* to) const {
+  void to_floats_row(const char* from, int64_t width, float* to) const {
     if (t->type == GGML_TYPE_F32) {
       std::copy_n(reinterpret_cast<const float*>(from), width, to);
     } else if (t->type == GGML_TYPE_F16) {
@@ -75,7 +77,6 @@ struct Source {
   }
 };
 
-// What grows once per thread and stays.
 struct Scratch {
   Buffer<float> keys, values, packed_keys, packed_values, scores, mask, sums, block_sums;
   Buffer<Softmax> softmax;
@@ -103,7 +104,7 @@ class Attention {
     // The parts of later positions see more keys: they come last for all heads, so that threads share them evenly.
     for (int64_t i = ith; i < heads * parts; i += nth) {
       const int64_t head = i % heads;
-      run_share(head % k_->ne[2], head / k_->ne[2], Interval::part(rows_, i / heads, parts));
+      run_share(head % k_->ne[2], head / k_->ne[2], Range::part(rows_, i / heads, parts));
     }
   }
 
@@ -114,7 +115,7 @@ class Attention {
     return std::clamp<int64_t>(wanted, ceil_div(rows_, kMostRows), rows_);
   }
 
-  void run_share(int64_t head, int64_t batch, Interval rows) {
+  void run_share(int64_t head, int64_t batch, Range rows) {
     begin_ = rows.begin;
     count_ = rows.size();
     keys_ = {k_, head, batch};
@@ -124,12 +125,12 @@ class Attention {
     softmax_ = scratch_.softmax.sized(count_);
     queries_ = scratch_.queries.sized(count_);
     std::fill_n(sums_, count_ * width_, 0.0f);
-    std::fill_n(softmax_, count_, Softmax{kHidden, 0.0f});
+    std::fill_n(softmax_, count_, Softmax{kMasked, 0.0f});
     for (int64_t i = 0; i < count_; ++i) queries_[i] = query(i);
     const bool packs = count_ >= kManyRows;
     const int64_t block = keys_of_block(packs);
     for (int64_t first = 0; first < k_->ne[1]; first += block) {
-      const Interval block_keys = {first, std::min(first + block, k_->ne[1])};
+      const Range block_keys = {first, std::min(first + block, k_->ne[1])};
       if (packs) {
         add_packed(block_keys, block);
       } else {
@@ -165,7 +166,7 @@ class Attention {
     return reinterpret_cast<const uint16_t*>(at);
   }
 
-  bool hides_all(Interval rows, Interval keys) const {
+  bool masks_all(Range rows, Range keys) const {
     const uint16_t* before = nullptr;
     for (int64_t row = rows.begin; row < rows.end; ++row) {
       const uint16_t* halves = mask(row);
@@ -173,39 +174,39 @@ class Attention {
       if (halves == before) continue;
       before = halves;
       for (int64_t key = keys.begin; key < keys.end; ++key) {
-        if (halves[key] != kHiddenHalf) return false;
+        if (halves[key] != kMaskedHalf) return false;
       }
     }
     return true;
   }
 
-  // Turns a row's scores into weights; gives what to multiply its former sums with.
-  float soften_row(int64_t row, Interval keys, float* scores) {
-    Softening how = {params_.scale, params_.logit_softcap, nullptr};
+  // Turns a row's scores into weights; returns the factor that rescales its sums.
+  float softmax_row(int64_t row, Range keys, float* scores) {
+    ScoreParams score = {params_.scale, params_.logit_softcap, nullptr};
     if (const uint16_t* halves = mask(row)) {
       float* floats = scratch_.mask.sized(kManyKeys);
       to_floats(halves + keys.begin, keys.size(), DType::F16, floats);
-      how.mask = floats;
+      score.mask = floats;
     }
-    return KERNEL_PICK(soften)(scores, keys.size(), how, softmax_ + row);
+    return KERNEL_PICK(softmax_block)(scores, keys.size(), score, softmax_ + row);
   }
 
   // A block of keys for few rows: each key is read once for all of them.
-  void add_few(Interval keys, int64_t block) {
-    if (hides_all({0, count_}, keys)) return;
+  void add_few(Range keys, int64_t block) {
+    if (masks_all({0, count_}, keys)) return;
     float* scores = scratch_.scores.sized(count_ * block);
     float factors[kManyRows];
     float* sums[kManyRows];
     score(keys, scores, block);
     for (int64_t row = 0; row < count_; ++row) {
-      factors[row] = soften_row(row, keys, scores + row * block);
+      factors[row] = softmax_row(row, keys, scores + row * block);
       sums[row] = sums_ + row * width_;
     }
     sum(keys, scores, block, factors, sums);
   }
 
-  void score(Interval keys, float* scores, int64_t stride) {
-    if (keys_.are_halves()) {
+  void score(Range keys, float* scores, int64_t stride) {
+    if (keys_.reads_as_halves()) {
       KERNEL_PICK(score_few_halves)(queries_, count_, keys_.halves(keys.begin), keys_.block(keys), scores, stride);
     } else {
       const FloatRows k = keys_.rows(keys.begin, keys.size(), scratch_.keys.sized(stride * k_->ne[0]));
@@ -213,8 +214,8 @@ class Attention {
     }
   }
 
-  void sum(Interval keys, const float* weights, int64_t stride, const float* factors, float* const* sums) {
-    if (values_.are_halves()) {
+  void sum(Range keys, const float* weights, int64_t stride, const float* factors, float* const* sums) {
+    if (values_.reads_as_halves()) {
       KERNEL_PICK(sum_few_halves)
       (weights, stride, count_, values_.halves(keys.begin), values_.block(keys), factors, sums);
     } else {
@@ -224,18 +225,18 @@ class Attention {
   }
 
   // A block of keys for many rows, as two matrix products with conv_2d's tiles.
-  void add_packed(Interval keys, int64_t block) {
+  void add_packed(Range keys, int64_t block) {
     bool packed = false;
     for (int64_t row = 0; row < count_; row += tile_rows_) {
-      const Interval rows = {row, std::min(row + tile_rows_, count_)};
-      if (hides_all(rows, keys)) continue;
+      const Range rows = {row, std::min(row + tile_rows_, count_)};
+      if (masks_all(rows, keys)) continue;
       if (!packed) pack(keys, block);
       packed = true;
       add_tile(rows, keys, block);
     }
   }
 
-  void pack(Interval keys, int64_t block) {
+  void pack(Range keys, int64_t block) {
     const int64_t padded = ceil_div(block, kPackedColumns) * kPackedColumns;
     packed_keys_ = scratch_.packed_keys.sized(padded * k_->ne[0]);
     packed_values_ = scratch_.packed_values.sized(block * width_);
@@ -245,31 +246,31 @@ class Attention {
     KERNEL_PICK(pack_rows)(v, keys.size(), v_->ne[0], packed_values_);
   }
 
-  void add_tile(Interval rows, Interval keys, int64_t block) {
+  void add_tile(Range rows, Range keys, int64_t block) {
     const int64_t count = rows.size();
     float* scores = scratch_.scores.sized(tile_rows_ * block);
-    float* made = scratch_.block_sums.sized(tile_rows_ * width_);
+    float* block_sums = scratch_.block_sums.sized(tile_rows_ * width_);
     const float* weights[kMaxTileRows];
     float factors[kMaxTileRows];
     multiply_packed(queries_ + rows.begin, count, k_->ne[0], packed_keys_, keys.size(), scores, block);
     for (int64_t i = 0; i < count; ++i) {
-      factors[i] = soften_row(rows.begin + i, keys, scores + i * block);
+      factors[i] = softmax_row(rows.begin + i, keys, scores + i * block);
       weights[i] = scores + i * block;
     }
-    multiply_packed(weights, count, keys.size(), packed_values_, v_->ne[0], made, width_);
+    multiply_packed(weights, count, keys.size(), packed_values_, v_->ne[0], block_sums, width_);
     for (int64_t i = 0; i < count; ++i) {
-      KERNEL_PICK(scale_and_add)(factors[i], made + i * width_, v_->ne[0], sums_ + (rows.begin + i) * width_);
+      KERNEL_PICK(scale_and_add)(factors[i], block_sums + i * width_, v_->ne[0], sums_ + (rows.begin + i) * width_);
     }
   }
 
-  // A row of which all is hidden is 0; one whose scores are all -inf by themselves is NaN, as its softmax is.
+  // A row whose keys are all masked is 0; one whose scores are all -inf without a mask is NaN, as its softmax is.
   void write(int64_t row) const {
     const int64_t width = v_->ne[0];
-    const int64_t place = (keys_.batch * dst_->ne[2] + position(row)) * dst_->ne[1] + query_head(row);
+    const int64_t out_row = (keys_.batch * dst_->ne[2] + position(row)) * dst_->ne[1] + query_head(row);
     const float sum = softmax_[row].sum;
-    const bool hidden = mask_ != nullptr || k_->ne[1] == 0;
-    const float factor = sum == 0.0f && hidden ? 0.0f : 1.0f / sum;
-    KERNEL_PICK(scale_into)(factor, sums_ + row * width_, width, static_cast<float*>(dst_->data) + place * width);
+    const bool masked = mask_ != nullptr || k_->ne[1] == 0;
+    const float factor = sum == 0.0f && masked ? 0.0f : 1.0f / sum;
+    KERNEL_PICK(scale_into)(factor, sums_ + row * width_, width, static_cast<float*>(dst_->data) + out_row * width);
   }
 
   static Scratch& thread_scratch() {

@@ -8,23 +8,23 @@
 
 namespace executorch_ggml::kernels {
 
-// To ask the memory for: rows of one head may lie apart from each other, which processors do not foresee.
-constexpr int64_t kRowsAhead = 24;
+// Rows to prefetch ahead: those of one head may lie apart, where the CPU's own prefetcher does not find them.
+constexpr int64_t kPrefetchRows = 24;
 
-// How scores become weights.
-struct Softening {
+// How scores are scaled and masked before the softmax.
+struct ScoreParams {
   float scale;
   float softcap;      // 0: none
-  const float* mask;  // of the block, to be added; or nullptr
+  const float* mask;  // of the block, added to the scores; or nullptr
 };
 
-// What a row's softmax has come to: the highest score so far, and the sum of the weights relative to it.
+// The online softmax of a row: the highest score so far, and the sum of the weights e^(score - highest).
 struct Softmax {
   float highest;
   float sum;
 };
 
-// A block of keys or of values: `count` rows of a head, and `after` more that come next.
+// A block of keys or of values: `count` rows of a head of `width` numbers, and `after` more rows behind it.
 struct Block {
   int64_t count;
   int64_t after;
@@ -43,11 +43,12 @@ KERNEL_VARIANTS(void sum_few(const float* weights, int64_t stride, int64_t rows,
 KERNEL_VARIANTS(void sum_few_halves(const float* weights, int64_t stride, int64_t rows, HalfRows values, Block block,
                                     const float* factors, float* const* sums))
 
-// Whether an instruction widens halves, so that those of few rows need not be widened beforehand.
+// Whether the CPU has an instruction for f16 to f32: then f16 keys and values are read as they are.
 KERNEL_VARIANTS(bool reads_halves())
 
-// Turns a row's scores into weights relative to the highest score so far; gives what to multiply former sums with.
-KERNEL_VARIANTS(float soften(float* scores, int64_t count, const Softening& how, Softmax* softmax))
+// A step of the online softmax: turns a row's scores of a block into weights relative to the highest score so far, and
+// returns the factor that rescales the sums of the blocks before.
+KERNEL_VARIANTS(float softmax_block(float* scores, int64_t count, const ScoreParams& params, Softmax* softmax))
 
 // y = factor * y + x
 KERNEL_VARIANTS(void scale_and_add(float factor, const float* x, int64_t n, float* y))

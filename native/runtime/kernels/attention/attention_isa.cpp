@@ -8,14 +8,14 @@ namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
 
 constexpr bool kManyRegisters = kVectorRegisters == 32;
-constexpr int kRows = kManyRegisters ? 4 : 2;      // queries that share what is loaded
+constexpr int kRows = kManyRegisters ? 4 : 2;      // queries that share a loaded key or value
 constexpr int kVectors = kManyRegisters ? 16 : 4;  // of sums, of all rows together
-constexpr int kKeys = 4;                           // whose products with a query are summed side by side
+constexpr int kKeys = 4;                           // whose dot products with a query are computed side by side
 
 template <class Number>
-VEC_INLINE void fetch_ahead(RowsOf<Number> rows, int64_t i, Block block) {
-  if (i + kRowsAhead >= block.count + block.after) return;
-  prefetch(rows.row(i + kRowsAhead), block.width * static_cast<int64_t>(sizeof(Number)));
+VEC_INLINE void prefetch_row(RowsOf<Number> rows, int64_t i, Block block) {
+  if (i + kPrefetchRows >= block.count + block.after) return;
+  prefetch(rows.row(i + kPrefetchRows), block.width * static_cast<int64_t>(sizeof(Number)));
 }
 
 template <int Rows, class Number>
@@ -23,32 +23,32 @@ void score_rows(const float* const* queries, RowsOf<Number> keys, Block block, f
   const int64_t count = block.count;
   const int64_t whole = block.width - block.width % kLanes;
   for (int64_t key = 0; key < count; key += kKeys) {
-    const Number* at[kKeys];
+    const Number* key_data[kKeys];
     for (int i = 0; i < kKeys; ++i) {
-      fetch_ahead(keys, key + i, block);
-      at[i] = keys.row(key + i < count ? key + i : count - 1);
+      prefetch_row(keys, key + i, block);
+      key_data[i] = keys.row(key + i < count ? key + i : count - 1);
     }
     Float sum[Rows][kKeys] = {};
     for (int64_t k = 0; k < whole; k += kLanes) {
       Float x[kKeys];
-      for (int i = 0; i < kKeys; ++i) x[i] = load_floats(at[i] + k);
+      for (int i = 0; i < kKeys; ++i) x[i] = load_floats(key_data[i] + k);
       for (int r = 0; r < Rows; ++r) {
         const Float q = load<Float>(queries[r] + k);
         for (int i = 0; i < kKeys; ++i) sum[r][i] += q * x[i];
       }
     }
     for (int r = 0; r < Rows; ++r) {
-      Quad made = totals(folded(sum[r][0]), folded(sum[r][1]), folded(sum[r][2]), folded(sum[r][3]));
+      Quad dots = totals(folded(sum[r][0]), folded(sum[r][1]), folded(sum[r][2]), folded(sum[r][3]));
       for (int64_t k = whole; k < block.width; ++k) {
-        for (int i = 0; i < kKeys; ++i) made[i] += queries[r][k] * to_float(at[i][k]);
+        for (int i = 0; i < kKeys; ++i) dots[i] += queries[r][k] * to_float(key_data[i][k]);
       }
       float* to = scores + r * stride + key;
-      for (int i = 0; i < kKeys && key + i < count; ++i) to[i] = made[i];
+      for (int i = 0; i < kKeys && key + i < count; ++i) to[i] = dots[i];
     }
   }
 }
 
-// The weighted sums of some vectors of columns. The first ones of a block ask the memory for what comes next.
+// The weighted sums of some vectors of columns. The first columns of a block prefetch the rows of the next.
 template <int Rows, int Vectors, class Number>
 VEC_INLINE void sum_columns(const float* weights, int64_t stride, RowsOf<Number> values, Block block, int64_t column,
                             const float* factors, float* const* sums) {
@@ -57,7 +57,7 @@ VEC_INLINE void sum_columns(const float* weights, int64_t stride, RowsOf<Number>
     for (int v = 0; v < Vectors; ++v) sum[r][v] = load<Float>(sums[r] + column + v * kLanes) * factors[r];
   }
   for (int64_t key = 0; key < block.count; ++key) {
-    if (column == 0) fetch_ahead(values, key, block);
+    if (column == 0) prefetch_row(values, key, block);
     const Number* from = values.row(key) + column;
     Float x[Vectors];
     for (int v = 0; v < Vectors; ++v) x[v] = load_floats(from + v * kLanes);
@@ -98,7 +98,7 @@ struct Group {
   static constexpr int value = Rows;
 };
 
-// Calls `run(Group<n>, first)` for groups of as many rows as there are, Most of them at a time.
+// Calls run(Group<n>, first) for all rows, in groups of Most, then of half as many, and so on.
 template <int Most, class Run>
 VEC_INLINE void in_groups(int64_t rows, const Run& run, int64_t first = 0) {
   for (; first + Most <= rows; first += Most) run(Group<Most>(), first);
@@ -121,14 +121,14 @@ VEC_INLINE void sum_any(const float* weights, int64_t stride, int64_t rows, Rows
   });
 }
 
-VEC_INLINE float highest_of(Float x) {
+VEC_INLINE float max_lane(Float x) {
   float highest = x[0];
   for (int i = 1; i < kLanes; ++i) highest = x[i] > highest ? x[i] : highest;
   return highest;
 }
 
-// The first n floats of a vector, and -inf after them.
-VEC_INLINE Float hidden_from(Float x, int64_t n) {
+// The first n lanes of a vector, and -inf in the others.
+VEC_INLINE Float masked_from(Float x, int64_t n) {
   for (int64_t i = n; i < kLanes; ++i) x[i] = -kInfinity;
   return x;
 }
@@ -137,7 +137,7 @@ VEC_INLINE Float load_scores(const float* from, int64_t n) {
   if (n >= kLanes) return load<Float>(from);
   Float x = {};
   for (int64_t i = 0; i < n; ++i) x[i] = from[i];
-  return hidden_from(x, n);
+  return masked_from(x, n);
 }
 
 VEC_INLINE void store_scores(float* to, Float x, int64_t n) {
@@ -145,7 +145,7 @@ VEC_INLINE void store_scores(float* to, Float x, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] = x[i];
 }
 
-VEC_INLINE Float softened(Float x, float scale, float softcap) {
+VEC_INLINE Float scaled_score(Float x, float scale, float softcap) {
   x = x * scale;
   return softcap == 0.0f ? x : vec_tanh(x / softcap) * softcap;
 }
@@ -173,19 +173,19 @@ void sum_few_halves(const float* weights, int64_t stride, int64_t rows, HalfRows
 
 bool reads_halves() { return kHasHalfConversion; }
 
-float soften(float* scores, int64_t count, const Softening& how, Softmax* softmax) {
+float softmax_block(float* scores, int64_t count, const ScoreParams& params, Softmax* softmax) {
   Float high = splat(-kInfinity);
   for (int64_t i = 0; i < count; i += kLanes) {
-    Float x = softened(load_scores(scores + i, count - i), how.scale, how.softcap);
-    if (how.mask != nullptr) x += load_scores(how.mask + i, count - i);
-    x = hidden_from(x, count - i);
+    Float x = scaled_score(load_scores(scores + i, count - i), params.scale, params.softcap);
+    if (params.mask != nullptr) x += load_scores(params.mask + i, count - i);
+    x = masked_from(x, count - i);
     store_scores(scores + i, x, count - i);
     high = pick(x > high, x, high);
   }
   const float before = softmax->highest;
-  const float found = highest_of(high);
-  const float highest = found > before ? found : before;
-  const float base = highest == -kInfinity ? 0.0f : highest;  // where all is hidden so far
+  const float block_highest = max_lane(high);
+  const float highest = block_highest > before ? block_highest : before;
+  const float base = highest == -kInfinity ? 0.0f : highest;  // all keys so far are masked
   Float sum = {};
   for (int64_t i = 0; i < count; i += kLanes) {
     const Float weight = vec_exp(load_scores(scores + i, count - i) - base);

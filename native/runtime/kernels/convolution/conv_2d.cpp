@@ -1,5 +1,5 @@
-// conv_2d: an implicit matrix product. Here it is cut into tiles (some output pixels by some output channels) and each
-// pixel's runs of input found; conv_2d_isa.cpp computes the tiles.
+// conv_2d as an implicit GEMM. This file cuts it into tiles (some output pixels by some output channels) and finds the
+// input runs of each pixel; conv_2d_isa.cpp computes the tiles.
 #include "kernels/convolution/conv_2d.h"
 
 #include <algorithm>
@@ -16,8 +16,8 @@ namespace executorch_ggml::kernels {
 
 namespace {
 
-constexpr int64_t kWeightsInCache = 256 * 1024;  // bytes of weights that one pass over the pixels uses
-constexpr int64_t kAliasing = 1024;              // rows of pixels so many floats apart share one set of the first cache
+constexpr int64_t kWeightsInCache = 256 * 1024;  // bytes of weights for one pass over the pixels, which stay in L2
+constexpr int64_t kAliasing = 1024;              // pixels a multiple of so many floats apart map to the same sets of L1
 constexpr int64_t kLongestCopy = 1 << 20;        // floats
 
 // The convolution's window along one axis.
@@ -29,7 +29,7 @@ struct Axis : Window {
   int64_t step = phases * stride / up;  // input pixels from one output pixel of a phase to its next
 
   int64_t phase_size(int64_t phase, int64_t out) const { return ceil_div(out - phase, phases); }
-  // Where in the zero-spread input the tap meets the first output pixel of the phase.
+  // The tap's position for the first output pixel of the phase, in the input spread with zeros.
   int64_t spread(int64_t phase, int64_t tap) const { return phase * stride - pad + tap * dilation; }
 };
 
@@ -41,7 +41,7 @@ struct Tap {
   int64_t weights;  // floats from a block's begin to the tap's weights
 };
 
-// The taps of a phase as the tiles take them, with the bounds of their input pixels.
+// The taps of a phase as the tiles take them.
 struct Taps {
   std::vector<Tap> at;
   std::vector<int64_t> weights;
@@ -58,13 +58,13 @@ struct Taps {
   }
 };
 
-// What grows once per thread and stays.
+// Memory that a thread keeps from call to call.
 struct Scratch {
   Taps taps;
   Taps merged;
   std::vector<const float*> inputs;
   std::vector<float> rows;
-  std::vector<float> weights;  // of half types, widened
+  std::vector<float> weights;  // of f16 and bf16, widened
   std::vector<float> zeros;
 };
 
@@ -95,14 +95,14 @@ class Convolution {
     }
     const int64_t pixel_parts = best_pixel_parts(nth);
     const int64_t pixel_part = ith % pixel_parts;
-    const Interval blocks_of_thread = Interval::part(blocks(), ith / pixel_parts, nth / pixel_parts);
+    const Range blocks_of_thread = Range::part(blocks(), ith / pixel_parts, nth / pixel_parts);
     const int64_t phases_y = std::min(vertical_.phases, out_.height);
     const int64_t phases_x = std::min(horizontal_.phases, out_.width);
     for (int64_t py = 0; py < phases_y; ++py) {
       for (int64_t px = 0; px < phases_x; ++px) {
         begin_phase(px, py);
         const int64_t pixels = phase_width_ * phase_height_ * out_.images;
-        Interval share = Interval::part(pixels, pixel_part, pixel_parts);
+        Range share = Range::part(pixels, pixel_part, pixel_parts);
         if (pointwise_) {
           share = spread_rows(share, blocks_of_thread.size());
         }
@@ -114,7 +114,7 @@ class Convolution {
  private:
   int64_t blocks() const { return params_.groups * group_blocks_; }
 
-  // Weights in f32 are used where they lie, with the zeros that follow them; others are widened as they are needed.
+  // f32 weights are used in place, with the zeros that follow them; f16 and bf16 are widened pass by pass.
   void find_weights() {
     if (packed_type_ == DType::F32) {
       weights_ = static_cast<const float*>(packed_);
@@ -127,7 +127,7 @@ class Convolution {
     zeros_ = scratch_.zeros.data();
   }
 
-  void widen_weights(Interval blocks) {
+  void widen_weights(Range blocks) {
     if (packed_type_ == DType::F32) {
       return;
     }
@@ -141,7 +141,7 @@ class Convolution {
     first_block_ = blocks.begin;
   }
 
-  // A 1x1 convolution of adjacent pixels is one matrix product: take it as a single row of pixels.
+  // A 1x1 convolution of adjacent pixels is one GEMM: it is computed as a single row of pixels.
   void flatten_if_pointwise() {
     const auto plain = [](const Axis& w) { return w.kernel == 1 && w.stride == 1 && w.pad == 0 && w.up == 1; };
     pointwise_ = plain(horizontal_) && plain(vertical_) && in_.width == out_.width && in_.height == out_.height;
@@ -152,9 +152,9 @@ class Convolution {
     }
   }
 
-  // Moves the pixels of a pointwise convolution apart where they are so many floats from each other that a tile of
-  // them doesn't fit the first cache, if enough channels are to be computed from the copy.
-  Interval spread_rows(Interval pixels, int64_t blocks) {
+  // Copies the pixels of a pointwise convolution with a padded pitch where a tile of them would map to the same sets of
+  // L1, if enough channels are computed from the copy.
+  Range spread_rows(Range pixels, int64_t blocks) {
     const int64_t pitch = in_.channels + kOcBlock;
     const bool worth = in_.channels % kAliasing == 0 && params_.groups == 1 && blocks >= 8 && pixels.size() >= 8;
     if (!worth || pixels.size() * pitch > kLongestCopy) {
@@ -175,8 +175,8 @@ class Convolution {
     return {0, pixels.size()};
   }
 
-  // How many threads share the pixels, while nth divided by it share the output channels: the cheapest by a guess
-  // of the longest thread's time, in multiplications of a block.
+  // Into how many parts the pixels are divided among the threads; the output channels are divided into nth / parts.
+  // Picks the lowest estimate of the slowest thread's time, in multiplications of a block.
   int64_t best_pixel_parts(int nth) const {
     const double taps = static_cast<double>(horizontal_.kernel * vertical_.kernel);
     const double input_floats = static_cast<double>(in_.pixels() * in_.channels);
@@ -190,7 +190,7 @@ class Convolution {
       const auto tiles = static_cast<double>(ceil_div(ceil_div(out_.pixels(), parts), tiles_.rows));
       const auto columns = static_cast<double>(ceil_div(blocks(), nth / parts));
       const double weights = columns * taps * static_cast<double>(group_in_);
-      // A tile also loads its weights; what a thread reads first comes from memory, at some 6 bytes a cycle.
+      // A tile loads its weights too; inputs come from memory, at some 6 bytes a cycle.
       const double cost = (rows + 2.0 * tiles + 10.0) * weights + 0.6 * input_floats / static_cast<double>(parts);
       if (best_cost < 0.0 || cost < best_cost) {
         best = parts;
@@ -207,7 +207,7 @@ class Convolution {
     phase_height_ = vertical_.phase_size(py, out_.height);
     scratch_.taps.clear(group_in_);
     scratch_.merged.clear(group_in_ * horizontal_.kernel);
-    // Taps next to each other in a row of the image are one longer run, where no pixel needs padding.
+    // Where no pixel needs padding, the taps of a kernel's row merge into one longer run.
     const bool merges = params_.groups == 1 && horizontal_.dilation == 1 && horizontal_.up == 1;
     for (int64_t ky = 0; ky < vertical_.kernel; ++ky) {
       const int64_t y = vertical_.spread(py, ky);
@@ -239,9 +239,9 @@ class Convolution {
 
   // The output pixels of the phase whose taps are all inside the image.
   void find_interior() {
-    Interval xs = {0, phase_width_};
-    Interval ys = {0, phase_height_};
-    const auto narrow = [](Interval& range, int64_t offset, int64_t step, int64_t size) {
+    Range xs = {0, phase_width_};
+    Range ys = {0, phase_height_};
+    const auto narrow = [](Range& range, int64_t offset, int64_t step, int64_t size) {
       // 0 <= offset + i * step < size
       if (offset < 0) {
         range.begin = std::max(range.begin, ceil_div(-offset, step));
@@ -256,7 +256,7 @@ class Convolution {
     interior_y_ = ys;
   }
 
-  void run_phase(Interval pixels, Interval blocks) {
+  void run_phase(Range pixels, Range blocks) {
     if (pixels.size() == 0) {
       return;
     }
@@ -265,9 +265,9 @@ class Convolution {
     const int64_t most = std::max<int64_t>(1, tiles_.shape[tiles_.shapes - 1].channels / kOcBlock);
     const int64_t pass = std::max<int64_t>(1, kWeightsInCache / block_bytes / most) * most;
     const int64_t tiles = ceil_div(pixels.size(), tiles_.rows);
-    const int64_t even = pixels.size() / tiles;  // tiles of even size: a small rest would waste more
+    const int64_t even = pixels.size() / tiles;  // tiles of even size: a small last one would waste more
     for (int64_t begin = blocks.begin; begin < blocks.end; begin += pass) {
-      const Interval of_pass = {begin, std::min(begin + pass, blocks.end)};
+      const Range of_pass = {begin, std::min(begin + pass, blocks.end)};
       widen_weights(of_pass);
       for (int64_t left = tiles, at = pixels.begin; left > 0; --left) {
         const int64_t rows = at + left * even < pixels.end ? even + 1 : even;
@@ -277,7 +277,7 @@ class Convolution {
     }
   }
 
-  void run_tile(Interval pixels, Interval blocks) {
+  void run_tile(Range pixels, Range blocks) {
     const auto rows = static_cast<int>(pixels.size());
     float* outputs[kMaxTileRows];
     ConvTile tile = {};
@@ -309,7 +309,7 @@ class Convolution {
         ++group;
       }
     }
-    // All channels of a pixel at once: a tile's few are too short a loop.
+    // All channels of a pixel at once: those of a tile are too few for a loop.
     const int64_t begin = first_channel(blocks.begin);
     const int64_t end = first_channel(blocks.end);
     for (int64_t m = 0; m < rows; ++m) tiles_.activate(outputs[m] + begin, end - begin, params_.epilogue.activation);
@@ -319,8 +319,8 @@ class Convolution {
     return block / group_blocks_ * group_out_ + block % group_blocks_ * kOcBlock;
   }
 
-  // Fills in where the pixels' results go and where their inputs are.
-  void find_pixels(Interval pixels, float** outputs, ConvTile& tile) {
+  // Fills in the output and input pointers of the tile's pixels.
+  void find_pixels(Range pixels, float** outputs, ConvTile& tile) {
     int64_t xs[kMaxTileRows];
     int64_t ys[kMaxTileRows];
     int64_t begins[kMaxTileRows];
@@ -392,8 +392,8 @@ class Convolution {
   int64_t phase_y_ = 0;
   int64_t phase_width_ = 0;
   int64_t phase_height_ = 0;
-  Interval interior_x_ = {0, 0};
-  Interval interior_y_ = {0, 0};
+  Range interior_x_ = {0, 0};
+  Range interior_y_ = {0, 0};
 };
 
 }  // namespace

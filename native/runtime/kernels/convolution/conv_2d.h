@@ -16,8 +16,8 @@ constexpr int kMaxTileRows = 12;  // output pixels of a tile, at most
 // each pixel with as many rows of kOcBlock weights.
 struct ConvTile {
   const float* const* inputs;  // [tap * rows + pixel]: where the pixel's run begins
-  const float* zeros;          // the run in `inputs` that stands for padding
-  int64_t input_offset;        // to add to every run but `zeros`
+  const float* zeros;          // the run in `inputs` that is padding
+  int64_t input_offset;        // added to every run but `zeros`
   const int64_t* tap_weights;  // [tap]: where the tap's weights begin in a block
   int64_t taps;
   int64_t run;            // input floats per pixel and tap
@@ -25,30 +25,30 @@ struct ConvTile {
   int64_t block_stride;   // floats from a block to the next
   const float* bias;      // of the first channel, or nullptr
   float* const* outputs;  // [pixel]
-  int64_t output_offset;  // of the first channel, to add to each of `outputs`
-  int64_t channels;       // to write, beginning with the first block's first
-  float low;              // what results are clamped to
+  int64_t output_offset;  // of the first channel, added to each of `outputs`
+  int64_t channels;       // to store, from the first block's first on
+  float low;              // bounds of the results
   float high;
 };
 
 using ConvTileRun = void (*)(const ConvTile& tile);
 
-// Tiles of so many output channels (4, 8 and parts of one block, or whole blocks), by the number of pixels less one.
+// Tiles of so many output channels (a part of a block, or whole blocks); by_rows[n - 1] is for n pixels.
 struct ConvTileShape {
   int64_t channels;
   ConvTileRun by_rows[kMaxTileRows];
 };
 
-// What one instruction set offers; shapes ascend in channels.
+// The tiles of one instruction set; shapes ascend in channels.
 struct ConvTiles {
   int rows;  // pixels of a full tile
   int shapes;
   const ConvTileShape* shape;
-  void (*activate)(float* y, int64_t n, Activation activation);  // in place; not for clamping, which tiles do
+  void (*activate)(float* y, int64_t n, Activation activation);  // in place; tiles clamp by themselves
 
-  // The shape to use where so many channels are left.
+  // The shape for the next tile where so many channels are left.
   const ConvTileShape& shape_for(int64_t channels) const {
-    // Half of a block is better computed by itself than as if it were whole.
+    // At most half of a second block: one block, then a tile of its own for the rest.
     if (channels > kOcBlock && channels <= kOcBlock + kOcBlock / 2) {
       channels = kOcBlock;
     }

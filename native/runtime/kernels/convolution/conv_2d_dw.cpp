@@ -1,4 +1,4 @@
-// conv_2d_dw: finds, for each row of output pixels, the input rows that it reads; conv_2d_dw_isa.cpp computes the row.
+// conv_2d_dw: finds the input rows of each row of output pixels; conv_2d_dw_isa.cpp computes the row.
 #include "kernels/convolution/conv_2d_dw.h"
 
 #include "kernels/convolution/image.h"
@@ -33,7 +33,7 @@ void conv_2d_dw(ggml_tensor* dst, int ith, int nth, void* call) {
   const auto run = KERNEL_PICK(conv_dw_row);
   for (int64_t r = share.rows.begin; r < share.rows.end; ++r) {
     const int64_t top = r % out.height * down.stride - down.pad;
-    const Interval taps = taps_inside(top, down.kernel, down.dilation, in.height);
+    const Range taps = taps_inside(top, down.kernel, down.dilation, in.height);
     const int64_t in_row = taps.size() == 0 ? 0 : r / out.height * in.height + top + taps.begin * down.dilation;
     row.tap_rows = taps.size();
     row.input = x + in_row * in.width * in.channels + first;

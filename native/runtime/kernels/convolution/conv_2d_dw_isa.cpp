@@ -1,5 +1,5 @@
-// The arithmetic of conv_2d_dw: vectors of channels, and for the usual kernels several output columns at a time, so
-// that each input vector is loaded once for all the taps that meet it.
+// The arithmetic of conv_2d_dw: vectors of channels, and for the usual kernel sizes several output columns at a time,
+// so that each input vector is loaded once for all its taps.
 #include "kernels/convolution/activation.h"
 #include "kernels/convolution/conv_2d_dw.h"
 
@@ -8,11 +8,11 @@ namespace {
 
 using V = Float;
 
-// Output columns of a strip. Wide strips are for large kernels: with 3 taps they only add streams of memory.
+// Output columns of a strip. Wide strips are for large kernels: with 3 taps they save no loads.
 constexpr int kWideColumns = kVectorRegisters == 32 ? 8 : 4;
 constexpr int kColumns = 4;
 
-// What a row's results are clamped to on their way to memory; other activations follow (activate_in_place).
+// The bounds that results are clamped to before the store; other activations follow (activate_in_place).
 struct Bounds {
   V low;
   V high;
@@ -101,7 +101,7 @@ struct Strip {
     });
   }
 
-  // A larger kernel computes so much per load that checking each one costs little: one copy of the code will do.
+  // A larger kernel computes so much per load that the bounds checks cost little: it needs no copy without them.
   static void either(const DepthwiseRow& row, const Bounds& bounds, int64_t column) {
     const int64_t left = column * Stride - row.window.pad;
     if constexpr (Kernel == 3) {

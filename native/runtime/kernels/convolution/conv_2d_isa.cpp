@@ -1,4 +1,4 @@
-// The arithmetic of conv_2d: tiles whose sums stay in registers while input values are broadcast and weights streamed.
+// The arithmetic of conv_2d: tiles whose sums stay in registers while inputs are broadcast and weights streamed.
 #include "kernels/convolution/activation.h"
 #include "kernels/convolution/conv_2d.h"
 
@@ -11,7 +11,7 @@ constexpr int kWidestVectors = kLanes == 4 ? 4 : 2;
 constexpr int kRows = kSumRegisters / kWidestVectors;
 static_assert(kRows <= kMaxTileRows, "ConvTileShape::by_rows is too short");
 
-// Independent sums per output, so that small tiles don't wait for their own last addition.
+// Independent sums per output, so that small tiles do not wait for the latency of each addition.
 constexpr int sums_of(int vectors) {
   constexpr int kEnough = 8;
   const int most = kVectorRegisters / 2;
@@ -25,8 +25,8 @@ struct Tile {
   static constexpr int kSums = sums_of(Rows * Vectors);
   static constexpr int kStep = kSums > 2 ? kSums : 2;  // input channels per round of the inner loop
 
-  // Where vector v's weights are: vectors fill one block before they go on to the next.
-  static VEC_INLINE int64_t place(int v, int64_t block_stride) {
+  // The offset of vector v's weights: vectors fill one block before the next.
+  static VEC_INLINE int64_t weights_offset(int v, int64_t block_stride) {
     return v * Lanes / kOcBlock * block_stride + v * Lanes % kOcBlock;
   }
 
@@ -35,7 +35,7 @@ struct Tile {
     V w[Vectors];
     VEC_UNROLL
     for (int v = 0; v < Vectors; ++v) {
-      w[v] = load<V>(weights + place(v, block_stride));
+      w[v] = load<V>(weights + weights_offset(v, block_stride));
     }
     VEC_UNROLL
     for (int m = 0; m < Rows; ++m) {
@@ -47,7 +47,7 @@ struct Tile {
     }
   }
 
-  // Writes the sums, with bias; clamps them on the way, which costs nothing.
+  // Adds the bias, clamps and stores the sums.
   static VEC_INLINE void finish(const ConvTile& tile, V (&sum)[Rows][Vectors]) {
     const V low = splat<V>(tile.low);
     const V high = splat<V>(tile.high);

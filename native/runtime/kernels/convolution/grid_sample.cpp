@@ -1,4 +1,4 @@
-// grid_sample: finds the pixels and weights of each place of the grid, then sums them over the channels.
+// grid_sample: for each point of the grid, the weighted sum of the pixels around it.
 #include <algorithm>
 #include <cmath>
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kMaxTaps = 4;  // along an axis
 
-// A place along one axis: pixels (-1: outside) and their weights.
+// The pixels around a coordinate along one axis (-1: outside the image) and their weights.
 struct AxisTaps {
   int count = 0;
   int64_t pixel[kMaxTaps];
@@ -32,26 +32,26 @@ class Axis {
         size_(size),
         last_(static_cast<float>(size - 1)) {}
 
-  AxisTaps taps(float place) const {
+  AxisTaps taps(float coordinate) const {
     const auto size = static_cast<float>(size_);
-    const float x = align_corners_ ? (place + 1) / 2 * last_ : ((place + 1) * size - 1) / 2;
-    AxisTaps made;
+    const float x = align_corners_ ? (coordinate + 1) / 2 * last_ : ((coordinate + 1) * size - 1) / 2;
+    AxisTaps taps;
     if (kind_ == SampleKind::Bicubic) {
       const float first = std::floor(x);
       const float t = x - first;
       const float weights[kMaxTaps] = {far(t + 1), near(t), near(1 - t), far(2 - t)};
-      for (int i = 0; i < kMaxTaps; ++i) made.add(pixel(inside(first + static_cast<float>(i - 1))), weights[i]);
-      return made;
+      for (int i = 0; i < kMaxTaps; ++i) taps.add(pixel(inside(first + static_cast<float>(i - 1))), weights[i]);
+      return taps;
     }
     const float at = inside(x);
     if (kind_ == SampleKind::Nearest) {
-      made.add(pixel(std::nearbyint(at)), 1.0f);
-      return made;
+      taps.add(pixel(std::nearbyint(at)), 1.0f);
+      return taps;
     }
     const float first = std::floor(at);
-    made.add(pixel(first), first + 1 - at);
-    made.add(pixel(first + 1), at - first);
-    return made;
+    taps.add(pixel(first), first + 1 - at);
+    taps.add(pixel(first + 1), at - first);
+    return taps;
   }
 
  private:
@@ -59,7 +59,7 @@ class Axis {
   static float near(float d) { return (1.25f * d - 2.25f) * d * d + 1; }
   static float far(float d) { return ((-0.75f * d + 3.75f) * d - 6) * d + 3; }
 
-  // The place that stands for one outside the image; NaN becomes the first pixel's.
+  // The coordinate that replaces one outside the image; NaN becomes the first pixel's.
   float inside(float x) const {
     if (border_ == SampleBorder::Zeros) return x;
     if (border_ == SampleBorder::Reflection) x = reflected(x);
@@ -101,10 +101,10 @@ void grid_sample(ggml_tensor* dst, int ith, int nth, void* call) {
   for (int64_t r = share.rows.begin; r < share.rows.end; ++r) {
     const float* image = x + r / out.height * in.height * in.width * in.channels + share.channels.begin;
     for (int64_t column = 0; column < out.width; ++column) {
-      const int64_t place = r * out.width + column;
-      const AxisTaps columns = across.taps(grid[2 * place]);
-      const AxisTaps rows = down.taps(grid[2 * place + 1]);
-      float* y = static_cast<float*>(dst->data) + place * out.channels + share.channels.begin;
+      const int64_t point = r * out.width + column;
+      const AxisTaps columns = across.taps(grid[2 * point]);
+      const AxisTaps rows = down.taps(grid[2 * point + 1]);
+      float* y = static_cast<float*>(dst->data) + point * out.channels + share.channels.begin;
       std::fill_n(y, share.channels.size(), 0.0f);
       for (int i = 0; i < rows.count; ++i) {
         for (int j = 0; j < columns.count; ++j) {
@@ -112,7 +112,7 @@ void grid_sample(ggml_tensor* dst, int ith, int nth, void* call) {
           if (rows.pixel[i] >= 0 && columns.pixel[j] >= 0) {
             const float* tap = image + (rows.pixel[i] * in.width + columns.pixel[j]) * in.channels;
             add_scaled(y, tap, weight, share.channels.size());
-          } else if (weight != weight) {  // a place that is no number gives none
+          } else if (weight != weight) {  // NaN in the grid gives NaN
             std::fill_n(y, share.channels.size(), weight);
           }
         }

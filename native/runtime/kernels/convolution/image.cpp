@@ -4,7 +4,7 @@
 
 namespace executorch_ggml::kernels {
 
-Interval taps_inside(int64_t offset, int64_t kernel, int64_t dilation, int64_t size) {
+Range taps_inside(int64_t offset, int64_t kernel, int64_t dilation, int64_t size) {
   const int64_t begin = offset < 0 ? ceil_div(-offset, dilation) : 0;
   const int64_t end = offset < size ? std::min(kernel, ceil_div(size - offset, dilation)) : 0;
   return {std::min(begin, kernel), std::max(end, std::min(begin, kernel))};
@@ -18,10 +18,10 @@ ImageShare::ImageShare(const ImageShape& out, int ith, int nth)
   const int64_t longest_rows = ceil_div(rows.end, nth) * units;
   const int64_t longest_channels = ceil_div(units, nth) * rows.end;
   if (longest_rows <= longest_channels) {
-    rows = Interval::part(rows.end, ith, nth);
+    rows = Range::part(rows.end, ith, nth);
     return;
   }
-  const Interval part = Interval::part(units, ith, nth);
+  const Range part = Range::part(units, ith, nth);
   channels = {part.begin * kUnit, std::min(part.end * kUnit, out.channels)};
 }
 

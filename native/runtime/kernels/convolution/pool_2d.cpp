@@ -1,4 +1,4 @@
-// pool_2d: finds each output pixel's window; pool_2d_isa.cpp reduces it. max_pool_index: where the maxima are.
+// pool_2d: finds each output pixel's window; pool_2d_isa.cpp reduces it. max_pool_index: the indices of the maxima.
 #include "kernels/convolution/pool_2d.h"
 
 #include <algorithm>
@@ -16,14 +16,14 @@ struct Span {
   int64_t taps;     // those inside the image
   int64_t counted;  // those that an average divides by
 
-  Span(int64_t place, const Window& window, int64_t size, int64_t out, bool count_pad) {
+  Span(int64_t pixel, const Window& window, int64_t size, int64_t out, bool count_pad) {
     if (window.kernel == 0) {  // adaptive
-      begin = place * size / out;
-      taps = counted = ceil_div((place + 1) * size, out) - begin;
+      begin = pixel * size / out;
+      taps = counted = ceil_div((pixel + 1) * size, out) - begin;
       return;
     }
-    const int64_t offset = place * window.stride - window.pad;
-    const Interval inside = taps_inside(offset, window.kernel, window.dilation, size);
+    const int64_t offset = pixel * window.stride - window.pad;
+    const Range inside = taps_inside(offset, window.kernel, window.dilation, size);
     begin = inside.size() == 0 ? 0 : offset + inside.begin * window.dilation;
     taps = inside.size();
     counted = taps;
@@ -66,12 +66,12 @@ void pool_2d(ggml_tensor* dst, int ith, int nth, void* call) {
 
 namespace {
 
-// Of `channels` adjacent ones: their largest over the window, and its place. The first of equals, but the last NaN.
-void max_of(const float* x, int64_t place, int64_t channels, float* best, int64_t* best_place) {
+// Joins a pixel of the window to the maxima of some channels and their indices: the first of equals, but the last NaN.
+void join_max(const float* x, int64_t index, int64_t channels, float* best, int64_t* best_index) {
   for (int64_t c = 0; c < channels; ++c) {
     const bool larger = x[c] > best[c] || x[c] != x[c];
     best[c] = larger ? x[c] : best[c];
-    best_place[c] = larger ? place : best_place[c];
+    best_index[c] = larger ? index : best_index[c];
   }
 }
 
@@ -103,8 +103,8 @@ void max_pool_index(ggml_tensor* dst, int ith, int nth, void* call) {
           for (int64_t ky = 0; ky < down.taps; ++ky) {
             const int64_t row = depth * in.height + down.begin + ky * p.window.h.dilation;
             for (int64_t kx = 0; kx < across.taps; ++kx) {
-              const int64_t place = row * in.width + across.begin + kx * p.window.w.dilation;
-              max_of(volume + place * in.channels + c, place, channels, best, to);
+              const int64_t index = row * in.width + across.begin + kx * p.window.w.dilation;
+              join_max(volume + index * in.channels + c, index, channels, best, to);
             }
           }
         }

@@ -26,7 +26,7 @@ struct Bool {
   uint8_t value;
 };
 
-// What the type's range does not have becomes its least number, as x86's conversion has it.
+// Numbers out of the type's range become its least one, as x86's conversion does.
 template <class To, class From>
 To truncated(From x) {
   constexpr From kEnd = -static_cast<From>(std::numeric_limits<To>::min());
@@ -104,7 +104,7 @@ ConvertFn narrowing(DType type) {
     case DType::Bool:
       return convert_all<From, Bool>;
     default:
-      return nullptr;  // the quantized types are made by ggml alone
+      return nullptr;  // ggml alone quantizes
   }
 }
 

@@ -12,7 +12,7 @@ struct Buffers {
   alignas(64) char at[kMaxSources][kBlock * 8];
 };
 
-// How a source reaches the function: where it lies, as one element, or through a buffer.
+// How the function reads a source: in place, as one element, or through a buffer.
 enum class Way : uint8_t { Direct, Scalar, Buffered };
 
 // Rows long enough for a call each (or several, where a source goes through a buffer).

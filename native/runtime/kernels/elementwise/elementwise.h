@@ -1,5 +1,5 @@
-// The one driver of all elementwise kernels: it makes dense runs out of operands of any strides, so that a kernel is
-// only a loop over dense arrays.
+// The driver of all elementwise kernels: it cuts operands of any strides into dense runs, so that a kernel is only a
+// loop over dense arrays.
 #pragma once
 
 #include <cstdint>

@@ -10,14 +10,15 @@ class IndexReader {
   IndexReader(const KernelCallBase& call, const ggml_tensor* index, int64_t size, bool wrap)
       : call_(call), wide_(index->type == GGML_TYPE_I64), size_(size), wrap_(wrap) {}
 
-  // The index that lies there, counted from the front. One that is out of range fails the run and gives -1.
-  int64_t at(const char* place) const {
-    const int64_t given = wide_ ? *reinterpret_cast<const int64_t*>(place) : *reinterpret_cast<const int32_t*>(place);
-    const int64_t index = wrap_ && given < 0 ? given + size_ : given;
+  // The index stored at `element`, wrapped to [0, size). Out of range: -1, and the run fails.
+  int64_t at(const char* element) const {
+    const int64_t value =
+        wide_ ? *reinterpret_cast<const int64_t*>(element) : *reinterpret_cast<const int32_t*>(element);
+    const int64_t index = wrap_ && value < 0 ? value + size_ : value;
     if (index >= 0 && index < size_) {
       return index;
     }
-    call_.status->fail("%s: index %lld is out of range for size %lld", call_.node, static_cast<long long>(given),
+    call_.status->fail("%s: index %lld is out of range for size %lld", call_.node, static_cast<long long>(value),
                        static_cast<long long>(size_));
     return -1;
   }

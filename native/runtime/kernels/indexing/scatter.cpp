@@ -1,5 +1,5 @@
-// Elements written to, or combined with, those at indices along one axis. A thread has whole lines along that axis, so
-// that no two write to one element, and equal indices are taken in their order.
+// Elements stored at, or combined with those at, indices along one axis. A thread has whole lines along that axis, so
+// that no two write to one element and equal indices keep their order.
 
 #include <algorithm>
 #include <cmath>
@@ -19,8 +19,8 @@ using UpdateFn = void (*)(char* to, int64_t to_step, const char* from, int64_t f
 template <class T, class Op>
 void update(char* to, int64_t to_step, const char* from, int64_t from_step, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
-    T* place = reinterpret_cast<T*>(to + i * to_step);
-    *place = Op::at(*place, *reinterpret_cast<const T*>(from + i * from_step));
+    T* element = reinterpret_cast<T*>(to + i * to_step);
+    *element = Op::at(*element, *reinterpret_cast<const T*>(from + i * from_step));
   }
 }
 
@@ -67,7 +67,7 @@ struct Min {
   }
 };
 
-// How to combine elements, and what changes nothing when it is combined.
+// How elements are combined, and the identity of that.
 struct Function {
   UpdateFn update = nullptr;
   alignas(8) char identity[8] = {};
@@ -75,9 +75,9 @@ struct Function {
 
 template <class T, class Op>
 Function function(T identity) {
-  Function made{update<T, Op>, {}};
-  *reinterpret_cast<T*>(made.identity) = identity;
-  return made;
+  Function result{update<T, Op>, {}};
+  *reinterpret_cast<T*>(result.identity) = identity;
+  return result;
 }
 
 template <class T>
@@ -127,7 +127,7 @@ class Scatter {
   }
 
   void run(int ith, int nth) {
-    // Lines that are denser than their neighbours are gone along one by one, others many at a time.
+    // Lines that are contiguous along the axis are walked one by one, others many at a time.
     const bool single = step_[kTo] < walk_.stride[kTo][0];
     const Range one_by_one = {walk_.count * ith / nth, walk_.count * (ith + 1) / nth};
     Runs runs(walk_, single ? one_by_one : share(walk_.count, ith, nth, std::max<int64_t>(1, 4096 / (1 + count_))));
@@ -206,11 +206,11 @@ class Scatter {
     const int64_t same = walk_.stride[kIndex][0] == 0 ? n : 1;
     for (int64_t k = 0; k < count_; ++k) {
       for (int64_t i = 0; i < n; i += same) {
-        const int64_t place = reader_.at(at[kIndex] + k * step_[kIndex] + i * walk_.stride[kIndex][0]);
-        if (place < 0) {
+        const int64_t position = reader_.at(at[kIndex] + k * step_[kIndex] + i * walk_.stride[kIndex][0]);
+        if (position < 0) {
           return false;
         }
-        f(at[kTo] + place * step_[kTo] + i * walk_.stride[kTo][0],
+        f(at[kTo] + position * step_[kTo] + i * walk_.stride[kTo][0],
           at[kFrom] + k * step_[kFrom] + i * walk_.stride[kFrom][0], same);
       }
     }
@@ -244,8 +244,7 @@ void store_row(const char* from, int64_t step, const ggml_tensor* dst, char* to)
   }
 }
 
-// Rows of f32 rounded to a state's type. A thread has all that is written to a place, so that the last of equal indices
-// stays.
+// Stores rows of f32 in a state's type. A thread has all rows of a line, so that the last of equal indices stays.
 void store_rows(const KernelCall<ScatterParams>& call, ggml_tensor* dst, int ith, int nth) {
   const ggml_tensor* index = dst->src[1];
   const ggml_tensor* src = dst->src[2];
@@ -261,11 +260,11 @@ void store_rows(const KernelCall<ScatterParams>& call, ggml_tensor* dst, int ith
     const int64_t o = line / ne[inner];
     for (int64_t k = 0; k < ne[axis]; ++k) {
       const auto at = [&](const ggml_tensor* t) { return i * step(t, inner) + o * step(t, outer) + k * step(t, axis); };
-      const int64_t place = reader.at(static_cast<const char*>(index->data) + at(index));
-      if (place < 0) return;
+      const int64_t position = reader.at(static_cast<const char*>(index->data) + at(index));
+      if (position < 0) return;
       char* to = static_cast<char*>(dst->data) + i * step(dst, inner) + o * step(dst, outer);
       store_row(static_cast<const char*>(src->data) + at(src), step(src, 0), dst,
-                to + place * static_cast<int64_t>(dst->nb[axis]));
+                to + position * static_cast<int64_t>(dst->nb[axis]));
     }
   }
 }

@@ -54,22 +54,22 @@ void take(ggml_tensor* dst, int ith, int nth, void* call) {
     const int64_t from_step = walk.stride[1][0];
     const int64_t index_step = walk.stride[2][0];
     if (index_step == 0) {
-      const int64_t place = reader.at(runs.at[2]);
-      if (place < 0) {
+      const int64_t position = reader.at(runs.at[2]);
+      if (position < 0) {
         return;
       }
-      copy_elements(runs.at[0], item, runs.at[1] + place * step, from_step, runs.n, item);
+      copy_elements(runs.at[0], item, runs.at[1] + position * step, from_step, runs.n, item);
       continue;
     }
     int64_t offset[kBlock];
     for (int64_t i = 0; i < runs.n; i += kBlock) {
       const int64_t n = std::min(kBlock, runs.n - i);
       for (int64_t k = 0; k < n; ++k) {
-        const int64_t place = reader.at(runs.at[2] + (i + k) * index_step);
-        if (place < 0) {
+        const int64_t position = reader.at(runs.at[2] + (i + k) * index_step);
+        if (position < 0) {
           return;
         }
-        offset[k] = place * step;
+        offset[k] = position * step;
       }
       take_each(item, runs.at[0] + i * item, runs.at[1] + i * from_step, from_step, offset, n);
     }

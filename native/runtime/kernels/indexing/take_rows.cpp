@@ -1,4 +1,4 @@
-// Rows of a table by number, for any element type.
+// Rows of a table by index, for any element type.
 
 #include <cstring>
 

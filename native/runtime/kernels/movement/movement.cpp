@@ -1,4 +1,4 @@
-// Kernels that move or make elements without computing on them.
+// Kernels that move or fill elements without computing on them.
 #include "kernels/elementwise/convert.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/kernels.h"
@@ -74,9 +74,9 @@ void iota(ggml_tensor* dst, int ith, int nth, void* call) {
   for (int64_t begin = range.begin; begin < range.end; begin += kBlock) {
     const int64_t n = std::min(kBlock, range.end - begin);
     for (int64_t i = 0; i < n; ++i) {
-      const uint64_t place = static_cast<uint64_t>((begin + i) % dst->ne[0]);
+      const uint64_t column = static_cast<uint64_t>((begin + i) % dst->ne[0]);
       block[i] = static_cast<int64_t>(static_cast<uint64_t>(c.params.start) +
-                                      static_cast<uint64_t>(c.params.step) * place);  // wraps
+                                      static_cast<uint64_t>(c.params.step) * column);  // wraps
     }
     from_integers(block, n, c.dst, bytes(dst) + begin * item_size(dst));
   }

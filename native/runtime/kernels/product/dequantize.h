@@ -1,4 +1,4 @@
-// Rows of quantized types as floats, where ggml's own way is slow.
+// Dequantizes rows of the types for which ggml's own function is slow.
 #pragma once
 
 #include <cstdint>

@@ -24,9 +24,9 @@ struct Q8Block {
 };
 static_assert(sizeof(Q8Block) == 34, "as in ggml");
 
-// 16 weights whose bits are shifted by so much.
-VEC_INLINE void widen_16(const uint8_t* low, const uint8_t* high, int low_shift, int high_shift, float scale,
-                         float* __restrict to) {
+// 16 weights: 4 bits from low_shift on and 2 bits from high_shift on.
+VEC_INLINE void dequantize_16(const uint8_t* low, const uint8_t* high, int low_shift, int high_shift, float scale,
+                              float* __restrict to) {
   for (int i = 0; i < 16; ++i) {
     const int weight = ((low[i] >> low_shift) & 15) | (((high[i] >> high_shift) & 3) << 4);
     to[i] = scale * static_cast<float>(weight - 32);
@@ -44,9 +44,9 @@ void floats_from_q6_k(const void* from, int64_t n, float* to) {
       const uint8_t* high = block->high + 32 * half;
       for (int part = 0; part < 8; ++part, to += 16) {
         const int quarter = part / 2;  // of the half: 32 weights
-        const int place = part % 2 * 16;
-        widen_16(low + quarter % 2 * 32 + place, high + place, quarter / 2 * 4, quarter * 2,
-                 scale * static_cast<float>(block->scales[8 * half + part]), to);
+        const int offset = part % 2 * 16;
+        dequantize_16(low + quarter % 2 * 32 + offset, high + offset, quarter / 2 * 4, quarter * 2,
+                      scale * static_cast<float>(block->scales[8 * half + part]), to);
       }
     }
   }

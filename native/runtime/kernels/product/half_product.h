@@ -1,4 +1,4 @@
-// Products of matrices of f16 with rows of floats, which stay what they are: weights are widened in registers.
+// Products of f16 matrices with rows of floats: weights are widened to f32 in registers.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@ namespace executorch_ggml::kernels {
 constexpr int64_t kHalfRows = 4;     // of a tile
 constexpr int64_t kHalfColumns = 6;  // of a tile
 constexpr int64_t kStreamedHalfRows = 3;
-constexpr int64_t kStreamedFloats = 1024;  // of rows: more leave the first cache too little room, and become halves
+constexpr int64_t kStreamedFloats = 1024;  // of the rows: more take too much of L1 and are rounded to f16
 
-// made[i * stride + j] = rows.row(i) . columns.row(j)
+// output[i * stride + j] = rows.row(i) . columns.row(j)
 KERNEL_VARIANTS(void multiply_halves(FloatRows rows, int64_t row_count, HalfRows columns, int64_t column_count,
-                                     int64_t length, float* made, int64_t stride))
+                                     int64_t length, float* output, int64_t stride))
 
-// The same of at most kStreamedHalfRows rows, floats or halves, as fast as the columns come from memory.
+// The same for at most kStreamedHalfRows rows, in f32 or f16: columns are streamed from memory.
 KERNEL_VARIANTS(void stream_halves(FloatRows rows, int64_t row_count, HalfRows columns, int64_t column_count,
-                                   int64_t length, float* made, int64_t stride))
+                                   int64_t length, float* output, int64_t stride))
 KERNEL_VARIANTS(void stream_halves_by_halves(HalfRows rows, int64_t row_count, HalfRows columns, int64_t column_count,
-                                             int64_t length, float* made, int64_t stride))
+                                             int64_t length, float* output, int64_t stride))
 
 }  // namespace executorch_ggml::kernels

@@ -7,9 +7,9 @@
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
 
-static_assert(kHalfRows == 4, "what `totals` makes");
+static_assert(kHalfRows == 4, "`totals` sums four vectors");
 
-// The products of a tile's rows with its columns: sums[column][row].
+// sums[column][row] = the dot products of a tile's rows and columns.
 VEC_INLINE void multiply_tile(const float* const* rows, const uint16_t* const* columns, int64_t length, Quad* sums) {
   const int64_t whole = length - length % kLanes;
   Float sum[kHalfRows][kHalfColumns] = {};
@@ -36,20 +36,20 @@ VEC_INLINE void multiply_tile(const float* const* rows, const uint16_t* const* c
   }
 }
 
-// Asks for a part of the columns that come next: while they are first multiplied, memory would be waited for.
+// Prefetches a part of the next tile's columns.
 VEC_INLINE void prefetch_part(HalfRows columns, int64_t first, int64_t count, int64_t length, int64_t part,
                               int64_t parts) {
-  constexpr int64_t kLine = kLineBytes / sizeof(uint16_t);
+  constexpr int64_t kLine = kCacheLineBytes / sizeof(uint16_t);
   const int64_t begin = length * part / parts / kLine * kLine;
   const int64_t bytes = (length * (part + 1) / parts - begin) * static_cast<int64_t>(sizeof(uint16_t));
   for (int64_t c = first; c < first + kHalfColumns && c < count; ++c) prefetch(columns.row(c) + begin, bytes);
 }
 
-// A column with some rows: made[r * stride].
+// output[r * stride] = rows[r] . column
 template <int Rows, class Number>
-VEC_INLINE void multiply_column(const Number* const* rows, const uint16_t* column, int64_t length, float* made,
+VEC_INLINE void multiply_column(const Number* const* rows, const uint16_t* column, int64_t length, float* output,
                                 int64_t stride) {
-  constexpr int kVectors = Rows == 1 ? 8 : 4;  // at once: additions need not wait for each other
+  constexpr int kVectors = Rows == 1 ? 8 : 4;  // independent sums: an addition does not wait for the one before
   constexpr int64_t kStep = kVectors * kLanes;
   Float sums[Rows][kVectors] = {};
   int64_t k = 0;
@@ -73,55 +73,56 @@ VEC_INLINE void multiply_column(const Number* const* rows, const uint16_t* colum
     for (int v = 1; v < kVectors; ++v) sums[r][0] += sums[r][v];
     float sum = total(sums[r][0]);
     for (int64_t rest = k; rest < length; ++rest) sum += to_float(rows[r][rest]) * to_float(column[rest]);
-    made[r * stride] = sum;
+    output[r * stride] = sum;
   }
 }
 
 template <int Rows, class Number>
-void stream_columns(RowsOf<Number> rows, HalfRows columns, int64_t column_count, int64_t length, float* made,
+void stream_columns(RowsOf<Number> rows, HalfRows columns, int64_t column_count, int64_t length, float* output,
                     int64_t stride) {
-  const Number* its_rows[Rows];
-  for (int r = 0; r < Rows; ++r) its_rows[r] = rows.row(r);
-  for (int64_t c = 0; c < column_count; ++c) multiply_column<Rows>(its_rows, columns.row(c), length, made + c, stride);
+  const Number* row_data[Rows];
+  for (int r = 0; r < Rows; ++r) row_data[r] = rows.row(r);
+  for (int64_t c = 0; c < column_count; ++c)
+    multiply_column<Rows>(row_data, columns.row(c), length, output + c, stride);
 }
 
 template <class Number>
-void stream_any(RowsOf<Number> rows, int64_t row_count, HalfRows columns, int64_t column_count, int64_t length,
-                float* made, int64_t stride) {
+void stream(RowsOf<Number> rows, int64_t row_count, HalfRows columns, int64_t column_count, int64_t length,
+            float* output, int64_t stride) {
   static constexpr decltype(&stream_columns<1, Number>) kStreams[kStreamedHalfRows] = {
       stream_columns<1, Number>, stream_columns<2, Number>, stream_columns<3, Number>};
-  kStreams[row_count - 1](rows, columns, column_count, length, made, stride);
+  kStreams[row_count - 1](rows, columns, column_count, length, output, stride);
 }
 
 }  // namespace
 
 void stream_halves(FloatRows rows, int64_t row_count, HalfRows columns, int64_t column_count, int64_t length,
-                   float* made, int64_t stride) {
-  stream_any(rows, row_count, columns, column_count, length, made, stride);
+                   float* output, int64_t stride) {
+  stream(rows, row_count, columns, column_count, length, output, stride);
 }
 
 void stream_halves_by_halves(HalfRows rows, int64_t row_count, HalfRows columns, int64_t column_count, int64_t length,
-                             float* made, int64_t stride) {
-  stream_any(rows, row_count, columns, column_count, length, made, stride);
+                             float* output, int64_t stride) {
+  stream(rows, row_count, columns, column_count, length, output, stride);
 }
 
-// A tile at the edge repeats the last row and column.
+// Tiles at the edges repeat the last row or column.
 void multiply_halves(FloatRows rows, int64_t row_count, HalfRows columns, int64_t column_count, int64_t length,
-                     float* made, int64_t stride) {
+                     float* output, int64_t stride) {
   const int64_t tiles = (row_count + kHalfRows - 1) / kHalfRows;
   for (int64_t column = 0; column < column_count; column += kHalfColumns) {
     const int64_t width = column_count - column < kHalfColumns ? column_count - column : kHalfColumns;
-    const uint16_t* its_columns[kHalfColumns];
-    for (int64_t c = 0; c < kHalfColumns; ++c) its_columns[c] = columns.row(column + (c < width ? c : width - 1));
+    const uint16_t* column_data[kHalfColumns];
+    for (int64_t c = 0; c < kHalfColumns; ++c) column_data[c] = columns.row(column + (c < width ? c : width - 1));
     for (int64_t row = 0; row < row_count; row += kHalfRows) {
       const int64_t height = row_count - row < kHalfRows ? row_count - row : kHalfRows;
-      const float* its_rows[kHalfRows];
-      for (int64_t r = 0; r < kHalfRows; ++r) its_rows[r] = rows.row(row + (r < height ? r : height - 1));
+      const float* row_data[kHalfRows];
+      for (int64_t r = 0; r < kHalfRows; ++r) row_data[r] = rows.row(row + (r < height ? r : height - 1));
       prefetch_part(columns, column + kHalfColumns, column_count, length, row / kHalfRows, tiles);
       Quad sums[kHalfColumns];
-      multiply_tile(its_rows, its_columns, length, sums);
+      multiply_tile(row_data, column_data, length, sums);
       for (int64_t r = 0; r < height; ++r) {
-        float* to = made + (row + r) * stride + column;
+        float* to = output + (row + r) * stride + column;
         for (int64_t c = 0; c < width; ++c) to[c] = sums[c][r];
       }
     }

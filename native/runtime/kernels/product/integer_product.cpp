@@ -1,10 +1,10 @@
-// Which int8 GEMM a matrix is multiplied with, and what is made for it ahead: prepacked matrices and quantized rows.
+// Which int8 GEMM a matrix is multiplied with, and what is prepared for it: prepacked matrices and quantized rows.
 #include "kernels/product/integer_product.h"
 
 #include <algorithm>
 
-#include "kernels/convolution/image.h"
 #include "kernels/kernels.h"
+#include "kernels/partition.h"
 
 namespace executorch_ggml::kernels {
 namespace {
@@ -53,7 +53,7 @@ void quantize_rows(ggml_tensor* dst, int ith, int nth, void* call) {
   const ggml_tensor* src = dst->src[0];
   const auto quantize = as_call<QuantizeRowsParams>(call).params.quantize;
   const int64_t blocks = src->ne[0] / kIntegerBlock;
-  const Interval rows = Interval::part(ggml_nrows(src), ith, nth);
+  const Range rows = Range::part(ggml_nrows(src), ith, nth);
   for (int64_t row = rows.begin; row < rows.end; ++row) {
     int64_t i[4];
     ggml_unravel_index(dst, row * dst->ne[0], nullptr, &i[1], &i[2], &i[3]);

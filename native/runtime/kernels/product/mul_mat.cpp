@@ -4,13 +4,14 @@
 #include <algorithm>
 #include <new>
 
-#include "kernels/convolution/image.h"
 #include "kernels/elementwise/convert.h"
 #include "kernels/kernels.h"
+#include "kernels/partition.h"
 #include "kernels/product/dequantize.h"
 #include "kernels/product/half_product.h"
 #include "kernels/product/integer_product.h"
 #include "kernels/product/packed_product.h"
+#include "kernels/scratch.h"
 
 namespace executorch_ggml::kernels {
 namespace {
@@ -51,14 +52,14 @@ void divide(const ggml_tensor* dst, int64_t block_columns, int ith, int nth, con
   const int64_t matrices = dst->ne[2] * dst->ne[3];
   if (blocks == 0 || matrices == 0) return;
   const int64_t parts = ceil_div(nth, blocks * matrices);
-  const Interval units = Interval::part(matrices * parts * blocks, ith, nth);
-  for (int64_t at = units.begin; at < units.end;) {
-    const int64_t block = at % blocks;
-    const int64_t count = std::min(blocks - block, units.end - at);
-    const int64_t part = at / blocks % parts;
-    const Interval rows = Interval::part(dst->ne[1], part, parts);
-    work(at / blocks / parts, {block * block_columns, std::min((block + count) * block_columns, dst->ne[0])}, rows);
-    at += count;
+  const Range units = Range::part(matrices * parts * blocks, ith, nth);
+  for (int64_t unit = units.begin; unit < units.end;) {
+    const int64_t block = unit % blocks;
+    const int64_t count = std::min(blocks - block, units.end - unit);
+    const int64_t part = unit / blocks % parts;
+    const Range rows = Range::part(dst->ne[1], part, parts);
+    work(unit / blocks / parts, {block * block_columns, std::min((block + count) * block_columns, dst->ne[0])}, rows);
+    unit += count;
   }
 }
 
@@ -86,22 +87,21 @@ class FloatProduct {
   }
 
   void run(int ith, int nth) const {
-    divide(dst_, kPackedColumns, ith, nth, [&](int64_t matrix, Interval columns, Interval rows) {
-      multiply_columns(Matrices(dst_, matrix), columns, rows);
-    });
+    divide(dst_, kPackedColumns, ith, nth,
+           [&](int64_t matrix, Range columns, Range rows) { multiply_columns(Matrices(dst_, matrix), columns, rows); });
   }
 
  private:
-  void multiply_columns(const Matrices& of, Interval all, Interval rows) const {
+  void multiply_columns(const Matrices& of, Range all, Range rows) const {
     float* panel = thread_scratch().panel.sized(panel_ * length_);
     for (int64_t begin = all.begin; begin < all.end; begin += panel_) {
-      const Interval columns = {begin, std::min(begin + panel_, all.end)};
+      const Range columns = {begin, std::min(begin + panel_, all.end)};
       pack(of.a, columns, panel);
       multiply_rows(of.b, rows, panel, columns, reinterpret_cast<float*>(of.output) + begin);
     }
   }
 
-  void pack(const char* a, Interval columns, float* panel) const {
+  void pack(const char* a, Range columns, float* panel) const {
     for (int64_t first = columns.begin; first < columns.end; first += kPackedColumns) {
       const int64_t count = std::min(kPackedColumns, columns.end - first);
       KERNEL_PICK(pack_columns)
@@ -118,7 +118,7 @@ class FloatProduct {
     return {floats, length_};
   }
 
-  void multiply_rows(const char* b, Interval part, const float* panel, Interval columns, float* output) const {
+  void multiply_rows(const char* b, Range part, const float* panel, Range columns, float* output) const {
     const float* rows[kMaxTileRows];
     const int64_t tile = max_packed_rows();
     for (int64_t row = part.begin; row < part.end; row += tile) {
@@ -144,7 +144,7 @@ class HalfProduct {
   }
 
   void run(int ith, int nth) const {
-    divide(dst_, kHalfColumns, ith, nth, [&](int64_t matrix, Interval columns, Interval rows) {
+    divide(dst_, kHalfColumns, ith, nth, [&](int64_t matrix, Range columns, Range rows) {
       const Matrices of(dst_, matrix);
       for (int64_t row = rows.begin; row < rows.end; row += rows_) {
         multiply_rows(of, columns, {row, std::min(row + rows_, rows.end)});
@@ -153,14 +153,14 @@ class HalfProduct {
   }
 
  private:
-  void multiply_rows(const Matrices& of, Interval columns, Interval rows) const {
+  void multiply_rows(const Matrices& of, Range columns, Range rows) const {
     const auto* x = reinterpret_cast<const float*>(of.b + rows.begin * b_->nb[1]);
     const auto* weights = reinterpret_cast<const uint16_t*>(of.a + columns.begin * a_->nb[1]);
     auto* output = reinterpret_cast<float*>(of.output) + rows.begin * dst_->ne[0] + columns.begin;
     const FloatRows floats = {x, static_cast<int64_t>(b_->nb[1] / sizeof(float))};
     const HalfRows halves = {weights, static_cast<int64_t>(a_->nb[1] / sizeof(uint16_t))};
-    const auto multiply = [&](auto kernel, auto its_rows) {
-      kernel(its_rows, rows.size(), halves, columns.size(), length_, output, dst_->ne[0]);
+    const auto multiply = [&](auto kernel, auto operands) {
+      kernel(operands, rows.size(), halves, columns.size(), length_, output, dst_->ne[0]);
     };
     const bool few = dst_->ne[1] <= kStreamedHalfRows;
     if (few && dst_->ne[1] * length_ <= kStreamedFloats) return multiply(KERNEL_PICK(stream_halves), floats);
@@ -200,17 +200,17 @@ class IntegersProduct {
         quantized_(dst->src[2]) {}
 
   void run(int ith, int nth) const {
-    divide(dst_, kIntegerColumns, ith, nth, [&](int64_t matrix, Interval columns, Interval rows) {
+    divide(dst_, kIntegerColumns, ith, nth, [&](int64_t matrix, Range columns, Range rows) {
       const Matrices of(dst_, matrix);
       for (int64_t row = rows.begin; row < rows.end; row += kIntegerRows) {
-        const Interval part = {row, std::min(row + kIntegerRows, rows.end)};
+        const Range part = {row, std::min(row + kIntegerRows, rows.end)};
         multiply_rows(of, quantized_rows(of, matrix, part), columns, part);
       }
     });
   }
 
  private:
-  const RowBlock* quantized_rows(const Matrices& of, int64_t matrix, Interval rows) const {
+  const RowBlock* quantized_rows(const Matrices& of, int64_t matrix, Range rows) const {
     if (quantized_ != nullptr) {
       return static_cast<const RowBlock*>(quantized_->data) + (matrix * dst_->ne[1] + rows.begin) * blocks_;
     }
@@ -222,7 +222,7 @@ class IntegersProduct {
     return quantized;
   }
 
-  void multiply_rows(const Matrices& of, const RowBlock* quantized, Interval columns, Interval rows) const {
+  void multiply_rows(const Matrices& of, const RowBlock* quantized, Range columns, Range rows) const {
     auto* output = reinterpret_cast<float*>(of.output) + rows.begin * dst_->ne[0];
     if (rows.size() <= kStreamRows && prepacked_ != nullptr) {
       return stream(of.a, quantized, rows.size(), columns, output);
@@ -246,7 +246,7 @@ class IntegersProduct {
     }
   }
 
-  void stream(const char* a, const RowBlock* rows, int64_t count, Interval columns, float* output) const {
+  void stream(const char* a, const RowBlock* rows, int64_t count, Range columns, float* output) const {
     for (int64_t first = columns.begin; first < columns.end; first += kIntegerLanes) {
       const int64_t width = std::min(kIntegerLanes, columns.end - first);
       prepacked_->stream(rows, count, blocks_, prepacked_panel(a, first), width, output + first, dst_->ne[0]);

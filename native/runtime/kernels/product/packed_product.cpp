@@ -6,11 +6,11 @@
 namespace executorch_ggml::kernels {
 
 void multiply_packed(const float* const* rows, int64_t count, int64_t length, const float* packed, int64_t columns,
-                     float* made, int64_t stride) {
+                     float* output, int64_t stride) {
   const ConvTiles& tiles = KERNEL_PICK(conv_tiles)();
   const int64_t first_tap = 0;
   float* outputs[kMaxTileRows];
-  for (int64_t i = 0; i < count; ++i) outputs[i] = made + i * stride;
+  for (int64_t i = 0; i < count; ++i) outputs[i] = output + i * stride;
   ConvTile tile = {};
   tile.inputs = rows;
   tile.tap_weights = &first_tap;

@@ -1,4 +1,4 @@
-// Rows of floats, and matrices packed as conv_2d's tiles read them: in blocks of so many columns, row by row.
+// Rows of floats, and matrices packed as conv_2d's tiles read them: blocks of kPackedColumns columns, row by row.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace executorch_ggml::kernels {
 
-constexpr int64_t kPackedColumns = 16;  // of a block
+constexpr int64_t kPackedColumns = 16;
 
 // Numbers in rows.
 template <class Number>

@@ -5,7 +5,7 @@
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
 
-// Four rows by four columns, transposed.
+// Transposes four rows by four columns.
 VEC_INLINE void transpose_quads(const float* const (&from)[4], float* to) {
   Quad x[4];
   for (int i = 0; i < 4; ++i) x[i] = load<Quad>(from[i]);

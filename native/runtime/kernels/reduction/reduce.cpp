@@ -13,7 +13,7 @@ namespace executorch_ggml::kernels {
 
 namespace {
 
-constexpr int64_t kBlock = 256;  // elements read at once, and outputs made together
+constexpr int64_t kBlock = 256;  // elements read at once, and outputs computed together
 
 // Floats accumulate in double, all other types in int64.
 union Number {
@@ -272,7 +272,7 @@ class Reduction {
     return value;
   }
 
-  // The extreme of each block by the vectorized loop, then its place in the block that has the winner.
+  // The extreme of each block by the vectorized loop, then its index in the block that has it.
   int64_t row_index(const char* from) {
     const int64_t step = plan_.reduced.stride[0][0];
     const int64_t count = plan_.reduced.count;
@@ -289,11 +289,11 @@ class Reduction {
     }
     const int64_t n = std::min(kBlock, count - winner);
     const void* x = reader_.read(from + winner * step, step, n);
-    int64_t place = 0;
-    while (place + 1 < n && beats(best, element(x, place))) {
-      ++place;
+    int64_t position = 0;
+    while (position + 1 < n && beats(best, element(x, position))) {
+      ++position;
     }
-    return winner + place;
+    return winner + position;
   }
 
   void lane_indices(const char* from, int64_t from_step, int64_t n) {
@@ -332,7 +332,7 @@ void reduce(ggml_tensor* dst, int ith, int nth, void* call) {
     return;
   }
   if (ggml_nelements(dst->src[0]) == 0 && !has_identity(c.params.kind)) {
-    c.status->fail("%s: the largest or smallest of no elements is asked for", c.node);
+    c.status->fail("%s: the maximum or minimum of no elements: a reduced axis has size 0", c.node);
     if (ith == 0) {
       std::fill_n(static_cast<char*>(dst->data), ggml_nbytes(dst), 0);
     }

@@ -1,4 +1,4 @@
-// Running products, extremes' places and log-sum-exps along one axis.
+// Running products, indices of extremes and log-sum-exps along one axis.
 
 #include <cmath>
 #include <limits>
@@ -43,7 +43,7 @@ void log_sum_exps(char* to, int64_t to_step, const char* from, int64_t from_step
 template <class T, bool kMax>
 void extremes(char* to, int64_t to_step, const char* from, int64_t from_step, int64_t n) {
   T best = read<T>(from);
-  int64_t place = 0;
+  int64_t position = 0;
   for (int64_t i = 0; i < n; ++i) {
     const T x = read<T>(from + i * from_step);
     bool wins = kMax ? x >= best : x <= best;
@@ -52,9 +52,9 @@ void extremes(char* to, int64_t to_step, const char* from, int64_t from_step, in
     }
     if (wins) {
       best = x;
-      place = i;
+      position = i;
     }
-    *reinterpret_cast<int64_t*>(to + i * to_step) = place;
+    *reinterpret_cast<int64_t*>(to + i * to_step) = position;
   }
 }
 

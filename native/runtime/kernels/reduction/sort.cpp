@@ -1,6 +1,5 @@
-// Places of the elements of each row in sorted order, and of its largest or smallest ones. `sort` writes to nothing but
-// the output's own rows: a row first holds keys with places in their lower halves, then is sorted (or kept as a heap of
-// the first ones), then masked.
+// argsort and top-k along rows. `sort` works in the output's own rows: a row first holds keys with the elements'
+// indices in their lower halves, is sorted (or kept as a heap of the first ones), and then masked to the indices.
 
 #include <algorithm>
 #include <cstring>
@@ -156,7 +155,7 @@ void top_k(ggml_tensor* dst, int ith, int nth, void* call) {
         const uint64_t k = key(x + i * step);
         items[i] = static_cast<int64_t>((largest ? ~k : k) << 32 | static_cast<uint64_t>(i));
       }
-      // Without the places in the lower halves: equals stay equals.
+      // Compares without the indices in the lower halves: equal elements stay equal.
       select_first(items, count, self.params.in_order, [](int64_t i, int64_t k) {
         return static_cast<uint64_t>(i) >> 32 < static_cast<uint64_t>(k) >> 32;
       });
