@@ -44,7 +44,7 @@ help:  ## list the targets
 # --------------------------------------------------------------------------------------------------------- set-up
 
 .PHONY: setup
-setup: $(STAMPS)/proved $(STAMPS)/torchvision  ## make .venv, install what is needed, build the native code
+setup: $(STAMPS)/proved $(STAMPS)/torchvision $(if $(filter wheel,$(GGML)),,$(STAMPS)/backend-rpc)  ## make .venv, install what is needed, build the native code
 
 $(STAMPS)/venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=...")'
@@ -56,6 +56,18 @@ $(STAMPS)/ggml-$(GGML): $(STAMPS)/venv constraints.txt tools/install_ggml.py too
 	rm -f $(STAMPS)/ggml-*
 	$(PY) -m tools.install_ggml $(GGML)
 	touch $@
+
+# The devices of other machines. The prebuilt ggml comes without, and GGML=wheel is to compile nothing.
+$(STAMPS)/backend-rpc: $(STAMPS)/ggml-$(GGML)
+	$(PY) -m tools.install_ggml --backend rpc
+	touch $@
+
+# In a folder of its own: ggml opens every GPU at start with what lies beside it.
+$(VENV)/ggml-vulkan/libggml-vulkan.so: $(STAMPS)/ggml-$(GGML)
+	CMAKE_BUILD_PARALLEL_LEVEL=2 nice $(PY) -m tools.install_ggml --backend vulkan --target $(@D)
+
+.PHONY: vulkan
+vulkan: $(VENV)/ggml-vulkan/libggml-vulkan.so  ## compile ggml-vulkan, for tests on Mesa's software driver; ten minutes
 
 # torch is in the same command as all that depends on it, so that pip keeps one choice of it.
 $(STAMPS)/packages: $(STAMPS)/ggml-$(GGML) constraints.txt pyproject.toml tools/requirements.py

@@ -9,6 +9,12 @@ OpenMP stays off in all of them: ggml's OpenMP builds can stick for milliseconds
 is kept in `.cache`, so that a new environment does not compile it again. Nothing is installed where the wanted build is
 there already. The variant for AMX is removed where the compiler gets that wrong; `tools/prove_ggml.py` tries the others
 once the project is built.
+
+    --backend rpc       ggml-rpc, the devices of other machines: half a minute to compile
+    --backend vulkan    ggml-vulkan: ten minutes on two cores
+
+A backend is a library of its own that each of these builds loads: from beside its own libraries, where it is put, or,
+with --target, where GGML_BACKEND_PATH names it.
 """
 
 from __future__ import annotations
@@ -16,8 +22,11 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import re
+import shutil
 import subprocess
 import sys
+import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from tools.ggml_variants import AMX, compiler_loses_amx, package_folder, remove_variant, variants
@@ -32,6 +41,14 @@ BUILDS: dict[str, dict[str, str] | None] = {
     "wheel": None,
     "tsan": {**COMMON, "GGML_NATIVE": "ON", "GGML_SANITIZE_THREAD": "ON", "CMAKE_BUILD_TYPE": "RelWithDebInfo"},
 }
+BACKENDS = {
+    "rpc": {"GGML_RPC": "ON", "GGML_RPC_RDMA": "OFF"},
+    "vulkan": {"GGML_VULKAN": "ON", "CMAKE_CXX_FLAGS": f"-include {ROOT / 'tools' / 'vulkan_layer_settings.h'}"},
+}
+# What --backend vulkan compiles with beside a C++ compiler.
+VULKAN_HEADERS = ("vulkan/vulkan.hpp", "spirv/unified1/spirv.hpp")
+VULKAN_PACKAGES = "mesa-vulkan-drivers glslc libvulkan-dev spirv-headers"
+BACKEND = {**COMMON, "GGML_NATIVE": "OFF", "GGML_CPU": "OFF", "GGML_BACKEND_DL": "ON"}
 NO_AMX = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
 
 
@@ -80,6 +97,43 @@ def compiled_wheel(build: str, defines: dict[str, str], version: str) -> Path:
     return kept[0]
 
 
+def install_backend(name: str, version: str, target: Path | None) -> None:
+    """Compile a backend's library once, and put it beside ggml's own, or into a folder."""
+    folder = target if target is not None else _library_folder()
+    if name == "vulkan":
+        _check_vulkan()
+    wheel = compiled_wheel(name, {**BACKEND, **BACKENDS[name]}, version)
+    file = f"libggml-{name}.so"
+    with zipfile.ZipFile(wheel) as archive:
+        member = next(entry for entry in archive.namelist() if entry.endswith(f"lib/{file}"))
+        folder.mkdir(parents=True, exist_ok=True)
+        replacement = folder / f"{file}.new"  # a process may have the old one mapped
+        replacement.write_bytes(archive.read(member))
+        replacement.replace(folder / file)
+    print(f"{folder / file} is installed")
+
+
+def _library_folder() -> Path:
+    """Where the installed ggml has its libraries."""
+    package = package_folder()
+    found = sorted(package.glob("lib*/libggml-base.so*")) if package is not None else []
+    if not found:
+        raise SystemExit(f"{PACKAGE} is not installed, and a backend lies beside its libraries: install it first")
+    return found[0].parent
+
+
+def _check_vulkan() -> None:
+    """Say at once what the compilation would miss."""
+    source = "".join(f"#include <{header}>\n" for header in VULKAN_HEADERS)
+    compiler = ["c++", "-std=c++17", "-fsyntax-only", "-x", "c++", "-"]
+    has_headers = subprocess.run(compiler, input=source.encode(), capture_output=True, check=False).returncode == 0
+    if not has_headers or shutil.which("glslc") is None:
+        raise SystemExit(
+            f"ggml-vulkan needs glslc and the headers {', '.join(VULKAN_HEADERS)}. On Debian and Ubuntu: "
+            f"apt-get install --no-install-recommends {VULKAN_PACKAGES}"
+        )
+
+
 def leave_out_amx() -> None:
     """Remove the variant for AMX where the compiler gets it wrong."""
     package = package_folder()
@@ -89,15 +143,19 @@ def leave_out_amx() -> None:
     print(f"left out lib{AMX}.so: this compiler gets AMX wrong (gcc bug 114098; gcc 12.4, 13.3 and 14 do not)")
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description="Install the pinned ggml.")
     parser.add_argument("build", choices=BUILDS, nargs="?", default="variants")
     parser.add_argument("--target", type=Path, help="a folder to install into, in place of the environment")
-    arguments = parser.parse_args()
-    build: str = arguments.build
-    target: Path | None = arguments.target
+    parser.add_argument("--backend", choices=BACKENDS, help="add a backend, in place of installing ggml")
+    options = parser.parse_args(arguments)
+    build: str = options.build
+    target: Path | None = options.target
     version = pinned_version()
+    if options.backend is not None:
+        install_backend(options.backend, version, target)
+        return 0
     if target is None and installed() == (version, build):
         print(f"{PACKAGE} {version} ({build}) is installed")
         leave_out_amx()
