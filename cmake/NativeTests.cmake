@@ -15,3 +15,5 @@ foreach(_source IN LISTS _tests)
                         SKIP_RETURN_CODE 77
   )
 endforeach()
+
+add_subdirectory("${PROJECT_SOURCE_DIR}/tests/devices/standin" "${CMAKE_BINARY_DIR}/standin")
