@@ -15,6 +15,7 @@
 #include "gguf.h"
 #include "gguf_file.h"
 #include "quantize.h"
+#include "rpc.h"
 #include "signals.h"
 #include "status.h"
 
@@ -216,20 +217,21 @@ class PySession {
     return sink.take();
   }
 
-  nb::list placement(const nb::list& inputs) {
+  nb::tuple placement(const nb::list& inputs) {
     const Inputs views(inputs, session_->inputs());
-    std::vector<NodePlacement> placement;
+    Placement placement;
     Status status;
     {
       nb::gil_scoped_release release;
       status = session_->placement(views.data(), views.size(), &placement);
     }
     if (!status.ok()) raise(status);
-    nb::list list;
-    for (const NodePlacement& node : placement) {
-      list.append(nb::make_tuple(readable(node.node), node.op, node.device));
+    nb::list nodes;
+    for (const NodePlacement& node : placement.nodes) {
+      nodes.append(nb::make_tuple(readable(node.node), node.op, node.device, node.reason));
     }
-    return list;
+    return nb::make_tuple(placement.device, nodes, placement.splits, placement.bytes_to_device,
+                          placement.bytes_from_device);
   }
 
   void reset() {
@@ -259,6 +261,36 @@ nb::list device_list() {
   nb::list list;
   for (const DeviceInfo& info : list_devices()) list.append(nb::make_tuple(info.name, info.description, info.kind));
   return list;
+}
+
+std::vector<std::string> add_server(const std::string& endpoint) {
+  std::vector<ggml_backend_dev_t> devices;
+  Status status;
+  {
+    nb::gil_scoped_release release;
+    status = without_exceptions([&] { return add_rpc_server(endpoint, &devices); });
+  }
+  if (!status.ok()) raise(status);
+  std::vector<std::string> names;
+  for (ggml_backend_dev_t device : devices) names.emplace_back(ggml_backend_dev_name(device));
+  return names;
+}
+
+void serve(const std::string& endpoint, const std::vector<std::string>& names, int threads) {
+  std::vector<ggml_backend_dev_t> devices;
+  Status status;
+  for (const std::string& name : names) {
+    ggml_backend_dev_t device = nullptr;
+    if (status.ok()) status = find_device(name, &device);
+    devices.push_back(device);
+  }
+  ggml_backend_dev_t cpu = nullptr;
+  if (status.ok()) status = find_cpu(&cpu);
+  if (status.ok()) {
+    nb::gil_scoped_release release;
+    status = serve_rpc(endpoint, devices, threads);
+  }
+  raise(status);
 }
 
 nb::tuple cpu() {
@@ -306,6 +338,8 @@ NB_MODULE(_session, m) {
         if (!status.ok()) raise(status);
       },
       nb::arg("path"), nb::arg("name"));
+  m.def("add_rpc_server", &add_server, nb::arg("endpoint"));
+  m.def("serve_rpc", &serve, nb::arg("endpoint"), nb::arg("devices"), nb::arg("threads"));
   m.def("set_default_threads", &set_default_threads, nb::arg("threads"));
   m.def("default_threads", [] {
     int threads = 0;

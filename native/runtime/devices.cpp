@@ -7,6 +7,7 @@
 
 #include "cpu_library.h"
 #include "fork.h"
+#include "rpc.h"
 #include "status.h"
 
 namespace executorch_ggml {
@@ -141,22 +142,32 @@ ggml_backend_buffer_t host_buffer() {
   return buffer;
 }
 
+Status find_device(const std::string& name, ggml_backend_dev_t* device) {
+  load_backends_once();
+  RpcName remote;
+  if (parse_rpc_name(name, &remote)) return find_rpc_device(remote, device);
+  *device = name == "cpu" ? cpu_device() : ggml_backend_dev_by_name(name.c_str());
+  if (*device != nullptr) return {};
+  std::string known = "cpu";
+  for (const DeviceInfo& info : list_devices()) known += info.kind == "cpu" ? "" : ", " + info.name;
+  return Status::error("no device " + readable(name) + " here; there is " + known +
+                       ", and RPC[host:port] is one of a server");
+}
+
 Status open_device(const std::string& name, ggml_backend_t* backend) {
   load_backends_once();
   *backend = nullptr;
   if (name.empty() || name == "cpu") return {};
-  ggml_backend_dev_t device = ggml_backend_dev_by_name(name.c_str());
-  if (device == nullptr) {
-    std::string known = "cpu";
-    for (const DeviceInfo& info : list_devices()) known += info.kind == "cpu" ? "" : ", " + info.name;
-    return Status::error("no device " + name + " here; there is " + known);
-  }
+  ggml_backend_dev_t device = nullptr;
+  EXECUTORCH_GGML_TRY(find_device(name, &device));
   if (ggml_backend_dev_type(device) == GGML_BACKEND_DEVICE_TYPE_CPU) return {};
+  const DeviceCall call(device);
   *backend = ggml_backend_dev_init(device, nullptr);
   return *backend ? Status() : Status::error("device " + name + " does not open");
 }
 
 bool shares_memory(ggml_backend_t backend) {
+  const DeviceCall call(backend);
   return ggml_backend_buft_is_host(ggml_backend_get_default_buffer_type(backend));
 }
 

@@ -55,7 +55,10 @@ ggml_backend_buffer_t host_buffer();
 // Where tensors of the host buffer point while nobody has given them data.
 void* host_placeholder();
 
-// A device other than the CPU by ggml's name for it, opened; null for "" and "cpu".
+// A device by ggml's name for it, or by RPC[host:port] for a server's.
+Status find_device(const std::string& name, ggml_backend_dev_t* device);
+
+// A device other than the CPU by its name, opened; null for "" and "cpu".
 Status open_device(const std::string& name, ggml_backend_t* backend);
 
 // Whether the CPU's kernels can read and write the device's memory.

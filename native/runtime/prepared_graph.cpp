@@ -4,9 +4,11 @@
 #include <cstring>
 #include <new>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "interrupt.h"
 #include "memory_plan.h"
+#include "rpc.h"
 #include "status.h"
 
 namespace executorch_ggml {
@@ -50,8 +52,40 @@ ggml_backend_buffer_t written_buffer(const ggml_tensor* node) {
   return node->view_src != nullptr ? node->view_src->buffer : nullptr;
 }
 
-// What GPU backends cannot compute whatever they say: they know no custom nodes, and say that they copy int64.
-bool needs_cpu(const ggml_tensor* node) { return node->op == GGML_OP_CUSTOM || node->type == GGML_TYPE_I64; }
+// What GPU backends cannot compute whatever they say: they know no custom nodes, and int64 only as the rows to write.
+// ggml-vulkan says that it copies int64, ggml-rpc that it computes anything.
+const char* needs_cpu(const ggml_tensor* node) {
+  if (node->op == GGML_OP_CUSTOM) return "it is a kernel of this runtime for the CPU";
+  if (node->type == GGML_TYPE_I64) return "it computes int64";
+  for (int i = 0; i < GGML_MAX_SRC; ++i) {
+    const bool rows = node->op == GGML_OP_SET_ROWS && i == 1;
+    if (node->src[i] != nullptr && node->src[i]->type == GGML_TYPE_I64 && !rows) return "it reads int64";
+  }
+  return nullptr;
+}
+
+// An op and the types that it computes with: "MUL_MAT of q4_K and f32 to f32".
+std::string describe_op(const ggml_tensor* node) {
+  std::string types;
+  for (const ggml_tensor* source : node->src) {
+    if (source != nullptr) types += (types.empty() ? " of " : " and ") + std::string(ggml_type_name(source->type));
+  }
+  return ggml_op_desc(node) + types + " to " + ggml_type_name(node->type);
+}
+
+std::vector<std::vector<ggml_tensor*>> sources_of_nodes(ggml_cgraph* graph) {
+  std::vector<std::vector<ggml_tensor*>> sources;
+  for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
+    const ggml_tensor* node = ggml_graph_node(graph, i);
+    sources.emplace_back(node->src, node->src + GGML_MAX_SRC);
+  }
+  return sources;
+}
+
+// The bytes that a tensor of the boundary moves between the caller's memory and a device's.
+size_t bytes_moved(const ggml_tensor* tensor) {
+  return tensor->buffer == nullptr || ggml_backend_buffer_is_host(tensor->buffer) ? 0 : ggml_nbytes(tensor);
+}
 
 // The kernel of the node before the writes to states.
 void commit(ggml_tensor*, int thread, int, void*) {
@@ -211,7 +245,7 @@ PreparedGraph::~PreparedGraph() {
     if (plan.plan != nullptr) ggml_backend_graph_plan_free(cpu_->backend(), plan.plan);
   }
   if (sched_) {
-    ggml_backend_sched_free(sched_);
+    free_scheduler(sched_, device_);
     explain_custom_nodes(false);
   }
 }
@@ -434,6 +468,7 @@ Status PreparedGraph::make_plan(const Lease& lease) {
 }
 
 Status PreparedGraph::schedule() {
+  const DeviceCall call(device_);
   ggml_backend_t backends[] = {device_, cpu_->own(work_ >= kParallelWork)};
   const auto graph_size = static_cast<size_t>(ggml_graph_size(cgraph_));
   device_memory_ = MemoryPlan(cgraph_).size();
@@ -441,14 +476,56 @@ Status PreparedGraph::schedule() {
   sched_ = ggml_backend_sched_new(backends, nullptr, 2, graph_size, /*parallel=*/false, /*op_offload=*/false);
   if (sched_ == nullptr) return Status::error("ggml cannot make a scheduler");
   explain_custom_nodes(true);
+  order_views();
   EXECUTORCH_GGML_TRY(place_nodes(backends[1]));
-  if (ggml_backend_sched_alloc_graph(sched_, cgraph_)) return {};
-  return Status::error(format("no memory on the device for intermediate values of %zu bytes", device_memory_));
+  const std::vector<std::vector<ggml_tensor*>> sources = sources_of_nodes(cgraph_);
+  if (!ggml_backend_sched_alloc_graph(sched_, cgraph_)) {
+    return Status::error(format("no memory on the device for intermediate values of %zu bytes", device_memory_));
+  }
+  count_copies(sources);
+  return {};
 }
 
-bool PreparedGraph::device_takes(const ggml_tensor* node) const {
-  const bool knows_custom = custom_nodes_of(device_) != nullptr;
-  return (knows_custom || !needs_cpu(node)) && ggml_backend_supports_op(device_, node);
+// Puts each view right behind the node that it shows. A view elsewhere can lie among another device's nodes, and is
+// handed to it with all that it was computed from: ggml-rpc would send the addresses of custom nodes' functions.
+void PreparedGraph::order_views() {
+  std::unordered_map<const ggml_tensor*, std::vector<ggml_tensor*>> views;  // null: of leaves
+  std::vector<ggml_tensor*> computed;
+  for (int i = 0; i < ggml_graph_n_nodes(cgraph_); ++i) {
+    ggml_tensor* node = ggml_graph_node(cgraph_, i);
+    const ggml_tensor* shown = node;
+    while (shown != nullptr && is_view(shown)) shown = shown->src[0];
+    (shown == node ? computed : views[shown]).push_back(node);
+  }
+  ggml_tensor** nodes = ggml_graph_nodes(cgraph_);
+  const auto append = [&](const std::vector<ggml_tensor*>& group) {
+    nodes = std::copy(group.begin(), group.end(), nodes);
+  };
+  append(views[nullptr]);
+  for (ggml_tensor* node : computed) {
+    append({node});
+    append(views[node]);
+  }
+}
+
+// Why the device does not compute a node; "" where it does.
+std::string PreparedGraph::reason_for_cpu(const ggml_tensor* node) const {
+  const char* needs = custom_nodes_of(device_) == nullptr ? needs_cpu(node) : nullptr;
+  if (needs != nullptr) return needs;
+  return ggml_backend_supports_op(device_, node) ? "" : "the device does not support " + describe_op(node);
+}
+
+// ggml's scheduler puts a copy in the place of a source that is in memory which the node's device cannot read.
+void PreparedGraph::count_copies(const std::vector<std::vector<ggml_tensor*>>& sources) {
+  std::unordered_set<const ggml_tensor*> copies;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    ggml_tensor* node = ggml_graph_node(cgraph_, static_cast<int>(i));
+    const bool on_device = ggml_backend_sched_get_tensor_backend(sched_, node) == device_;
+    for (int k = 0; k < GGML_MAX_SRC; ++k) {
+      if (node->src[k] == sources[i][k] || !copies.insert(node->src[k]).second) continue;
+      (on_device ? copied_to_device_ : copied_from_device_) += ggml_nbytes(node->src[k]);
+    }
+  }
 }
 
 // ggml's scheduler would keep what reads no weights on the CPU, where it puts inputs.
@@ -457,7 +534,9 @@ Status PreparedGraph::place_nodes(ggml_backend_t cpu) {
   for (int i = 0; i < ggml_graph_n_nodes(cgraph_); ++i) {
     ggml_tensor* node = ggml_graph_node(cgraph_, i);
     if (is_view(node)) continue;
-    const bool takes = device_takes(node);
+    std::string reason = reason_for_cpu(node);
+    const bool takes = reason.empty();
+    if (!takes) reasons_.emplace(node, std::move(reason));
     if (!takes && !shared && written_buffer(node) != nullptr) {
       return Status::error(format("%s: device %s keeps the state that it writes, but does not support %s to %s",
                                   ggml_get_name(node), ggml_backend_name(device_), ggml_op_name(node->op),
@@ -473,15 +552,23 @@ Status PreparedGraph::place_nodes(ggml_backend_t cpu) {
   return {};
 }
 
-std::vector<NodePlacement> PreparedGraph::placement() const {
-  std::vector<NodePlacement> placement;
+Placement PreparedGraph::placement() const {
+  Placement placement;
+  placement.device = ggml_backend_dev_name(ggml_backend_get_device(device_ != nullptr ? device_ : cpu_->backend()));
+  if (sched_ != nullptr) placement.splits = ggml_backend_sched_get_n_splits(sched_);
+  placement.bytes_to_device = copied_to_device_;
+  placement.bytes_from_device = copied_from_device_;
+  for (const Boundary& input : inputs_) placement.bytes_to_device += bytes_moved(input.tensor);
+  for (const Boundary& output : outputs_) placement.bytes_from_device += bytes_moved(output.tensor);
   for (size_t i = 0; i < made_.size(); ++i) {
     if (is_view(made_[i])) continue;
     const fb::Node& node = *graph_.nodes()->Get(static_cast<flatbuffers::uoffset_t>(i));
     ggml_backend_t backend = sched_ ? ggml_backend_sched_get_tensor_backend(sched_, made_[i]) : cpu_->backend();
     if (backend == nullptr) continue;  // nothing reads it
-    placement.push_back(
-        {text(node.name()), static_cast<int>(node.op_type()), ggml_backend_dev_name(ggml_backend_get_device(backend))});
+    const auto reason = reasons_.find(made_[i]);
+    placement.nodes.push_back({text(node.name()), static_cast<int>(node.op_type()),
+                               ggml_backend_dev_name(ggml_backend_get_device(backend)),
+                               reason != reasons_.end() ? reason->second : ""});
   }
   return placement;
 }
@@ -507,6 +594,7 @@ Status PreparedGraph::compute() {
 }
 
 Status PreparedGraph::run(void* const* inputs, void* const* outputs) {
+  const DeviceCall call(device_);
   status_.clear();
   for (size_t i = 0; i < inputs_.size(); ++i) {
     if (device_ == nullptr) {

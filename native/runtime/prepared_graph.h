@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "cpu.h"
@@ -33,6 +34,16 @@ struct NodePlacement {
   std::string node;
   int op = 0;  // its number in the op table
   std::string device;
+  std::string reason;  // why it is not on the program's device; "" where it is
+};
+
+// Where a program is computed, and what that costs a call.
+struct Placement {
+  std::string device;  // the program's
+  std::vector<NodePlacement> nodes;
+  int splits = 1;              // runs of nodes on one device, with copies between them
+  size_t bytes_to_device = 0;  // inputs, and what the CPU computed; 0 where it shares the device's memory
+  size_t bytes_from_device = 0;
 };
 
 // The program that a graph is of: its FlatBuffer, and a number that no other of this library's has.
@@ -103,7 +114,7 @@ class PreparedGraph {
   size_t device_memory() const { return device_memory_; }
 
   // Where each node is computed that computes something.
-  std::vector<NodePlacement> placement() const;
+  Placement placement() const;
 
   // Run with inputs read from, and outputs written to, these addresses. Allocates nothing.
   Status run(void* const* inputs, void* const* outputs);
@@ -142,7 +153,9 @@ class PreparedGraph {
   Status make_plan(const Lease& lease);
   Status schedule();
   Status place_nodes(ggml_backend_t cpu);
-  bool device_takes(const ggml_tensor* node) const;
+  void order_views();
+  std::string reason_for_cpu(const ggml_tensor* node) const;
+  void count_copies(const std::vector<std::vector<ggml_tensor*>>& sources);
   void explain_custom_nodes(bool add);
 
   const fb::Graph& graph_;
@@ -164,6 +177,9 @@ class PreparedGraph {
   std::shared_ptr<WorkingMemory> memory_;
   Plan plans_[2];
   ggml_backend_sched_t sched_ = nullptr;
+  std::unordered_map<const ggml_tensor*, std::string> reasons_;  // of nodes that the device does not compute
+  size_t copied_to_device_ = 0;                                  // between splits
+  size_t copied_from_device_ = 0;
   std::vector<devices::CustomNode> custom_;  // for a device that asks what they mean
   std::vector<Boundary> inputs_;
   std::vector<Boundary> outputs_;

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "payload.h"
+#include "rpc.h"
 #include "status.h"
 
 namespace executorch_ggml {
@@ -149,7 +150,7 @@ size_t Session::prepared_count() {
 
 Session::~Session() {
   work_.reset();
-  for (ggml_backend_buffer_t buffer : buffers_) ggml_backend_buffer_free(buffer);
+  for (ggml_backend_buffer_t buffer : buffers_) free_buffer(buffer);
   if (device_) ggml_backend_free(device_);
 }
 
@@ -211,6 +212,7 @@ Status Session::use_in_place(ggml_tensor* tensor, const void* data) {
     tensor->data = const_cast<void*>(data);  // no node writes to a constant: only states are written to
     return {};
   }
+  const DeviceCall call(device_);
   EXECUTORCH_GGML_TRY(own(tensor));
   ggml_backend_tensor_set(tensor, data, 0, ggml_nbytes(tensor));
   return {};
@@ -339,7 +341,7 @@ Status Session::run(const TensorView* inputs, size_t count, OutputSink* sink) {
   });
 }
 
-Status Session::placement(const TensorView* inputs, size_t count, std::vector<NodePlacement>* placement) {
+Status Session::placement(const TensorView* inputs, size_t count, Placement* placement) {
   std::lock_guard<Mutex> lock(mutex_);
   return without_exceptions([&]() -> Status {
     EXECUTORCH_GGML_TRY(renew_after_fork());

@@ -60,7 +60,7 @@ class Session {
   Status run(const TensorView* inputs, size_t count, OutputSink* sink);
 
   // Where each node is computed for inputs like these; nothing is run.
-  Status placement(const TensorView* inputs, size_t count, std::vector<NodePlacement>* placement);
+  Status placement(const TensorView* inputs, size_t count, Placement* placement);
 
   // Put the states back to their first contents, for all sessions that share them.
   void reset() { states_->reset(); }

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "checks.h"
+#include "rpc.h"
 #include "status.h"
 
 namespace executorch_ggml {
@@ -17,12 +18,13 @@ Status place(ggml_backend_buffer_t buffer, ggml_tensor* tensor) {
 }  // namespace
 
 States::~States() {
-  for (const auto& [name, state] : states_) ggml_backend_buffer_free(state.tensor.buffer);
+  for (const auto& [name, state] : states_) free_buffer(state.tensor.buffer);
 }
 
 Status States::attach(const std::string& name, DType dtype, const void* first, ggml_backend_t backend,
                       ggml_tensor* tensor) {
   std::lock_guard<Mutex> lock(mutex_);
+  const DeviceCall call(backend);
   const auto found = states_.find(name);
   if (found == states_.end()) {
     State state{dtype, {}, {}};
@@ -59,7 +61,7 @@ Status States::make(const void* first, ggml_backend_t backend, ggml_tensor* tens
   ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
   const Status placed = place(buffer, tensor);
   if (!placed.ok()) {
-    ggml_backend_buffer_free(buffer);
+    free_buffer(buffer);
     return placed;
   }
   state->tensor = *tensor;
@@ -70,6 +72,7 @@ Status States::make(const void* first, ggml_backend_t backend, ggml_tensor* tens
 void States::start(State* state) {
   const size_t size = ggml_nbytes(&state->tensor);
   if (size == 0) return;
+  const DeviceCall call(ggml_backend_buft_get_device(ggml_backend_buffer_get_type(state->tensor.buffer)));
   if (state->first.empty()) {
     ggml_backend_tensor_memset(&state->tensor, 0, 0, size);
   } else {
@@ -81,7 +84,11 @@ void States::reset() {
   std::lock_guard<Mutex> lock(mutex_);
   mutex_.take_interrupted();
   whole_ = true;
-  for (auto& [name, state] : states_) start(&state);
+  // A server that is lost is the next run's error.
+  (void)without_exceptions([&]() -> Status {
+    for (auto& [name, state] : states_) start(&state);
+    return {};
+  });
 }
 
 Status States::check_whole() {

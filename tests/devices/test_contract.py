@@ -22,7 +22,7 @@ from executorch_ggml.devices.arrays import Contents
 from executorch_ggml.devices.calls import Calls
 from executorch_ggml.devices.torch_device import TorchDevice
 from executorch_ggml.ir.graph import Graph, Node
-from executorch_ggml.runtime import NodePlacement
+from executorch_ggml.runtime import NodePlacement, Placement
 
 Arrays = Sequence[np.ndarray[Any, Any]]
 
@@ -103,9 +103,10 @@ def test_a_graph_without_weights_runs_on_the_device(device: Scripted) -> None:
     check(program.run(*inputs), [Weightless()(*inputs)])
     assert [node.op for node in device.graphs[0].nodes][:3] == ["mul", "add", "relu"]
     assert device.runs == 1
-    assert program.placement(*inputs) == [
+    nodes = tuple(
         NodePlacement(node, op, "scripted") for node, op in (("mul", "mul"), ("add", "add"), ("relu", "relu"))
-    ]
+    )
+    assert program.placement(*inputs) == Placement("scripted", nodes, splits=1, bytes_to_device=0, bytes_from_device=0)
 
 
 @pytest.mark.parametrize(
@@ -144,11 +145,14 @@ def test_explain_says_which_nodes_the_device_takes(device: Scripted) -> None:
     rows = torch.export.Dim("rows", max=64)
     exported = torch.export.export(Mixed().eval(), (torch.randn(next(SIZES), 8),), dynamic_shapes=({0: rows},))
     said = executorch_ggml.explain(exported, device="scripted")
-    assert {placed.op: placed.device for placed in said.placement}["cumsum"] == "CPU"
-    assert said.on_device == len(said.placement) - 1 > 0
+    placement = said.placement
+    assert placement is not None
+    assert {placed.op: placed.device for placed in placement.nodes}["cumsum"] == "CPU"
+    assert placement.on_device == len(placement.nodes) - 1 > 0
     text = str(said)
-    assert f"device scripted computes {said.on_device} of ggml's {len(said.placement)} nodes\n" in text
-    assert "[left to CPU x1] cumsum" in text
+    counts = f"device scripted computes {placement.on_device} of ggml's {len(placement.nodes)} nodes, in 3 splits; "
+    assert counts in text
+    assert "[left to CPU x1] cumsum: the device does not support " in text
     with pytest.raises(RuntimeError, match="no device nothing here; there is cpu"):
         executorch_ggml.explain(exported, device="nothing")
 

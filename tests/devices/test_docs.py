@@ -40,7 +40,8 @@ def test_a_device(numpy_device: str, model: torch.nn.Module, shape: tuple[int, .
     """It computes the whole program, not a part of it."""
     x = torch.randn(shape)
     explained = executorch_ggml.explain(torch.export.export(model.eval(), (x,)), device=numpy_device)
-    assert explained.on_device == len(explained.placement) > 0
+    assert explained.placement is not None
+    assert explained.placement.on_device == len(explained.placement.nodes) > 0
     executorch_ggml.export(model.eval(), (x,)).save(str(tmp_path / "model.pte"))
     executorch_ggml.set_device(numpy_device)
     try:

@@ -11,10 +11,10 @@ import sys
 from collections.abc import Sequence
 
 from .. import __version__
-from . import cache, devices, export, export_gguf, generate, inspect, webnn
+from . import cache, devices, export, export_gguf, generate, inspect, rpc_server, webnn
 from .noise import quiet_dependencies
 
-COMMANDS = (export, generate, inspect, export_gguf, devices, cache, webnn)
+COMMANDS = (export, generate, inspect, export_gguf, devices, rpc_server, cache, webnn)
 
 # What files, options and memory may be to blame for; the runtime raises RuntimeError for programs that it cannot load.
 _USERS = (OSError, ValueError, RuntimeError, MemoryError)

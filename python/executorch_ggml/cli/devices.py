@@ -6,18 +6,22 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ..runtime import cpu, list_devices
+from ..runtime import add_rpc_server, cpu, list_devices
 
 
 def register(commands: Any) -> None:
     """Add the command."""
-    parser = commands.add_parser("devices", help="list ggml's devices on this machine")
+    parser = commands.add_parser("devices", help="list ggml's devices on this machine and on RPC servers")
+    parser.add_argument(
+        "--add-rpc", metavar="HOST:PORT", action="append", default=[], help="list a server's devices too; repeatable"
+    )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
     """Print one device a line, then what the CPU uses."""
-    del args
+    for endpoint in args.add_rpc:
+        add_rpc_server(endpoint)
     for device in list_devices():
         print(f"{device.name}\t{device.kind}\t{device.description}")
     used = cpu()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,8 @@ def register(commands: Any) -> None:
     parser = commands.add_parser("inspect", help="print the ggml graphs inside a .pte program")
     parser.add_argument("program", type=Path, help="the .pte file")
     parser.add_argument("--summary", action="store_true", help="leave the graphs' nodes out")
+    parser.add_argument("--device", help="say which nodes this device computes, and what a call moves to it and back")
+    parser.add_argument("--gguf", type=Path, action="append", default=[], help="the file with the program's weights")
     parser.set_defaults(run=run)
 
 
@@ -32,8 +34,11 @@ def run(args: argparse.Namespace) -> None:
         print(f"method {plan.name}: {len(plan.delegates)} delegates, {outside_calls(plan)} calls outside")
         for index, delegate in enumerate(plan.delegates):
             print(f"\ndelegate {index}: {delegate.id}")
-            if delegate.id == "GgmlBackend":
-                _print_delegate(deserialize(payloads(delegate)), args.summary)
+            if delegate.id != "GgmlBackend":
+                continue
+            _print_delegate(deserialize(payloads(delegate)), args.summary)
+            if args.device is not None:
+                print(_placement(payloads(delegate), args.device, args.gguf))
         for line in refusal_lines(plan):
             print(line)
 
@@ -45,6 +50,20 @@ def _print_delegate(graph: Graph, summary: bool) -> None:
     print(f"{len(graph.nodes)} nodes: " + ", ".join(f"{op} x{count}" for op, count in counts.most_common()))
     if not summary:
         print(to_text(graph))
+
+
+def _placement(payload: bytes, device: str, gguf: Sequence[Path]) -> str:
+    """What a device computes of a delegate, for inputs of the smallest sizes."""
+    from ..ir.serialize import deserialize
+    from ..partition.placement import blank_constants, inputs_of_sizes
+    from ..runtime import Session
+
+    graph = deserialize(payload)
+    sizes = {entry.symbol: min(max(entry.min, 1), entry.max) for entry in graph.symbols}
+    session = Session(payload, blank_constants(graph), device=device, gguf=gguf)
+    text = str(session.placement(*inputs_of_sizes(graph, sizes)))
+    used = ", ".join(f"{symbol}={size}" for symbol, size in sizes.items())
+    return text + (f"\n  (for {used})" if used else "")
 
 
 def read_program(path: Path) -> tuple[Any, Any]:

@@ -20,7 +20,7 @@ from ..frontends.aten import Lowering
 from ..frontends.aten.graph import is_size_node
 from ..frontends.aten.ops.quantized import INTEGERS
 from ..frontends.aten.registry import overload_of
-from ..runtime.session import NodePlacement
+from ..runtime.session import Placement
 from .assertions import is_assertion
 from .control_flow import graph_modules
 from .grouping import between, groups
@@ -48,8 +48,9 @@ class Explanation:
 
     ``delegates`` is how many parts ggml's share is cut into, and ``cuts`` are the calls that lie between two of them.
     ``buffers`` has the buffers that the module mutates and ExecuTorch keeps, with the reasons; ggml keeps the others.
-    ``notes`` say what became of weights that torch quantized. ``placement`` has ggml's nodes with the devices that
-    compute them, where ``explain`` was asked about one. ``failure`` is why the program cannot be lowered at all.
+    ``notes`` say what became of weights that torch quantized. ``placement`` says which of ggml's nodes a device
+    computes and what crosses in a call, where ``explain`` was asked about one. ``failure`` is why the program cannot be
+    lowered at all.
     """
 
     nodes: tuple[NodeVerdict, ...]
@@ -57,14 +58,8 @@ class Explanation:
     cuts: tuple[NodeVerdict, ...]
     buffers: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    device: str = ""
-    placement: tuple[NodePlacement, ...] = ()
+    placement: Placement | None = None
     failure: str | None = None
-
-    @property
-    def on_device(self) -> int:
-        """How many of ggml's nodes the device computes."""
-        return sum(placed.device == self.device for placed in self.placement)
 
     @property
     def delegated(self) -> int:
@@ -92,10 +87,8 @@ class Explanation:
         lines += [f"  [left to ExecuTorch] buffer {name}: {reason}" for name, reason in self.buffers.items()]
         lines += [f"  [cannot run] {missing}: ExecuTorch has none" for missing in self.missing_kernels]
         lines += [f"  [note] {note}" for note in self.notes]
-        if self.device:
-            lines.append(f"device {self.device} computes {self.on_device} of ggml's {len(self.placement)} nodes")
-            left = Counter((placed.device, placed.op) for placed in self.placement if placed.device != self.device)
-            lines += [f"  [left to {device} x{count}] {op}" for (device, op), count in left.most_common()]
+        if self.placement is not None:
+            lines.append(str(self.placement))
         return "\n".join(lines)
 
 
@@ -103,8 +96,8 @@ def explain(program: Any, *, device: str = "") -> Explanation:
     """Explain an ``ExportedProgram`` or an ``EdgeProgramManager`` (its method ``forward``, or its only one).
 
     A program before ``to_edge_transform_and_lower`` is brought to the form that the partitioner sees first. With
-    ``device``, ggml's name of one, it also says which nodes of the delegates that device computes, for inputs of the
-    sizes at export.
+    ``device``, a name of one, it also says which nodes of the delegates that device computes and what crosses in a
+    call, for inputs of the sizes at export.
 
     A program that cannot be brought to that form is no error: ``failure`` of the explanation is the reason. Raises
     TypeError for what is no program.
@@ -132,7 +125,7 @@ def _explained(program: Any) -> tuple[Explanation, ExportedProgram]:
 def _placed(explained: Explanation, lowered: ExportedProgram, device: str) -> Explanation:
     if not device:
         return explained
-    return replace(explained, device=device, placement=tuple(placement(lowered, device)))
+    return replace(explained, placement=placement(lowered, device))
 
 
 def explanation(program: ExportedProgram) -> Explanation:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,22 +15,28 @@ from torch.export import ExportedProgram
 from ..ir.dims import evaluate
 from ..ir.graph import Graph, Symbol
 from ..ir.serialize import deserialize
-from ..runtime.session import NodePlacement, Session
+from ..runtime.session import Placement, Session
 from .backend import GgmlBackend
 from .control_flow import graph_modules
 
 
-def placement(program: ExportedProgram, device: str) -> list[NodePlacement]:
-    """The nodes of all ggml delegates and where they are computed, for inputs of the sizes that it was exported with.
+def placement(program: ExportedProgram, device: str) -> Placement:
+    """Where the nodes of all ggml delegates are computed together, for inputs of the sizes that it was exported with.
 
     Nothing is run. Raises RuntimeError where there is no such device.
     """
-    placed: list[NodePlacement] = []
+    placed: list[Placement] = []
     for delegate, arguments in _delegates(program):
         graph = deserialize(delegate.processed_bytes)
         session = Session(delegate.processed_bytes, _constants(delegate), device=device)
-        placed += session.placement(*_inputs(graph, arguments))
-    return placed
+        placed.append(session.placement(*inputs_of_sizes(graph, sizes_at(graph, arguments))))
+    return Placement(
+        placed[0].device if placed else device,
+        tuple(node for delegate in placed for node in delegate.nodes),
+        sum(delegate.splits for delegate in placed),
+        sum(delegate.bytes_to_device for delegate in placed),
+        sum(delegate.bytes_from_device for delegate in placed),
+    )
 
 
 def _delegates(program: ExportedProgram) -> Iterator[tuple[LoweredBackendModule, Sequence[Any]]]:
@@ -51,9 +58,23 @@ def _constants(delegate: LoweredBackendModule) -> dict[str, np.ndarray[Any, Any]
     return {key: np.frombuffer(store.buffers[entry.buffer_index], np.uint8) for key, entry in entries}
 
 
-def _inputs(graph: Graph, arguments: Sequence[Any]) -> list[torch.Tensor]:
-    """Inputs of the sizes that the program was exported with."""
-    sizes: dict[sympy.Symbol, int] = {entry.symbol: _size(entry, arguments[entry.input]) for entry in graph.symbols}
+def blank_constants(graph: Graph) -> dict[str, np.ndarray[Any, Any]]:
+    """Zeros in the place of a graph's constants, which its placement does not depend on."""
+    entries = [*graph.constants, *(state.init for state in graph.states if state.init is not None)]
+    return {
+        entry.key: np.zeros(entry.value.dtype.nbytes(math.prod(map(int, entry.value.ne))), np.uint8)
+        for entry in entries
+        if not entry.key.startswith("gguf:")
+    }
+
+
+def sizes_at(graph: Graph, arguments: Sequence[Any]) -> dict[sympy.Symbol, int]:
+    """The symbols' values that the program was exported with."""
+    return {entry.symbol: _size(entry, arguments[entry.input]) for entry in graph.symbols}
+
+
+def inputs_of_sizes(graph: Graph, sizes: Mapping[sympy.Symbol, int]) -> list[torch.Tensor]:
+    """Inputs of a delegate, zeros but for the numbers that its symbols are read from."""
     inputs = [
         torch.zeros([evaluate(n, sizes) for n in port.shape], dtype=port.value.dtype.torch) for port in graph.inputs
     ]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from .._lazy import lazy
 from ._library import get_num_threads, load_delegate, set_device, set_num_threads
-from .session import Cpu, Device, NodePlacement, Session, States, cpu, list_devices
+from .session import Cpu, Device, NodePlacement, Placement, Session, States, add_rpc_server, cpu, list_devices
 
 if TYPE_CHECKING:
     from .module import Module, load
@@ -16,8 +16,10 @@ __all__ = [
     "Device",
     "Module",
     "NodePlacement",
+    "Placement",
     "Session",
     "States",
+    "add_rpc_server",
     "cpu",
     "get_num_threads",
     "list_devices",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from .. import _session
@@ -19,11 +21,50 @@ class Device(NamedTuple):
 
 
 class NodePlacement(NamedTuple):
-    """A node of a program: its name, its op in the IR, and ggml's name of the device that computes it."""
+    """A node of a program: its name, its op in the IR, and ggml's name of the device that computes it.
+
+    ``reason`` is why another device than the program's does; "" where the program's does.
+    """
 
     node: str
     op: str
     device: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a program's nodes are computed, and what crosses between memories in each call.
+
+    ``device`` is ggml's name of the program's device; ``nodes`` leaves views out. Each of the ``splits`` is a run of
+    nodes on one device. ``bytes_to_device`` are inputs and what the CPU computed, ``bytes_from_device`` outputs and
+    what the CPU reads; both are 0 where the CPU shares the device's memory.
+    """
+
+    device: str
+    nodes: tuple[NodePlacement, ...]
+    splits: int
+    bytes_to_device: int
+    bytes_from_device: int
+
+    @property
+    def on_device(self) -> int:
+        """How many nodes the program's device computes."""
+        return sum(placed.device == self.device for placed in self.nodes)
+
+    @property
+    def bytes_per_call(self) -> int:
+        """What crosses in both directions."""
+        return self.bytes_to_device + self.bytes_from_device
+
+    def __str__(self) -> str:
+        plural = "" if self.splits == 1 else "s"
+        computed = f"device {self.device} computes {self.on_device} of ggml's {len(self.nodes)} nodes"
+        moved = f"a call moves {self.bytes_to_device:,} bytes to it and {self.bytes_from_device:,} back"
+        lines = [f"{computed}, in {self.splits} split{plural}; {moved}"]
+        left = Counter((p.device, p.op, p.reason) for p in self.nodes if p.device != self.device)
+        lines += [f"  [left to {device} x{n}] {op}: {reason}" for (device, op, reason), n in left.most_common()]
+        return "\n".join(lines)
 
 
 class Cpu(NamedTuple):
@@ -49,6 +90,15 @@ def cpu() -> Cpu:
 def list_devices() -> list[Device]:
     """The devices that ggml has here; each name is good for ``Session(device=...)``."""
     return [Device(*entry) for entry in _session.devices()]
+
+
+def add_rpc_server(endpoint: str) -> list[Device]:
+    """Connect to a server of ggml-rpc at ``host:port``: its devices, which :func:`list_devices` has from then on.
+
+    Raises RuntimeError where there is none, it does not answer, or speaks another version of the protocol.
+    """
+    names = _session.add_rpc_server(endpoint)
+    return [device for device in list_devices() if device.name in names]
 
 
 def paths(given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
@@ -130,10 +180,11 @@ class Session:
         """The same as :meth:`run`."""
         return self.run(*inputs)
 
-    def placement(self, *inputs: Any) -> list[NodePlacement]:
-        """Where each node is computed for inputs of these types and sizes; nothing is run, and views are left out."""
-        placed = self._session.placement(list(inputs))
-        return [NodePlacement(node, _op_name(op), device) for node, op, device in placed]
+    def placement(self, *inputs: Any) -> Placement:
+        """Where each node is computed for inputs of these types and sizes; nothing is run."""
+        device, nodes, splits, to_device, from_device = self._session.placement(list(inputs))
+        placed = tuple(NodePlacement(node, _op_name(op), name, reason) for node, op, name, reason in nodes)
+        return Placement(device, placed, splits, to_device, from_device)
 
     def reset(self) -> None:
         """Put the program's states back to their first contents (with ``states``: for all that share them)."""
