@@ -130,7 +130,7 @@ struct Case {
   }
   Case(const Case&) = delete;
 
-  // Causal for the first batch, at random for the second, with a row that is hidden whole.
+  // Causal for the first batch, at random for the second, with one row masked as a whole.
   void make_mask() {
     tmask.type = GGML_TYPE_F16;
     const int64_t ne[] = {shape.keys, shape.queries, 1, shape.batch};
@@ -174,22 +174,22 @@ struct Case {
         score = static_cast<double>(shape.softcap) * std::tanh(score / static_cast<double>(shape.softcap));
       }
       if (shape.masked) {
-        const int64_t place = (b * shape.queries + row) * shape.keys + c;
-        score += static_cast<double>(ggml_fp16_to_fp32(mask[static_cast<size_t>(place)]));
+        const int64_t index = (b * shape.queries + row) * shape.keys + c;
+        score += static_cast<double>(ggml_fp16_to_fp32(mask[static_cast<size_t>(index)]));
       }
       scores[static_cast<size_t>(c)] = score;
       highest = std::max(highest, score);
     }
-    std::vector<double> made(static_cast<size_t>(shape.value_width));
+    std::vector<double> output(static_cast<size_t>(shape.value_width));
     double sum = 0.0;
     for (int64_t c = 0; c < shape.keys && highest != -kInf; ++c) {
       const double weight = std::exp(scores[static_cast<size_t>(c)] - highest);
       sum += weight;
-      for (size_t i = 0; i < made.size(); ++i) made[i] += weight * static_cast<double>(v.row(c, of_keys, b)[i]);
+      for (size_t i = 0; i < output.size(); ++i) output[i] += weight * static_cast<double>(v.row(c, of_keys, b)[i]);
     }
-    const bool hidden = shape.masked || shape.keys == 0;
-    for (double& value : made) value = sum == 0.0 && hidden ? 0.0 : value / sum;
-    return made;
+    const bool masked = shape.masked || shape.keys == 0;
+    for (double& value : output) value = sum == 0.0 && masked ? 0.0 : value / sum;
+    return output;
   }
 
   void compare() {
@@ -240,30 +240,30 @@ Shape random_shape() {
 
 void check_random_shapes(int count) {
   for (int i = 0; i < count; ++i) {
-    Case made(random_shape());
+    Case test(random_shape());
     for (int threads : {1, 3}) {
-      made.run(threads);
-      made.compare();
+      test.run(threads);
+      test.compare();
     }
   }
 }
 
-// NaN, and scores that are infinite, come out as torch has them; what is hidden adds nothing.
+// NaN, and scores that are infinite, come out as torch has them; masked keys add nothing.
 void check_special_values() {
   for (const int64_t queries : {1, 20}) {
-    Case made({32, 32, queries, 150, 1, 1, 1, GGML_TYPE_F32, true, false, 1.0f, 0.0f});
-    std::fill(made.mask.begin(), made.mask.end(), static_cast<uint16_t>(0));
-    auto* keys = reinterpret_cast<float*>(made.k.at(140, 0, 0));
-    const auto first = [&] { return made.out[static_cast<size_t>(kGuard)]; };
+    Case test({32, 32, queries, 150, 1, 1, 1, GGML_TYPE_F32, true, false, 1.0f, 0.0f});
+    std::fill(test.mask.begin(), test.mask.end(), static_cast<uint16_t>(0));
+    auto* keys = reinterpret_cast<float*>(test.k.at(140, 0, 0));
+    const auto first = [&] { return test.out[static_cast<size_t>(kGuard)]; };
     for (const float value : {std::nanf(""), kInf}) {
       keys[0] = value;
-      reinterpret_cast<float*>(made.q.at(0, 0, 0))[0] = 1.0f;
-      made.run(1);
-      if (!std::isnan(first())) made.fail("a score of NaN or infinity is lost");
-      for (int64_t row = 0; row < queries; ++row) made.mask[static_cast<size_t>(row * 150 + 140)] = 0xfc00;
-      made.run(1);
-      if (std::isnan(value) && !std::isnan(first())) made.fail("NaN is hidden by a mask, which adds to it");
-      std::fill(made.mask.begin(), made.mask.end(), static_cast<uint16_t>(0));
+      reinterpret_cast<float*>(test.q.at(0, 0, 0))[0] = 1.0f;
+      test.run(1);
+      if (!std::isnan(first())) test.fail("a score of NaN or infinity is lost");
+      for (int64_t row = 0; row < queries; ++row) test.mask[static_cast<size_t>(row * 150 + 140)] = 0xfc00;
+      test.run(1);
+      if (std::isnan(value) && !std::isnan(first())) test.fail("a mask hides NaN, but it is added to it");
+      std::fill(test.mask.begin(), test.mask.end(), static_cast<uint16_t>(0));
     }
   }
 }
@@ -291,14 +291,14 @@ void bench(int only) {
   };
   for (const Shape& shape : shapes) {
     if (only >= 0 && &shape != shapes + only) continue;
-    Case made(shape);
-    const double ours = seconds_of([&] { made.run(1); });
+    Case test(shape);
+    const double ours = seconds_of([&] { test.run(1); });
     const double theirs = ggml_seconds(
         [&](ggml_context* ctx) {
-          return ggml_flash_attn_ext(ctx, &made.q.t, &made.k.t, &made.v.t, made.dst.src[3], shape.scale, 0.0f,
+          return ggml_flash_attn_ext(ctx, &test.q.t, &test.k.t, &test.v.t, test.dst.src[3], shape.scale, 0.0f,
                                      shape.softcap);
         },
-        made.dst.data);
+        test.dst.data);
     std::printf("%8.3f ms, ggml %8.3f ms, %5.2fx  %s\n", ours * 1e3, theirs * 1e3, theirs / ours, shape.text().c_str());
   }
 }

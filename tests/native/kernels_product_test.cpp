@@ -273,6 +273,20 @@ void check_not_finite() {
   }
 }
 
+// int8 GEMM is for its instruction set alone, and for matrices that were prepacked here or are in ggml's layout.
+void check_choice() {
+  const bool has_vnni = kernels::active_isa() >= kernels::Isa::Avx512Vnni;
+  const Case test(GGML_TYPE_Q8_0, 256, 1, 1);
+  int ggmls_own = 0;
+  ggml_tensor repacked = test.a;
+  repacked.extra = &ggmls_own;
+  const bool as_expected = (kernels::integer_product(GGML_TYPE_Q8_0) != nullptr) == has_vnni &&
+                           (kernels::integer_product_of(&test.a) != nullptr) == has_vnni &&
+                           kernels::integer_product(GGML_TYPE_F16) == nullptr &&
+                           kernels::integer_product_of(&repacked) == nullptr;
+  if (!as_expected) test.fail(std::string("another product than that of ") + kernels::isa_name(kernels::active_isa()));
+}
+
 // ------------------------------------------------------------------------------------------------------------- speed
 
 void bench_floats() {
@@ -330,6 +344,7 @@ int main(int argc, char** argv) {
   const kernels::Isa best = kernels::best_isa();
   for (int isa = static_cast<int>(best); isa >= 0; --isa) {
     kernels::limit_isa(static_cast<kernels::Isa>(isa));
+    check_choice();
     check_floats(GGML_TYPE_F32);
     check_floats(GGML_TYPE_F16);
     check_too_large_for_halves();

@@ -1,4 +1,4 @@
-// Walking tensors of any strides: several of them in step over one index space, in flat order, run by run.
+// Walks several tensors of any strides over one index space, in flat order, run by run.
 #pragma once
 
 #include <algorithm>
@@ -19,10 +19,10 @@ class Walk {
   void add(const ggml_tensor* tensor);
   void add(const void* data, const int64_t* stride);
 
-  // Drops dims of size 1 and joins neighbours that all operands step through evenly. Flat order stays.
+  // Drops dims of size 1 and merges dims that are contiguous in all operands. Keeps the flat order.
   void collapse();
 
-  // Whether operand i, after collapse(), lies in memory as a dense tensor of the space would.
+  // After collapse(): whether operand i is a dense tensor of the space.
   bool dense(int i, int64_t item) const;
 
   int dims = 4;

@@ -101,7 +101,7 @@ class Attention {
     const int64_t heads = k_->ne[2] * k_->ne[3];
     if (heads == 0 || rows_ == 0) return;
     const int64_t parts = parts_of_rows(heads, nth);
-    // The parts of later positions see more keys: they come last for all heads, so that threads share them evenly.
+    // The parts of later positions see more keys: they are the last of all heads, so that threads share them evenly.
     for (int64_t i = ith; i < heads * parts; i += nth) {
       const int64_t head = i % heads;
       run_share(head % k_->ne[2], head / k_->ne[2], Range::part(rows_, i / heads, parts));
@@ -289,7 +289,7 @@ class Attention {
   const int64_t tile_rows_ = max_packed_rows();
   Scratch& scratch_ = thread_scratch();
 
-  // Of the share at hand.
+  // Of the current share.
   int64_t begin_ = 0;
   int64_t count_ = 0;
   int64_t width_ = 0;  // floats from a row's sums to the next one's

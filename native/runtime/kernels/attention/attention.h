@@ -8,7 +8,7 @@
 
 namespace executorch_ggml::kernels {
 
-// Rows to prefetch ahead: those of one head may lie apart, where the CPU's own prefetcher does not find them.
+// Rows to prefetch ahead: those of one head may be far apart, where the CPU's own prefetcher does not find them.
 constexpr int64_t kPrefetchRows = 24;
 
 // How scores are scaled and masked before the softmax.

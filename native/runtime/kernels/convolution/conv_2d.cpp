@@ -24,7 +24,7 @@ constexpr int64_t kLongestCopy = 1 << 20;        // floats
 struct Axis : Window {
   explicit Axis(const Window& window) : Window(window) {}
 
-  // Output pixels that are `phases` apart meet the input with the same taps: with up > 1 the others fall between.
+  // Output pixels that are `phases` apart use the same taps: with up > 1 the other taps meet inserted zeros.
   int64_t phases = up / std::gcd(stride, up);
   int64_t step = phases * stride / up;  // input pixels from one output pixel of a phase to its next
 

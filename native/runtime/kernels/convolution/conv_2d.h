@@ -12,8 +12,8 @@ namespace executorch_ggml::kernels {
 constexpr int kOcBlock = 16;      // output channels of a block of packed weights
 constexpr int kMaxTileRows = 12;  // output pixels of a tile, at most
 
-// One tile: some output pixels by some adjacent output channels. Each of its taps multiplies a run of input floats of
-// each pixel with as many rows of kOcBlock weights.
+// One tile: some output pixels by some adjacent output channels. Each tap multiplies a run of n input floats of each
+// pixel with n rows of kOcBlock weights.
 struct ConvTile {
   const float* const* inputs;  // [tap * rows + pixel]: where the pixel's run begins
   const float* zeros;          // the run in `inputs` that is padding

@@ -145,7 +145,7 @@ struct TruncDivide {
   }
 };
 
-// A shift by less than nothing, or by more bits than there are, leaves none of the number's.
+// A shift by a negative number, or by all bits or more, shifts all bits out.
 struct ShiftLeft {
   template <class T>
   static T at(T a, T b) {

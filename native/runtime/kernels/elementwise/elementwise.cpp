@@ -5,7 +5,7 @@ namespace executorch_ggml::kernels {
 namespace {
 
 constexpr int64_t kBlock = 512;    // elements of a buffer
-constexpr int64_t kShortRow = 64;  // rows shorter than this are not worth a call each
+constexpr int64_t kShortRow = 64;  // shorter rows are computed several a call
 constexpr int kMaxSources = kMaxOperands - 1;
 
 struct Buffers {

@@ -66,7 +66,7 @@ void clamp(ggml_tensor* dst, int ith, int nth, void* call) {
 
 namespace {
 
-// One loop for every function and element type that is not worth vectorizing by hand.
+// One loop for the functions and element types that are not vectorized by hand.
 template <class T, class R, class Op>
 void map(void* dst, const void* const* src, int64_t n, const void*) {
   const T* x = static_cast<const T*>(src[0]);

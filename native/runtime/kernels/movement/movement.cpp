@@ -35,7 +35,7 @@ void index_run(void* dst, const void* const* src, int64_t n, const void* context
     const int64_t value = x[i];
     const int64_t index = value < 0 && call.params.wrap ? value + size : value;
     const bool inside = index >= 0 && index < size;
-    y[i] = inside ? static_cast<int32_t>(index) : 0;  // in range even so: nodes after this one still run
+    y[i] = inside ? static_cast<int32_t>(index) : 0;  // in range: nodes after this one still run
     if (!inside) {
       call.status->fail("%s: index %lld is out of range for size %lld", call.node, static_cast<long long>(value),
                         static_cast<long long>(size));

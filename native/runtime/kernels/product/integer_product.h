@@ -23,7 +23,7 @@ struct RowBlock {
   float sum[2];      // of each half's numbers, or in [0] of the block's
 };
 
-// The same block of as many columns as a vector has lanes: (weights - offset) * scales - mins.
+// A block of kIntegerLanes columns: (weights - offset) * scales - mins.
 struct ColumnBlock {
   uint8_t weights[kIntegerBlock / 4][kIntegerLanes][4];
   float scales[2][kIntegerLanes];
@@ -82,7 +82,7 @@ struct QuantizeRowsParams {
   decltype(IntegerProduct::quantize) quantize;
 };
 
-// src[0]'s rows as RowBlocks, whose bytes are dst's rows.
+// Quantizes src[0]'s rows: each row of dst holds the bytes of its RowBlocks.
 void quantize_rows(ggml_tensor* dst, int ith, int nth, void* call);
 
 // The bytes of a prepacked matrix, and how it is made from ggml's layout at `data`.

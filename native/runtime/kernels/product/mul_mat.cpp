@@ -78,7 +78,7 @@ struct Matrices {
   }
 };
 
-// f32 and what is dequantized: panels of floats.
+// f32 and dequantized matrices: panels of floats.
 class FloatProduct {
  public:
   explicit FloatProduct(ggml_tensor* dst) : dst_(dst), a_(dst->src[0]), b_(dst->src[1]), length_(a_->ne[0]) {

@@ -192,7 +192,7 @@ class Reduction {
  private:
   bool indexes() const { return call_.params.kind == ReduceKind::Argmax || call_.params.kind == ReduceKind::Argmin; }
 
-  // n outputs that lie along one kept dim.
+  // n outputs along one kept dim.
   void outputs(char* to, int64_t to_step, const char* from, int64_t from_step, int64_t n) {
     std::fill_n(acc_, n, function_.identity);
     if (indexes()) {
@@ -253,7 +253,7 @@ class Reduction {
     copy_elements(to, to_step, dense, item, n, item);
   }
 
-  // Whether a comes before b, which is at a lower index: as strictly greater (or less), or as the first NaN.
+  // Whether a replaces b, which has a lower index: a is strictly greater (or less), or the first NaN.
   bool beats(Number a, Number b) const {
     const bool max = call_.params.kind == ReduceKind::Argmax;
     if (!real_) {

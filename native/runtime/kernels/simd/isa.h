@@ -8,20 +8,20 @@
 //   ...
 //   KERNEL_PICK(add_rows)(x, y, n);
 //
-// A file that needs more lies in a folder that is named for its instruction set, as product/avx512vnni/, and is
+// A file that needs more is in a folder named for its instruction set, such as product/avx512vnni/, and is
 // compiled for that alone. The pick is then null where the CPU has less:
 //
 //   KERNEL_VARIANT(avx512vnni, extern const Table table)
 //   ...
 //   const Table* table = KERNEL_PICK_AVX512VNNI(active_isa(), table);
 //
-// Neither may instantiate what another file might too (containers, algorithms, inline functions of a shared header
-// outside its namespace): the linker keeps one copy, and it could be one that this CPU can't run.
+// Neither may instantiate templates that other files use too (containers, algorithms, inline functions of a shared
+// header outside its namespace): the linker keeps one copy, and it could be one that this CPU can't run.
 #pragma once
 
 #include <cstdint>
 
-// The build says which variants beside generic there are, by defining these as 1 (cmake/IsaKernels.cmake).
+// The build defines these as 1 where the variants exist (cmake/IsaKernels.cmake).
 #ifndef EXECUTORCH_GGML_ISA_AVX2
 #define EXECUTORCH_GGML_ISA_AVX2 0
 #endif
@@ -49,7 +49,7 @@ bool allowed_isa(Isa* most);
 // The best that this build has, this CPU runs and EXECUTORCH_GGML_CPU allows.
 Isa best_isa();
 
-// What kernels run on now: best_isa(), or less after limit_isa().
+// The instruction set that kernels run on: best_isa(), or less after limit_isa().
 Isa active_isa();
 
 // Use at most this one, for tests of the variants. Not while kernels run.

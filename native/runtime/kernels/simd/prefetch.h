@@ -15,7 +15,7 @@ inline __attribute__((always_inline)) void prefetch(const void* from, int64_t by
   for (int64_t i = 0; i < bytes; i += kCacheLineBytes) __builtin_prefetch(line + i, 0, 2);
 }
 
-// For memory that is read once, from beginning to end: `from` and `bytes` are what is read now.
+// For memory that is streamed: the caller reads `bytes` at `from` now.
 inline __attribute__((always_inline)) void prefetch_stream(const void* from, int64_t bytes) {
   prefetch(static_cast<const char*>(from) + kStreamPrefetchBytes, bytes);
 }

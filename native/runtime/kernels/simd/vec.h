@@ -129,7 +129,7 @@ VEC_INLINE void store_first(float* to, V v, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] = v[i];
 }
 
-// Whole vectors, or the first n lanes of one: what a loop over channels loads and stores with.
+// Loads and stores of whole vectors, or of the first n lanes, for loops over channels.
 struct AllLanes {
   VEC_INLINE Float load(const float* from) const { return KERNEL_ISA::load<Float>(from); }
   VEC_INLINE void store(float* to, Float v) const { KERNEL_ISA::store(to, v); }
@@ -141,7 +141,7 @@ struct FirstLanes {
   VEC_INLINE void store(float* to, Float v) const { store_first(to, v, n); }
 };
 
-// As many halves as Float has lanes.
+// kLanes halves as floats.
 VEC_INLINE Float load_halves(const uint16_t* from) {
 #if defined(__AVX512F__)
   return reinterpret_cast<Float>(_mm512_maskz_cvtph_ps(0xffff, load<__m256i>(from)));

@@ -21,7 +21,7 @@ VEC_INLINE V polynomial(V x, float c, Rest... rest) {
   return polynomial(x, rest...) * x + c;
 }
 
-// Rounds half to even; NaN stays.
+// Rounds half to even; keeps NaN.
 VEC_INLINE Float vec_round(Float x) {
   const Float magic = splat(8388608.0f);  // 2^23: from here on all floats are integers
   const Float a = abs(x);
@@ -120,7 +120,7 @@ VEC_INLINE Float vec_log(Float x) {
 
 VEC_INLINE Float vec_log1p(Float x) {
   const Float u = x + 1.0f;
-  const Float y = vec_log(u) + (x - (u - 1.0f)) / u;  // the second term is what rounding took from u
+  const Float y = vec_log(u) + (x - (u - 1.0f)) / u;  // the second term corrects the rounding of u
   const Float kept = pick(abs(x) < 1e-9f, x, y);
   return pick(u == 0.0f, splat(-kInfinity), pick(x == kInfinity, x, kept));
 }

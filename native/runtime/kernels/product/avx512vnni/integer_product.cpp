@@ -1,4 +1,4 @@
-// The arithmetic of int8 GEMM on AVX-512 VNNI, which multiplies unsigned bytes with signed ones: weights are output
+// The arithmetic of int8 GEMM on AVX-512 VNNI, which multiplies unsigned bytes with signed ones: weights are made
 // unsigned by adding their type's offset, and the accumulators start at minus that offset times the sum of a row's
 // values.
 #include "kernels/product/integer_product.h"
