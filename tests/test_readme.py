@@ -1,5 +1,6 @@
 """The README's code runs as it is printed."""
 
+import importlib
 import shutil
 import subprocess
 import sys
@@ -82,7 +83,7 @@ def test_add_a_builder() -> None:
 
     registry = table.Registry()
     block = blocks("python")[4]
-    names = {"op": table.op, "same_as": table.same_as, "torch": torch}
+    names = {"op": table.op, "torch": torch}
     original, table.OPS = table.OPS, registry
     try:
         exec(compile("from __future__ import annotations\n" + block, "README.md", "exec"), names)
@@ -92,3 +93,20 @@ def test_add_a_builder() -> None:
     assert spec.number not in {row.number for row in original.values()}
     row = torch.randn(1, 1, 2, 5)
     torch.testing.assert_close(spec.reference(row, eps=1e-6).norm(dim=-1), torch.ones(1, 1, 2))
+    (check,) = spec.checks
+    assert not check.holds({"eps": -1.0})
+    assert check.expected == "expected eps to be 0 or more"
+
+
+def test_add_a_formula(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page's formula, imported as a module is: its source is translated to C++."""
+    from executorch_ggml.ir import cpp, formulas
+
+    source = "from __future__ import annotations\nfrom executorch_ggml.ir.formulas import Operand, formula\n\n"
+    (tmp_path / "readme_formula.py").write_text(source + blocks("python")[5])
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(formulas, "FORMULAS", dict(formulas.FORMULAS))
+    importlib.import_module("readme_formula")
+    entry = formulas.FORMULAS["has_pairs"]
+    assert entry.expected == "Expects `x` to have rows of an even number of elements"
+    assert cpp.definition(entry).endswith("{\n  return (modulo(at(x.ne, 0), 2) == 0);\n}\n")

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "kernel_choice.h"
 #include "payload.h"
 #include "status.h"
 
@@ -22,55 +23,9 @@ void tidy_strides(ggml_tensor* view) {
   }
 }
 
-int64_t product(std::initializer_list<int64_t> factors) {
-  int64_t made = 1;
-  for (int64_t factor : factors) made = saturating_mul(made, factor);
-  return made;
-}
-
-// How many pixels a pooling's window sees along an axis, at most.
-int64_t pool_taps(int64_t kernel, int64_t size, int64_t out) {
-  return std::min(size, kernel > 0 ? kernel : size / std::max<int64_t>(1, out) + 2);
-}
-
-// Multiply-adds where there are many for each element, else elements touched.
-int64_t work_of(const fb::Node& node, const ggml_tensor* const* inputs, int count, const ggml_tensor* made) {
-  const int64_t elements = ggml_nelements(made);
-  switch (node.op_type()) {
-    case fb::Op::Reshape:
-    case fb::Op::Permute:
-    case fb::Op::View:
-      return 0;
-    case fb::Op::MulMat:
-      return product({elements, inputs[0]->ne[0]});
-    case fb::Op::MulMatId:
-      return product({elements, inputs[0]->ne[0]});
-    case fb::Op::FlashAttnExt:
-      return product({inputs[0]->ne[1] * inputs[0]->ne[2] * inputs[0]->ne[3], inputs[1]->ne[1],
-                      inputs[0]->ne[0] + inputs[2]->ne[0]});
-    case fb::Op::Conv2d:
-      return product({elements / std::max<int64_t>(1, made->ne[0]), ggml_nelements(inputs[1])});
-    case fb::Op::Conv2dDw: {
-      const fb::Window2d& window = *node.op_as_Conv2dDw()->window();
-      return product({elements, window.w().kernel(), window.h().kernel()});
-    }
-    case fb::Op::Pool2d: {
-      const fb::Window2d& window = *node.op_as_Pool2d()->window();
-      return product({elements, pool_taps(window.w().kernel(), inputs[0]->ne[1], made->ne[1]),
-                      pool_taps(window.h().kernel(), inputs[0]->ne[2], made->ne[2])});
-    }
-    case fb::Op::MaxPoolIndex: {
-      const fb::Window3d& window = *node.op_as_MaxPoolIndex()->window();
-      return product({elements, pool_taps(window.w().kernel(), inputs[0]->ne[1], made->ne[1]),
-                      pool_taps(window.h().kernel(), inputs[0]->ne[2], made->ne[2]),
-                      pool_taps(window.d().kernel(), inputs[0]->ne[3], made->ne[3])});
-    }
-    case fb::Op::GridSample:
-      return product({elements, node.op_as_GridSample()->kind() == fb::SampleKind::Bicubic ? 16 : 4});
-    default:
-      break;
-  }
-  int64_t touched = elements;
+// The elements of a node's result, or of the largest of its inputs.
+int64_t elements_touched(const ggml_tensor* const* inputs, int count, const ggml_tensor* made) {
+  int64_t touched = ggml_nelements(made);
   for (int i = 0; i < count; ++i) {
     if (inputs[i] != nullptr) touched = std::max(touched, ggml_nelements(inputs[i]));
   }
@@ -90,16 +45,7 @@ uint32_t scale_mode(ScaleMode mode) {
 
 }  // namespace
 
-// Checks that need more than the tensors are the builder's own.
-#define gathers_rows(a, rows) self.gathers_rows(a, rows)
-#define chooses(a, ids) self.chooses(a, ids)
-#define is_state(state) self.is_state(state)
-#define shows_state(state) self.shows_state(state)
 #include "build_generated.inc"
-#undef gathers_rows
-#undef chooses
-#undef is_state
-#undef shows_state
 
 ggml_type storage_type(DType dtype) {
   const auto index = static_cast<size_t>(dtype);
@@ -127,12 +73,15 @@ std::string describe(const ggml_tensor* tensor) {
   return ggml_type_name(tensor->type) + describe(dims_of(tensor));
 }
 
-std::string Attr::text() const {
-  const std::string name = std::string(name_) + "=";
-  if (!words_.empty()) return name + words_;
-  if (count_ == 0) return name + format("%g", static_cast<double>(real_));
-  if (count_ == 1) return name + std::to_string(at_[0]);
-  return name + describe_sizes({at_, at_ + count_});
+std::string describe(const Operand& operand) {
+  return operand.tensor == nullptr ? "absent" : dtype_name(operand.dtype) + describe(operand.ne);
+}
+
+std::string Attr::value() const {
+  if (!words_.empty()) return words_;
+  if (count_ == 0) return format("%g", static_cast<double>(real_));
+  if (count_ == 1) return std::to_string(at_[0]);
+  return describe_sizes({at_, at_ + count_});
 }
 
 namespace {
@@ -155,19 +104,18 @@ bool NodeBuilder::fail(std::string message) {
 }
 
 Status NodeBuilder::error(const fb::Node& node, const std::string& message) const {
-  const OpInputs spec = op_inputs(node.op_type());
+  const OpInfo spec = op_info(node.op_type());
   return Status::error(
       format("node %s (%s): %s", node.name() ? node.name()->c_str() : "", spec.op ? spec.op : "?", message.c_str()));
 }
 
-ggml_tensor* NodeBuilder::unmet(const char* check, std::initializer_list<Attr> attrs) {
-  std::string given;
-  for (size_t i = 0; node_->inputs() && i < node_->inputs()->size(); ++i) {
-    const int index = node_->inputs()->Get(i);
-    given += (given.empty() ? "" : ", ") + describe(index < 0 ? nullptr : values_[index]);
-  }
-  for (const Attr& attr : attrs) given += (given.empty() ? "" : ", ") + attr.text();
-  fail(std::string(check) + " does not hold for " + given);
+ggml_tensor* NodeBuilder::unmet(const char* expected, std::initializer_list<Attr> given) {
+  std::string message;
+  for (const Attr& attr : given) message += (message.empty() ? "" : ", ") + attr.name_is_value();
+  const bool has_symbols = graph_.symbols() != nullptr && graph_.symbols()->size() != 0;
+  const char* remedy = has_symbols ? "give inputs of sizes that the model takes, or export it again with this version"
+                                   : "export the model again with this version";
+  fail(message + "; " + expected + "; " + remedy + " of executorch-ggml");
   return nullptr;
 }
 
@@ -199,29 +147,19 @@ bool NodeBuilder::ints(const flatbuffers::Vector<int64_t>* from, const char* att
   return true;
 }
 
-// Whether all numbers have been checked to be less than the size.
-bool NodeBuilder::indexes(const ggml_tensor* index, int64_t size) const {
-  const auto found = index_sizes_.find(index);
-  return found != index_sizes_.end() && found->second <= size;
+bool NodeBuilder::is_below(const Operand& index, int64_t size) const {
+  const auto found = bounds_.find(index.tensor);
+  return found != bounds_.end() && found->second <= size;
 }
 
-bool NodeBuilder::gathers_rows(const ggml_tensor* a, const ggml_tensor* rows) const {
-  const bool line = rows->ne[1] == 1 && rows->ne[2] == 1 && rows->ne[3] == 1;
-  return indexes(rows, a->ne[1]) && line && a->ne[2] == 1 && a->ne[3] == 1;
-}
-
-// Row numbers stay checked through what only moves them.
-void NodeBuilder::remember_index(const fb::Node& node, const ggml_tensor* source, const ggml_tensor* made) {
-  int64_t size = 0;
-  if (node.op_type() == fb::Op::ToIndex) {
-    if (dim(node.op_as_ToIndex()->size(), "size", &size)) index_sizes_[made] = size;
-    return;
-  }
-  if (node.op_type() != fb::Op::Reshape && node.op_type() != fb::Op::Cont && node.op_type() != fb::Op::View) return;
-  const auto found = index_sizes_.find(source);
-  if (found == index_sizes_.end()) return;
-  size = found->second;
-  index_sizes_[made] = size;
+// Values stay checked through what only moves them.
+void NodeBuilder::remember_bound(const OpInfo& spec, const ggml_tensor* source, const ggml_tensor* made) {
+  if (bound_ >= 0) bounds_[made] = bound_;
+  if (spec.moves == Moves::No) return;
+  const auto found = bounds_.find(source);
+  if (found == bounds_.end()) return;
+  const int64_t bound = found->second;
+  bounds_[made] = bound;
 }
 
 ggml_tensor* NodeBuilder::permute(ggml_tensor* a, const Ints& axes) {
@@ -242,7 +180,8 @@ ggml_tensor* NodeBuilder::view(ggml_tensor* a, const Dims& start, const Ints& st
 
 Operand NodeBuilder::operand(int input) const {
   const int value = node_->inputs()->Get(static_cast<flatbuffers::uoffset_t>(input));
-  return {dtype_of(value), dims_of(values_[value])};
+  if (value < 0) return {};
+  return {dtype_of(value), dims_of(values_[value]), values_[value]};
 }
 
 bool NodeBuilder::gives(const Operand& result) {
@@ -342,7 +281,7 @@ Status check_value(const fb::Value& value, const Dims& ne, size_t memory_limit) 
   int64_t bytes = static_cast<int64_t>(ggml_type_size(type));
   bytes = saturating_mul(bytes, std::max<int64_t>(1, ne[0] / ggml_blck_size(type)));
   for (int i = 1; i < 4; ++i) bytes = saturating_mul(bytes, std::max<int64_t>(1, ne[i]));
-  if (bytes == INT64_MAX || (element_count(ne) != 0 && static_cast<size_t>(bytes) > memory_limit)) {
+  if (bytes == INT64_MAX || (count(ne) != 0 && static_cast<size_t>(bytes) > memory_limit)) {
     return Status::error(format("%s%s needs %lld bytes, more than the %zu that a program may use",
                                 dtype_name(static_cast<DType>(value.dtype())), describe(ne).c_str(),
                                 static_cast<long long>(bytes), memory_limit));
@@ -376,7 +315,7 @@ Status NodeBuilder::check_input(const fb::Node& node, const InputSpec& spec, int
                             spec.layout == Layout::Cont ? "a dense tensor" : "dense rows"));
 }
 
-Status NodeBuilder::gather_inputs(const fb::Node& node, const OpInputs& spec, ggml_tensor** inputs) {
+Status NodeBuilder::gather_inputs(const fb::Node& node, const OpInfo& spec, ggml_tensor** inputs) {
   const int given = node.inputs() ? static_cast<int>(node.inputs()->size()) : 0;
   if (given != spec.count) return error(node, format("%d inputs, expected %d", given, spec.count));
   for (int i = 0; i < given; ++i) {
@@ -392,12 +331,12 @@ Status NodeBuilder::gather_inputs(const fb::Node& node, const OpInputs& spec, gg
     inputs[i] = values_[index];
     EXECUTORCH_GGML_TRY(check_input(node, spec.inputs[i], index, inputs[i]));
   }
-  use_packed(node, inputs);
+  use_packed(spec, inputs);
   return {};
 }
 
-void NodeBuilder::use_packed(const fb::Node& node, ggml_tensor** inputs) const {
-  if (node.op_type() != fb::Op::MulMat || inputs[1]->ne[2] != 1 || inputs[1]->ne[3] != 1) return;
+void NodeBuilder::use_packed(const OpInfo& spec, ggml_tensor** inputs) const {
+  if (!spec.reads_packed || inputs[1]->ne[2] != 1 || inputs[1]->ne[3] != 1) return;
   const auto found = packed_.find(inputs[0]);
   if (found != packed_.end()) inputs[0] = found->second;
 }
@@ -418,24 +357,14 @@ Status NodeBuilder::empty_output(const fb::Node& node, ggml_tensor** tensor) {
 }
 
 // ggml's own kernels are not made for empty inputs; what has elements all the same is a sum over none of them.
-bool NodeBuilder::sums_nothing(const fb::Node& node, const OpInputs& spec, ggml_tensor* const* inputs) const {
-  switch (node.op_type()) {
-    case fb::Op::Reduce:
-    case fb::Op::Concat:
-    case fb::Op::WriteState:
-    case fb::Op::Take:
-    case fb::Op::Scatter:
-    case fb::Op::UpdateState:
-      return false;
-    default:
-      break;
-  }
+bool NodeBuilder::sums_nothing(const OpInfo& spec, ggml_tensor* const* inputs) const {
+  if (spec.empty == Empty::Computed) return false;
   return std::any_of(inputs, inputs + spec.count,
                      [](const ggml_tensor* input) { return input && ggml_nelements(input) == 0; });
 }
 
 Status NodeBuilder::build(const fb::Node& node) {
-  const OpInputs spec = op_inputs(node.op_type());
+  const OpInfo spec = op_info(node.op_type());
   if (spec.op == nullptr || node.op() == nullptr) {
     return error(node,
                  format("op #%d is unknown to this runtime; update executorch-ggml", static_cast<int>(node.op_type())));
@@ -456,24 +385,26 @@ Status NodeBuilder::build(const fb::Node& node) {
   return {};
 }
 
-Status NodeBuilder::make(const fb::Node& node, const OpInputs& spec, ggml_tensor* const* inputs, ggml_tensor** made) {
-  const bool empty = element_count(ne_) == 0;
-  if (empty && node.op_type() != fb::Op::WriteState) return empty_output(node, made);
+Status NodeBuilder::make(const fb::Node& node, const OpInfo& spec, ggml_tensor* const* inputs, ggml_tensor** made) {
+  const bool empty = count(ne_) == 0;
+  if (empty && spec.writes != Writes::Whole) return empty_output(node, made);
   error_.clear();
   as_said_ = true;
-  if (sums_nothing(node, spec, inputs)) {
-    if (!plain_type(dtype_of(node.output())))
+  if (sums_nothing(spec, inputs)) {
+    if (is_quantized(dtype_of(node.output())))
       return error(node, "a quantized value is made of inputs without elements");
     as_said_ = false;
-    *made = filled(node.op_type() == fb::Op::Mean ? NAN : 0.0f);
+    *made = filled(spec.empty == Empty::Nan ? NAN : 0.0f);
     return {};
   }
+  node_work_ = spec.moves == Moves::View ? 0 : -1;
+  bound_ = -1;
   *made = dispatch(*this, node, inputs);
   if (*made == nullptr)
     return error(node, error_.empty() ? "this build has no call for it; build executorch-ggml again" : error_);
   EXECUTORCH_GGML_TRY(check_output(node, *made));
-  remember_index(node, inputs[0], *made);
-  work_ = saturating_add(work_, work_of(node, inputs, spec.count, *made));
+  remember_bound(spec, inputs[0], *made);
+  work_ = saturating_add(work_, node_work_ >= 0 ? node_work_ : elements_touched(inputs, spec.count, *made));
   return {};
 }
 

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "checks.h"
 #include "devices.h"
+#include "formulas.h"
 #include "ggml_ir_generated.h"
 #include "kernels/kernels.h"
 #include "kernels/product/integer_product.h"
@@ -33,11 +33,22 @@ struct InputSpec {
   bool optional;
 };
 
-struct OpInputs {
-  const char* op;  // null: an op this build does not know
-  const InputSpec* inputs;
-  int count;
+enum class Moves : uint8_t { No, View, Copy };
+enum class Writes : uint8_t { No, Whole, Rows };
+enum class Empty : uint8_t { Zero, Nan, Computed };
+
+// Columns of an op's row (python/executorch_ggml/ir/op.py says what they mean).
+struct OpInfo {
+  const char* op = nullptr;  // null: an op this build does not know
+  const InputSpec* inputs = nullptr;
+  int count = 0;
+  Moves moves = Moves::No;
+  Writes writes = Writes::No;
+  Empty empty = Empty::Zero;
+  bool reads_packed = false;
 };
+
+OpInfo op_info(fb::Op op);
 
 // The ggml type that stores an IR type.
 ggml_type storage_type(DType dtype);
@@ -47,6 +58,7 @@ const char* dtype_name(DType dtype);
 std::string describe(const Dims& ne);
 std::string describe_sizes(const std::vector<int64_t>& sizes);
 std::string describe(const ggml_tensor* tensor);
+std::string describe(const Operand& operand);
 
 // An attribute's name and value, for messages.
 class Attr {
@@ -54,13 +66,15 @@ class Attr {
   Attr(const char* name, int64_t value) : name_(name), at_{value} {}
   Attr(const char* name, float value) : name_(name), real_(value), count_(0) {}
   Attr(const char* name, const Dims& value) : name_(name), count_(4) { std::copy(value.begin(), value.end(), at_); }
+  Attr(const char* name, const Operand& value) : name_(name), words_(describe(value)) {}
   Attr(const char* name, std::string value) : name_(name), words_(std::move(value)) {}
   Attr(const char* name, const Ints& value) : name_(name), count_(value.size) { std::copy_n(value.at, 4, at_); }
-  template <class Enum, class = std::enable_if_t<std::is_enum_v<Enum>>>
-  Attr(const char* name, Enum value) : Attr(name, static_cast<int64_t>(value)) {}
-  std::string text() const;
+  std::string text() const { return name_ + ("=" + value()); }
+  std::string name_is_value() const { return name_ + (" is " + value()); }
 
  private:
+  std::string value() const;
+
   const char* name_;
   int64_t at_[4] = {};
   float real_ = 0.0f;
@@ -126,7 +140,7 @@ class NodeBuilder {
 
   // What generated code uses. False and null mean that error_ has the message.
   bool uses_kernels() const { return use_kernels_; }
-  ggml_tensor* unmet(const char* check, std::initializer_list<Attr> attrs = {});
+  ggml_tensor* unmet(const char* expected, std::initializer_list<Attr> given);
   bool missing(const char* attr) { return fail(format("attribute %s is missing; export the model again", attr)); }
   bool all_f32(ggml_tensor* const* inputs);
   bool dim(int64_t sdim, const char* attr, int64_t* value);
@@ -144,35 +158,35 @@ class NodeBuilder {
   ggml_tensor* permute(ggml_tensor* a, const Ints& axes);
   ggml_tensor* view(ggml_tensor* a, const Dims& start, const Ints& step, const Dims& ne);
   Operand operand(int input) const;
+  Operand result() const { return {dtype_of(node_->output()), ne_}; }
   bool gives(const Operand& result);
+  void set_work(int64_t work) { node_work_ = work; }
+  void set_bound(int64_t bound) { bound_ = bound; }
   template <class Params>
   ggml_tensor* custom(Kernel kernel, const Params& params, std::initializer_list<ggml_tensor*> inputs) {
     return custom_node(kernel, calls_->add(params), inputs);
   }
   ggml_tensor* custom(Kernel kernel, const MulMatParams& params, std::initializer_list<ggml_tensor*> inputs);
-  // get_rows takes only what to_index has checked against the table's height: ggml aborts on any other row.
-  bool gathers_rows(const ggml_tensor* a, const ggml_tensor* rows) const;
-  // Nor does mul_mat_id.
-  bool chooses(const ggml_tensor* a, const ggml_tensor* ids) const { return indexes(ids, a->ne[2]); }
-  bool is_state(const ggml_tensor* tensor) const { return states_.count(tensor) != 0; }
-  bool shows_state(const ggml_tensor* tensor) const {
-    return is_state(tensor) || (tensor->view_src != nullptr && is_state(tensor->view_src));
+  // get_rows and mul_mat_id take only what to_index has checked: ggml aborts on any other number.
+  bool is_below(const Operand& index, int64_t size) const;
+  bool is_state(const Operand& state) const { return states_.count(state.tensor) != 0; }
+  bool shows_state(const Operand& state) const {
+    return is_state(state) || (state.tensor->view_src != nullptr && states_.count(state.tensor->view_src) != 0);
   }
   ggml_tensor* update_state(ggml_tensor* state, ggml_tensor* index, ggml_tensor* src, const Dims& ne, int64_t axis,
                             bool wrap);
 
  private:
   bool fail(std::string message);
-  bool indexes(const ggml_tensor* index, int64_t size) const;
   Status error(const fb::Node& node, const std::string& message) const;
-  void use_packed(const fb::Node& node, ggml_tensor** inputs) const;
-  Status gather_inputs(const fb::Node& node, const OpInputs& spec, ggml_tensor** inputs);
+  void use_packed(const OpInfo& spec, ggml_tensor** inputs) const;
+  Status gather_inputs(const fb::Node& node, const OpInfo& spec, ggml_tensor** inputs);
   Status check_input(const fb::Node& node, const InputSpec& spec, int index, ggml_tensor* tensor) const;
   Status check_output(const fb::Node& node, const ggml_tensor* tensor) const;
-  bool sums_nothing(const fb::Node& node, const OpInputs& spec, ggml_tensor* const* inputs) const;
+  bool sums_nothing(const OpInfo& spec, ggml_tensor* const* inputs) const;
   Status empty_output(const fb::Node& node, ggml_tensor** tensor);
-  Status make(const fb::Node& node, const OpInputs& spec, ggml_tensor* const* inputs, ggml_tensor** made);
-  void remember_index(const fb::Node& node, const ggml_tensor* source, const ggml_tensor* made);
+  Status make(const fb::Node& node, const OpInfo& spec, ggml_tensor* const* inputs, ggml_tensor** made);
+  void remember_bound(const OpInfo& spec, const ggml_tensor* source, const ggml_tensor* made);
   int describe_call(KernelCallBase* call, std::initializer_list<ggml_tensor*> inputs, ggml_tensor** sources) const;
   ggml_tensor* custom_node(Kernel kernel, KernelCallBase* call, std::initializer_list<ggml_tensor*> inputs);
   ggml_tensor* quantized_rows(const ggml_tensor* a, ggml_tensor* b);
@@ -188,11 +202,13 @@ class NodeBuilder {
   RunStatus* status_;
   KernelCalls* calls_;
   std::vector<ggml_tensor*>& values_;
-  std::unordered_map<const ggml_tensor*, int64_t> index_sizes_;  // of what to_index gave, and reshapes of it
+  std::unordered_map<const ggml_tensor*, int64_t> bounds_;  // of what to_index gave, and what only moves it
   std::unordered_set<const ggml_tensor*> states_;
   std::unordered_map<const ggml_tensor*, ggml_tensor*> packed_;
   std::map<std::pair<const ggml_tensor*, decltype(kernels::IntegerProduct::quantize)>, ggml_tensor*> quantized_;
   int64_t work_ = 0;
+  int64_t node_work_ = -1;  // of the node being built; -1: the elements that it touches
+  int64_t bound_ = -1;      // that its values are below; -1: none is known
   bool as_said_ = true;
   const fb::Node* node_ = nullptr;  // the one being built
   Dims ne_{};                       // its output's dims

@@ -26,11 +26,6 @@ size_t size_of(const T* vector) {
 
 const char* text(const flatbuffers::String* string) { return string ? string->c_str() : ""; }
 
-bool writes_state(const fb::Node& node) { return node.op_type() == fb::Op::WriteState; }
-
-// What is in the graph though nothing may read it.
-bool changes_state(const fb::Node& node) { return writes_state(node) || node.op_type() == fb::Op::UpdateState; }
-
 constexpr size_t kMostTensors = INT32_MAX / 2;  // ggml counts them in an int
 
 // Whether a tensor is another's memory, seen otherwise, and nothing is computed.
@@ -323,7 +318,7 @@ Status PreparedGraph::make_nodes(NodeBuilder* builder, const std::vector<ggml_te
       ggml_build_forward_expand(cgraph_, made);
       deep = 0;
     }
-    if (writes_state(node)) EXECUTORCH_GGML_TRY(make_state_write(made));
+    if (op_info(node.op_type()).writes == Writes::Whole) EXECUTORCH_GGML_TRY(make_state_write(made));
   }
   return {};
 }
@@ -344,8 +339,9 @@ void PreparedGraph::add_state_changes(const std::vector<ggml_tensor*>& values) {
   bool commits = device_ != nullptr;  // custom nodes may be another device's
   for (size_t i = 0; i < count(graph_.nodes()); ++i) {
     const fb::Node& node = *graph_.nodes()->Get(i);
-    if (!changes_state(node)) continue;
-    if (!commits && writes_state(node)) {
+    const Writes writes = op_info(node.op_type()).writes;
+    if (writes == Writes::No) continue;
+    if (!commits && writes == Writes::Whole) {
       ggml_tensor* first = ggml_custom_4d(arena_.context(), GGML_TYPE_I8, 1, 1, 1, 1, nullptr, 0, commit, 1, nullptr);
       first->buffer = host_buffer();
       first->data = host_placeholder();

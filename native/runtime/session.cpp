@@ -85,7 +85,8 @@ std::vector<Reads> reads_of_values(const fb::Graph& graph) {
       if (!known(value)) continue;
       const int other = k == 0 && inputs == 2 ? node.inputs()->Get(1) : -1;
       const bool matrices = known(other) && is_matrix(*graph.values()->Get(other));
-      (node.op_type() == fb::Op::MulMat && matrices ? reads[value].as_matrix : reads[value].otherwise) = true;
+      const bool packed = matrices && op_info(node.op_type()).reads_packed;
+      (packed ? reads[value].as_matrix : reads[value].otherwise) = true;
     }
   }
   for (size_t i = 0; i < size_of(graph.outputs()); ++i) {

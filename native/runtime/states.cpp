@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <new>
 
-#include "checks.h"
+#include "formulas.h"
 #include "rpc.h"
 #include "status.h"
 

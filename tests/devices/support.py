@@ -279,8 +279,8 @@ def measure(names: Sequence[str], only: Callable[[str], bool], each: int = 1) ->
 def _brief(reason: str) -> str:
     """A reason without what is a single case's."""
     text = reason.split("\n", maxsplit=1)[0].replace("|", "/")
-    if " does not hold for " in text:
-        text = "a result of a quantized type" if "plain_type" in text else text.split(" for ")[0]
+    if "; expected " in text:
+        text = "a result of a quantized type" if "a quantized type" in text else text.partition("; ")[2]
     return _QUANTIZED.sub("of a quantized type", text)
 
 

@@ -114,9 +114,9 @@ def test_wrong_calls_name_the_op_and_what_is_wrong() -> None:
     build = Builder()
     x, y = _input(build, 2, 3), _input(build, 4, 5, name="y")
     i = _input(build, 2, name="i", dtype=DType.I32)
-    with pytest.raises(IRError, match="mul_mat: multiplies"):
+    with pytest.raises(IRError, match=r"mul_mat: a is f32.*b is f32.*expected b to have rows as long as a's"):
         build.emit("mul_mat", x, y)
-    with pytest.raises(IRError, match="add: broadcasts_to"):
+    with pytest.raises(IRError, match=r"add: b is f32\[5, 4, 1, 1\], a is f32.*each dim of b to be that of a or 1"):
         build.emit("add", x, y)
     with pytest.raises(IRError, match=r"relu: input a is i32.*expected one of f32"):
         build.emit("relu", i)
@@ -124,11 +124,11 @@ def test_wrong_calls_name_the_op_and_what_is_wrong() -> None:
         build.emit("relu", None)
     with pytest.raises(IRError, match="clamp: attributes"):
         build.emit("clamp", x, min=0.0)
-    with pytest.raises(IRError, match="reshape: same_count"):
+    with pytest.raises(IRError, match=r"reshape: .*as many elements as a"):
         build.reshape(x, (7,))
-    with pytest.raises(IRError, match="permute: permutation"):
+    with pytest.raises(IRError, match=r"permute: axes is .*0, 1, 2 and 3 in some order"):
         build.permute(x, (0, 0, 1, 2))
-    with pytest.raises(IRError, match="view: view_inside"):
+    with pytest.raises(IRError, match=r"view: .*to lie inside a"):
         build.view(x, (2, 0, 0, 0), (2, 2))
-    with pytest.raises(IRError, match="concat: same_dims_but"):
+    with pytest.raises(IRError, match=r"concat: .*one shape, apart from the dim"):
         build.emit("concat", x, y, dim=0)

@@ -8,11 +8,10 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .checks import failing_check
 from .dims import as_dim, as_dims, is_one, product, same_dims
 from .dtypes import DType
 from .graph import Constant, Graph, IRError, Node, Port, State, Symbol, Value, dense_strides
-from .op import AttrSpec, Dim, Dims, Layout, OpSpec
+from .op import AttrSpec, Dim, Dims, Layout, OpSpec, Writes
 from .ops import OPS
 
 if TYPE_CHECKING:
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     import torch
 
 IDENTITY = (0, 1, 2, 3)
-WRITES = frozenset({"write_state", "update_state"})  # nodes that matter though nothing may read them
 # Conversions after which the way back gives the same values.
 _WIDENINGS = frozenset({(DType.F16, DType.F32), (DType.BF16, DType.F32), (DType.I32, DType.I64)})
 
@@ -88,11 +86,11 @@ class Builder:
         if key in self._made:
             return self._made[key]
         _verify_call(op, ready, attrs)
-        dtype, ne = spec.result(*ready, **attrs)
+        dtype, ne = spec.result_of(spec.operands(ready, attrs))
         node = Node(spec, ready, attrs, Value(dtype, ne, _strides(op, ready, attrs, ne)), self.origin)
         node.output.producer = node
         self.graph.nodes.append(node)
-        if op not in WRITES:
+        if spec.writes is Writes.NO:
             self._made[key] = node.output
         return node.output
 
@@ -188,7 +186,7 @@ def needed_nodes(graph: Graph) -> tuple[list[Node], set[Value]]:
     read: set[Value] = {port.value for port in graph.outputs}
     nodes: list[Node] = []
     for node in reversed(graph.nodes):
-        if node.output in read or node.op in WRITES:
+        if node.output in read or node.spec.writes is not Writes.NO:
             nodes.append(node)
             read.update(value for value in node.inputs if value is not None)
     return nodes[::-1], read
@@ -250,11 +248,11 @@ def _verify_call(op: str, inputs: tuple[Value | None, ...], attrs: dict[str, Any
                 f"{op}: input {wanted.name} is {value} with strides {value.strides}, not {wanted.layout.value}"
             )
     _verify_names(spec, attrs)
-    operands = {wanted.name: value for value, wanted in zip(inputs, spec.inputs, strict=True)}
-    failing = failing_check(spec.checks, {**operands, **attrs})
-    if failing is not None:
-        given = ", ".join(f"{name}={value}" for name, value in {**operands, **attrs}.items())
-        raise IRError(f"{op}: {failing} does not hold for {given}")
+    operands = spec.operands(inputs, attrs)
+    for check in spec.checks:
+        if not check.holds(operands):
+            given = ", ".join(f"{name} is {operands[name]}" for name in check.used)
+            raise IRError(f"{op}: {given}; {check.expected}")
 
 
 def _verify_names(spec: OpSpec, attrs: dict[str, Any]) -> None:

@@ -19,11 +19,20 @@ from pathlib import Path
 from typing import Any
 
 if __package__:
+    from .cpp import camel, definition, expression, prototype
     from .dtypes import DType
+    from .formulas import FORMULAS, Check, Expression
     from .op import IR_VERSION, OPS, AttrSpec, InputSpec, OpSpec, StructSpec
 else:  # run as a script: import the table alone, not the package around it
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from ir.cpp import (  # type: ignore[import-not-found,no-redef] # by its path
+        camel,
+        definition,
+        expression,
+        prototype,
+    )
     from ir.dtypes import DType  # type: ignore[import-not-found,no-redef] # by its path
+    from ir.formulas import FORMULAS, Check, Expression  # type: ignore[import-not-found,no-redef] # by its path
     from ir.op import (  # type: ignore[import-not-found,no-redef] # by its path
         IR_VERSION,
         OPS,
@@ -73,11 +82,6 @@ def enums() -> list[type[enum.IntEnum]]:
 def structs() -> list[StructSpec]:
     """Every struct that an attribute uses, each after those that it is made of."""
     return list(dict.fromkeys(attr.struct for attr in attributes() if attr.struct is not None))
-
-
-def camel(name: str) -> str:
-    """``LOGICAL_NOT`` -> ``LogicalNot``: the enumerators' spelling in C++."""
-    return "".join(part.capitalize() for part in name.lower().split("_"))
 
 
 # ---------------------------------------------------------------------------------------------------------- schema
@@ -202,7 +206,10 @@ def ops_header() -> str:
     out.append("namespace executorch_ggml {\n")
     out.append(f"constexpr uint32_t kIrVersion = {IR_VERSION};\n")
     out.append("// Up to four small integers.\nstruct Ints {\n  int64_t at[4] = {0, 0, 0, 0};\n  int size = 0;\n")
-    out.append("  int64_t operator[](int i) const { return at[i]; }\n};\n")
+    out.append("  int64_t operator[](int i) const { return at[i]; }")
+    out.append(
+        "  const int64_t* begin() const { return at; }\n  const int64_t* end() const { return at + size; }\n};\n"
+    )
     for kind in enums():
         members = ", ".join(f"{camel(m.name)} = {m.value}" for m in kind)
         out.append(f"enum class {kind.__name__} : uint8_t {{ {members} }};")
@@ -227,17 +234,23 @@ def _type_mask(spec: InputSpec) -> str:
     return f"0x{sum(1 << dtype for dtype in spec.dtypes):x}ull"
 
 
-def _input_table(spec: OpSpec) -> str:
+def _op_info(spec: OpSpec) -> str:
+    """A row's columns that the runtime reads as data."""
     rows = ", ".join(
         f'{{"{i.name}", {_type_mask(i)}, Layout::{i.layout.name.capitalize()}, {str(i.optional).lower()}}}'
         for i in spec.inputs
     )
-    return (
-        f"    case fb::Op::{spec.class_name}: {{\n      static constexpr InputSpec kInputs[] = {{{rows}}};\n"
-        f'      return {{"{spec.name}", kInputs, {len(spec.inputs)}}};\n    }}'
-        if rows
-        else f'    case fb::Op::{spec.class_name}:\n      return {{"{spec.name}", nullptr, 0}};'
-    )
+    inputs = f"static constexpr InputSpec kInputs[] = {{{rows}}};\n      " if rows else ""
+    columns = [
+        f'"{spec.name}"',
+        "kInputs" if rows else "nullptr",
+        str(len(spec.inputs)),
+        f"Moves::{camel(spec.moves.name)}",
+        f"Writes::{camel(spec.writes.name)}",
+        f"Empty::{camel(spec.empty.name)}",
+        str(spec.reads_packed).lower(),
+    ]
+    return f"    case fb::Op::{spec.class_name}: {{\n      {inputs}return {{{', '.join(columns)}}};\n    }}"
 
 
 def _decode(attr: AttrSpec) -> str:
@@ -290,10 +303,19 @@ def _struct_reader(struct: StructSpec) -> str:
     )
 
 
+def _enum_text(kind: type[enum.IntEnum]) -> str:
+    """C++ that names an enum's members, for messages."""
+    cases = "".join(f'    case {kind.__name__}::{camel(m.name)}: return "{m.name}";\n' for m in kind)
+    return (
+        f"[[maybe_unused]] static std::string text({kind.__name__} of) {{\n  switch (of) {{\n{cases}"
+        f'  }}\n  return "?";\n}}\n'
+    )
+
+
 def _cpp_text(field: AttrSpec, of: str = "of.") -> str:
     """What ``Attr`` is given of an attribute or field."""
     value = f"{of}{field.name}"
-    return f"text({value})" if field.struct is not None else value
+    return f"text({value})" if field.struct is not None or field.enum is not None else value
 
 
 def _call(spec: OpSpec) -> str:
@@ -301,23 +323,33 @@ def _call(spec: OpSpec) -> str:
     return spec.call or f"ggml_{spec.name}({arguments})"
 
 
-def _check(spec: OpSpec, check: str) -> str:
-    """A check, with the attributes that it reads for the message."""
-    arguments = [argument.strip() for argument in check.partition("(")[2].rstrip(")").split(",")]
-    attrs = [attr for attr in spec.attrs if attr.name in {argument.partition(".")[0] for argument in arguments}]
-    given = "".join(f', {{"{attr.name}", {_cpp_text(attr, "")}}}' for attr in attrs)
-    listed = f", {{{given.removeprefix(', ')}}}" if attrs else ""
-    return f'      if (!{check}) return self.unmet("{check}"{listed});'
+def _in_cpp(spec: OpSpec, column: Expression) -> str:
+    """A column in C++, inputs being elements of ``of``."""
+    names = {attr.name: attr.name for attr in spec.attrs} | {"result": "result"}
+    return expression(column, names | {wanted.name: f"of[{n}]" for n, wanted in enumerate(spec.inputs)})
 
 
-def _result(spec: OpSpec) -> str:
-    """The result rule in C++: ggml's builders follow it by themselves; a kernel's node is checked against it."""
-    cpp = getattr(spec.result, "cpp", None)
-    if cpp is None:
-        raise TypeError(f"op {spec.name}: runs as a kernel, so its result rule must be a Rule with a C++ counterpart")
-    operands = [f"self.operand({n})" for n in range(len(spec.inputs))]
-    text: str = cpp.format(*operands)
-    return text
+def _check(spec: OpSpec, check: Check) -> str:
+    """A check, with what it expects and what it is given for the message."""
+    inputs = {wanted.name: f"of[{n}]" for n, wanted in enumerate(spec.inputs)}
+    attrs = {attr.name: _cpp_text(attr, "") for attr in spec.attrs}
+    given = ", ".join(f'{{"{name}", {(inputs | attrs)[name]}}}' for name in check.used)
+    return f'      if (!{_in_cpp(spec, check)}) return self.unmet("{check.expected}", {{{given}}});'
+
+
+def _formulas(spec: OpSpec) -> list[str]:
+    """What a row expects, gives and takes."""
+    lines = [_check(spec, check) for check in spec.checks]
+    lines.append(f"      if (!self.gives({_in_cpp(spec, spec.result)})) return nullptr;")
+    if spec.work is not None:
+        result = ["      const Operand result = self.result();"] if "result" in spec.work.used else []
+        lines += [*result, f"      self.set_work({_in_cpp(spec, spec.work)});"]
+    if spec.bound is not None:
+        lines.append(f"      self.set_bound({spec.bound});")
+    if any("of[" in line for line in lines):
+        operands = ", ".join(f"self.operand({n})" for n in range(len(spec.inputs)))
+        lines.insert(0, f"      const Operand of[] = {{{operands}}};")
+    return lines
 
 
 def _custom(spec: OpSpec) -> str:
@@ -331,10 +363,8 @@ def _dispatch(spec: OpSpec) -> str:
     if spec.attrs:
         lines.append(f"      const auto* attrs = node.op_as_{spec.class_name}();")
     lines += [_decode(attr) for attr in spec.attrs]
+    lines += _formulas(spec)
     lines += [f"      ggml_tensor* {i.name} = in[{n}];" for n, i in enumerate(spec.inputs)]
-    lines += [_check(spec, check) for check in spec.checks]
-    if spec.kernel:
-        lines.append(f"      if (!self.gives({_result(spec)})) return nullptr;")
     if spec.call == "custom":
         lines.append(f"      return {_custom(spec)};")
     elif spec.kernel:
@@ -350,14 +380,16 @@ def _dispatch(spec: OpSpec) -> str:
 
 
 def build_source() -> str:
-    """The body of node_builder.cpp: what each op takes, and the decoder and dispatcher."""
-    parts = [
-        f"// {NOTICE}\n",
+    """The body of node_builder.cpp: formulas, what each op takes, and the decoder and dispatcher."""
+    formulas = [entry for entry in FORMULAS.values() if not entry.primitive]
+    parts = [f"// {NOTICE}\n", *(f"{prototype(entry)};" for entry in formulas), "", *map(definition, formulas)]
+    parts += [
+        *map(_enum_text, enums()),
         *map(_struct_reader, structs()),
-        "static OpInputs op_inputs(fb::Op op) {\n  switch (op) {",
+        "OpInfo op_info(fb::Op op) {\n  switch (op) {",
     ]
-    parts += [_input_table(spec) for spec in ordered()]
-    parts.append("    default:\n      return {nullptr, nullptr, 0};\n  }\n}\n")
+    parts += [_op_info(spec) for spec in ordered()]
+    parts.append("    default:\n      return {};\n  }\n}\n")
     parts.append("static ggml_tensor* dispatch(NodeBuilder& self, const fb::Node& node, ggml_tensor* const* in) {")
     parts.append("  ggml_context* ctx = self.context();\n  switch (node.op_type()) {")
     parts += [_dispatch(spec) for spec in ordered()]

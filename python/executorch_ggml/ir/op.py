@@ -12,17 +12,33 @@ import dataclasses
 import enum
 import inspect
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 from .dtypes import DType
+from .formulas import Check, Dim, Dims, Expression, Operand
 
 IR_VERSION = 2  # of the wire format
 
-Dim = Any  # int | sympy.Expr; kept loose so that the table imports without sympy
-Dims = tuple[Dim, Dim, Dim, Dim]
+__all__ = [
+    "IR_VERSION",
+    "OPS",
+    "AttrSpec",
+    "Dim",
+    "Dims",
+    "Empty",
+    "InputSpec",
+    "Layout",
+    "Moves",
+    "OpSpec",
+    "Operand",
+    "Registry",
+    "StructSpec",
+    "Writes",
+    "op",
+]
 
 
 class Layout(enum.Enum):
@@ -33,16 +49,28 @@ class Layout(enum.Enum):
     CONT = "cont"  # dense, in order
 
 
-class Operand(Protocol):
-    """What a result rule may know of an input: a :class:`~.graph.Value` is one."""
+class Moves(enum.Enum):
+    """Whether an op's result has the elements of its first input, and nothing is computed."""
 
-    @property
-    def dtype(self) -> DType:
-        """The element type."""
+    NO = "no"
+    VIEW = "view"  # where they lie
+    COPY = "copy"
 
-    @property
-    def ne(self) -> Dims:
-        """The dims in ggml order."""
+
+class Writes(enum.Enum):
+    """Whether an op changes a state, and is there though nothing may read its result."""
+
+    NO = "no"
+    WHOLE = "whole"  # all of it, after everything that reads it has run
+    ROWS = "rows"  # some of it, in place
+
+
+class Empty(enum.Enum):
+    """What an op gives where an input has no elements and its result has some."""
+
+    ZERO = "zero"  # a sum over nothing
+    NAN = "nan"  # a mean over nothing
+    COMPUTED = "computed"  # its kernel says
 
 
 @dataclass(frozen=True)
@@ -78,24 +106,6 @@ class AttrSpec:
         return ((field, getattr(value, field.name)) for field in self.struct.fields)
 
 
-ResultRule = Callable[..., "tuple[DType, Dims]"]
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A result rule with its counterpart in ``native/runtime/results.h``, which rows that run as kernels need.
-
-    ``cpp`` is a C++ expression over the attributes and, as ``{0}`` and so on, the inputs.
-    """
-
-    function: ResultRule
-    cpp: str
-
-    def __call__(self, *operands: Operand | None, **attrs: Any) -> tuple[DType, Dims]:
-        """The result's dtype and dims."""
-        return self.function(*operands, **attrs)
-
-
 @dataclass(frozen=True)
 class OpSpec:
     """One row of the op table."""
@@ -104,8 +114,14 @@ class OpSpec:
     name: str
     inputs: tuple[InputSpec, ...]
     attrs: tuple[AttrSpec, ...]
-    result: ResultRule
-    checks: tuple[str, ...]
+    result: Expression
+    checks: tuple[Check, ...]
+    work: Expression | None
+    empty: Empty
+    moves: Moves
+    writes: Writes
+    bound: str | None
+    reads_packed: bool
     call: str | None
     kernel: str | None
     when: str | None
@@ -116,6 +132,15 @@ class OpSpec:
     def attr_names(self) -> frozenset[str]:
         """The attributes that a call has."""
         return frozenset(attr.name for attr in self.attrs)
+
+    def result_of(self, operands: Mapping[str, Any]) -> tuple[DType, Dims]:
+        """The result's dtype and dims, for these inputs and attributes."""
+        given = self.result(operands)
+        return (given.dtype, given.ne) if hasattr(given, "ne") else (DType(given[0]), given[1])
+
+    def operands(self, inputs: Sequence[Operand | None], attrs: Mapping[str, Any]) -> dict[str, Any]:
+        """Inputs and attributes by name, as the row's formulas take them."""
+        return {wanted.name: value for wanted, value in zip(self.inputs, inputs, strict=True)} | dict(attrs)
 
     @cached_property
     def class_name(self) -> str:
@@ -169,8 +194,14 @@ def op(
     number: int,
     *,
     inputs: Mapping[str, str],
-    result: ResultRule,
+    result: str,
     checks: tuple[str, ...] = (),
+    work: str | None = None,
+    empty: Empty = Empty.ZERO,
+    moves: Moves = Moves.NO,
+    writes: Writes = Writes.NO,
+    bound: str | None = None,
+    reads_packed: bool = False,
     call: str | None = None,
     kernel: str | None = None,
     when: str | None = None,
@@ -178,10 +209,13 @@ def op(
     """Declare the op that the decorated torch function is the reference of.
 
     ``inputs`` maps each input to ``"<types>[?] <layout>"``, types being names or sets joined by ``|`` and ``?`` marking
-    it optional. ``checks`` are predicates of ``native/runtime/checks.h`` and ``ir/checks.py``, by the same names.
-    ``call`` is the C++ expression where it is not ``ggml_<name>(ctx, <inputs>, <attributes>)``; ``kernel`` names the
-    custom CPU kernel that runs the node (alone where ``call`` is ``"custom"``, else instead of ggml's on the CPU, or
-    only where the predicate ``when`` of ``native/runtime/checks.h`` says so).
+    it optional. The other columns are formulas (see ``formulas.py``) over inputs and attributes: ``result`` is the
+    result's dtype and dims, or an input that it is like; ``checks`` say what a call must be; ``work`` is how many
+    multiply-adds it takes where these are more than the elements it touches, ``result`` being the result. ``bound``
+    names the attribute that the result's values are below, and ``reads_packed`` says that the op takes its first input
+    packed too. ``call`` is the C++ expression where it is not ``ggml_<name>(ctx, <inputs>, <attributes>)``; ``kernel``
+    names the custom CPU kernel that runs the node (alone where ``call`` is ``"custom"``, else instead of ggml's on the
+    CPU, or only where the predicate ``when`` of ``native/runtime/kernel_choice.h`` says so).
     """
 
     def declare(reference: Callable[..., Any]) -> Callable[..., Any]:
@@ -190,14 +224,21 @@ def op(
         if names != list(inputs):
             raise TypeError(f"op {reference.__name__}: inputs {list(inputs)} do not match its parameters {names}")
         attrs = [_attr(p, reference) for p in parameters if p.kind is p.KEYWORD_ONLY]
+        given, scope = (*names, *(attr.name for attr in attrs)), reference.__globals__
         OPS.add(
             OpSpec(
                 number=number,
                 name=reference.__name__,
                 inputs=tuple(_input(name, text) for name, text in inputs.items()),
                 attrs=tuple(attrs),
-                result=result,
-                checks=checks,
+                result=Expression(result, given, scope),
+                checks=tuple(Check(text, given, scope) for text in checks),
+                work=None if work is None else Expression(work, (*given, "result"), scope),
+                empty=empty,
+                moves=moves,
+                writes=writes,
+                bound=bound,
+                reads_packed=reads_packed,
                 call=call,
                 kernel=kernel,
                 when=when,
@@ -238,21 +279,3 @@ def _of_class(name: str, cls: Any, owner: str) -> AttrSpec:
             fields = [_of_class(field.name, types[field.name], cls.__name__) for field in dataclasses.fields(cls)]
             return AttrSpec(name, cls.__name__, struct=StructSpec(cls, tuple(fields)))
     raise TypeError(f"{owner}: attribute {name} has no wire type for {cls!r}")
-
-
-def same_as(index: int) -> ResultRule:
-    """Result rule: dtype and shape of input ``index``."""
-
-    def rule(*operands: Operand, **_: Any) -> tuple[DType, Dims]:
-        return operands[index].dtype, operands[index].ne
-
-    return Rule(rule, f"{{{index}}}")
-
-
-def shaped() -> ResultRule:
-    """Result rule: dtype of input 0, shape from the attribute ``ne``."""
-
-    def rule(*operands: Operand, ne: Dims, **_: Any) -> tuple[DType, Dims]:
-        return operands[0].dtype, ne
-
-    return Rule(rule, "with_dims({0}, ne)")

@@ -52,7 +52,7 @@ def _verify_node(node: Node, known: set[Value]) -> None:
         if value is not None and value not in known:
             raise IRError(f"{node.op} ({node.name}): an input is used before it is made")
     _verify_call(node.op, node.inputs, node.attrs)
-    dtype, ne = node.spec.result(*node.inputs, **node.attrs)
+    dtype, ne = node.spec.result_of(node.spec.operands(node.inputs, node.attrs))
     if dtype != node.output.dtype or not same_dims(ne, node.output.ne):
         raise IRError(
             f"{node.op} ({node.name}): declared {node.output}, but the op gives {dtype.name.lower()}{list(ne)}"

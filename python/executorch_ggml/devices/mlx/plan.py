@@ -10,8 +10,8 @@ from weakref import WeakValueDictionary
 import mlx.core as mx
 import numpy as np
 
-from ...ir.builder import WRITES
 from ...ir.dtypes import DType
+from ...ir.op import Writes
 from ..arrays import Contents, as_numpy, contents
 from .arrays import from_numpy, kept, to_numpy
 from .empty import empty_refusal, function_of_empty
@@ -176,7 +176,7 @@ class _Planner:
                 place = self._prepare(prepare, node, place)
             arrays.append(place)
         output = self._place(node.output)
-        writes = node.op in WRITES
+        writes = node.spec.writes is not Writes.NO
         self._call(_function(node), tuple(arrays), output, fold=not (entry.checks or writes))
         if writes:
             state = _written(node)

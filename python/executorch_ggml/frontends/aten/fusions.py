@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from ...ir.checks import broadcasts_to
 from ...ir.dims import is_one, ne_of, same_dims
 from ...ir.dtypes import DType
+from ...ir.formulas import broadcasts_to, holds
 from ...ir.graph import Node, Value
 from ...ir.ops.custom import BinaryKind, UnaryKind
 from .context import Context, Tensor
@@ -84,7 +84,7 @@ def rotary(cx: Context, a: Tensor, b: Any) -> Tensor | None:
 
 
 def _fits(x: Value, table: Value) -> bool:
-    return same_dims(x.ne[:1], table.ne[:1]) and broadcasts_to(table, x) and table.has_dense_rows
+    return same_dims(x.ne[:1], table.ne[:1]) and holds(broadcasts_to, table.ne, x.ne) and table.has_dense_rows
 
 
 def _input(value: Value, index: int) -> Value:

@@ -11,7 +11,8 @@ from typing import Any
 
 from .._lazy import torch
 from ..dtypes import DType
-from ..op import Dim, Dims, Operand, Rule, op, same_as
+from ..formulas import broadcasts_to, formula
+from ..op import Dim, Dims, Empty, Operand, op
 from .movement import shape_of
 
 
@@ -99,37 +100,92 @@ REDUCE_BOOL = frozenset({ReduceKind.ANY, ReduceKind.ALL})
 REDUCE_INDEX = frozenset({ReduceKind.ARGMAX, ReduceKind.ARGMIN})
 
 
-def broadcast_ne(*shapes: Dims) -> Dims:
-    """The common shape of ``shapes``: per dim, the one size that is not 1."""
-    ne = []
-    for sizes in zip(*shapes, strict=True):
-        wide = [n for n in sizes if not (isinstance(n, int) and n == 1)]
-        ne.append(wide[0] if wide else 1)
-    return ne[0], ne[1], ne[2], ne[3]
+NUMBERS = frozenset({DType.F32, DType.I32, DType.I64})
+FLOATS = frozenset({DType.F32, DType.F16, DType.BF16, DType.F64})
+INTEGERS = frozenset({DType.I32, DType.I64})
+SIGNED = frozenset({UnaryKind.NEG, UnaryKind.ABS, UnaryKind.SIGN})
+EXTREMES = frozenset({BinaryKind.MAXIMUM, BinaryKind.MINIMUM})
+BITWISE = frozenset({BinaryKind.BITWISE_AND, BinaryKind.BITWISE_OR, BinaryKind.BITWISE_XOR})
+OF_INTEGERS = frozenset({BinaryKind.SHIFT_LEFT, BinaryKind.SHIFT_RIGHT, BinaryKind.TRUNC_DIVIDE})
+OF_FLOATS = frozenset({BinaryKind.DIV, BinaryKind.ATAN2, BinaryKind.HYPOT})
 
 
-def _unary(a: Operand, *, kind: UnaryKind) -> tuple[DType, Dims]:
-    return DType.BOOL if kind in UNARY_BOOL else a.dtype, a.ne
+@formula
+def unary_takes(kind: UnaryKind, a: Operand) -> bool:
+    """Expects `kind` to be a function that there is for the element type of `a`."""
+    return (
+        a.dtype != DType.BOOL
+        if kind in SIGNED
+        else a.dtype not in FLOATS
+        if kind == UnaryKind.BITWISE_NOT
+        else kind == UnaryKind.LOGICAL_NOT or a.dtype == DType.F32
+    )
 
 
-def _binary(a: Operand, b: Operand, *, kind: BinaryKind) -> tuple[DType, Dims]:
-    return DType.BOOL if kind in BINARY_BOOL else a.dtype, broadcast_ne(a.ne, b.ne)
+@formula
+def binary_takes(kind: BinaryKind, a: Operand) -> bool:
+    """Expects `kind` to be a function that there is for the element type of `a`."""
+    return (
+        kind in BINARY_BOOL
+        or kind in EXTREMES
+        or (
+            a.dtype not in FLOATS
+            if kind in BITWISE
+            else a.dtype in INTEGERS
+            if kind in OF_INTEGERS
+            else a.dtype == DType.F32 or (a.dtype in INTEGERS and kind not in OF_FLOATS)
+        )
+    )
 
 
-def _selected(condition: Operand, a: Operand, b: Operand) -> tuple[DType, Dims]:
-    return a.dtype, broadcast_ne(condition.ne, a.ne, b.ne)
+@formula
+def broadcast_together(a: Operand, b: Operand) -> bool:
+    """Expects `a` and `b` to have sizes that are equal wherever neither is 1."""
+    return all(m == 1 or n == 1 or m == n for m, n in zip(a.ne, b.ne))  # noqa: B905, PLR1714 - the language's
 
 
-def _reduced(a: Operand, *, kind: ReduceKind, axes: tuple[int, ...]) -> tuple[DType, Dims]:
-    dtype = DType.BOOL if kind in REDUCE_BOOL else DType.I64 if kind in REDUCE_INDEX else a.dtype
-    ne = [1 if i in axes else n for i, n in enumerate(a.ne)]
-    return dtype, (ne[0], ne[1], ne[2], ne[3])
+@formula
+def are_axes(axes: tuple[int, ...]) -> bool:
+    """Expects `axes` to be one or more dims, each once."""
+    return (
+        len(axes) > 0
+        and all(0 <= axis < 4 for axis in axes)
+        and all(axes[i] != axes[j] for i in range(len(axes)) for j in range(i))
+    )
+
+
+@formula
+def reduces(kind: ReduceKind, a: Operand, axes: tuple[int, ...]) -> bool:
+    """Expects `kind` to be a function that there is for the element type of `a`, places being along one of `axes`."""
+    return (
+        kind in REDUCE_BOOL
+        or (kind in REDUCE_INDEX and len(axes) == 1 and (a.dtype in FLOATS or a.dtype in INTEGERS))
+        or (kind not in REDUCE_INDEX and (a.dtype in FLOATS or (a.dtype in INTEGERS and kind != ReduceKind.MEAN)))
+    )
+
+
+@formula
+def is_plain(dtype: DType) -> bool:
+    """Expects `dtype` not to be a quantized type."""
+    return not dtype.is_quantized
+
+
+@formula
+def is_number(dtype: DType) -> bool:
+    """Expects `dtype` to be float32, int32 or int64."""
+    return dtype in NUMBERS
+
+
+@formula
+def turns(x: Operand, table: Operand) -> bool:
+    """Expects `table` to have rows as long as `x`'s, an even number, and other dims that are `x`'s or 1."""
+    return x.ne[0] % 2 == 0 and x.ne[0] == table.ne[0] and broadcasts_to(table.ne, x.ne)
 
 
 @op(
     100,
     inputs={"a": "f32|i32|i64|bool"},
-    result=Rule(_unary, "unary_result({0}, kind)"),
+    result="DType.BOOL if kind in UNARY_BOOL else a.dtype, a.ne",
     checks=("unary_takes(kind, a)",),
     call="custom",
     kernel="unary",
@@ -144,7 +200,7 @@ def unary(a: torch.Tensor, *, kind: UnaryKind) -> torch.Tensor:
 @op(
     101,
     inputs={"a": "f32|i32|i64|bool", "b": "f32|i32|i64|bool"},
-    result=Rule(_binary, "binary_result({0}, {1}, kind)"),
+    result="DType.BOOL if kind in BINARY_BOOL else a.dtype, broadcast_dims(a.ne, b.ne)",
     checks=("same_type(a, b)", "broadcast_together(a, b)", "binary_takes(kind, a)"),
     call="custom",
     kernel="binary",
@@ -161,8 +217,13 @@ def binary(a: torch.Tensor, b: torch.Tensor, *, kind: BinaryKind) -> torch.Tenso
 @op(
     102,
     inputs={"condition": "bool", "a": "any", "b": "any"},
-    result=Rule(_selected, "selected({0}, {1}, {2})"),
-    checks=("same_type(a, b)", "broadcast_together(condition, a, b)"),
+    result="a.dtype, broadcast_dims(condition.ne, a.ne, b.ne)",
+    checks=(
+        "same_type(a, b)",
+        "broadcast_together(condition, a)",
+        "broadcast_together(condition, b)",
+        "broadcast_together(a, b)",
+    ),
     call="custom",
     kernel="select",
 )
@@ -174,8 +235,8 @@ def select(condition: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.T
 @op(
     103,
     inputs={"a": "any"},
-    result=Rule(lambda a, dtype: (DType(dtype), a.ne), "with_type({0}, dtype)"),
-    checks=("plain_type(dtype)",),
+    result="dtype, a.ne",
+    checks=("is_plain(dtype)",),
     call="custom",
     kernel="convert",
 )
@@ -187,8 +248,12 @@ def convert(a: torch.Tensor, *, dtype: DType) -> torch.Tensor:
 @op(
     104,
     inputs={"a": "f32|f64|i32|i64|bool"},
-    result=Rule(_reduced, "reduced({0}, kind, axes)"),
-    checks=("reduces(kind, a, axes)",),
+    result=(
+        "DType.BOOL if kind in REDUCE_BOOL else DType.I64 if kind in REDUCE_INDEX else a.dtype,"
+        "dims(1 if i in axes else a.ne[i] for i in range(4))"
+    ),
+    checks=("are_axes(axes)", "reduces(kind, a, axes)"),
+    empty=Empty.COMPUTED,
     call="custom",
     kernel="reduce",
 )
@@ -216,8 +281,8 @@ def reduce(a: torch.Tensor, *, kind: ReduceKind, axes: tuple[int, ...]) -> torch
 @op(
     105,
     inputs={},
-    result=Rule(lambda ne, start, step, dtype: (DType(dtype), ne), "typed(dtype, ne)"),
-    checks=("number_type(dtype)",),
+    result="dtype, ne",
+    checks=("is_number(dtype)",),
     call="custom",
     kernel="iota",
 )
@@ -230,8 +295,8 @@ def iota(*, ne: Dims, start: Dim, step: int, dtype: DType) -> torch.Tensor:
 @op(
     106,
     inputs={},
-    result=Rule(lambda ne, value, integer, dtype: (DType(dtype), ne), "typed(dtype, ne)"),
-    checks=("plain_type(dtype)",),
+    result="dtype, ne",
+    checks=("is_plain(dtype)",),
     call="custom",
     kernel="fill",
 )
@@ -244,7 +309,7 @@ def fill(*, ne: Dims, value: float, integer: Dim, dtype: DType) -> torch.Tensor:
 @op(
     180,
     inputs={"x": "f32 rows", "cos": "f32 rows", "sin": "f32 rows"},
-    result=same_as(0),
+    result="x",
     checks=("turns(x, cos)", "turns(x, sin)"),
     call="custom",
     kernel="rotary",

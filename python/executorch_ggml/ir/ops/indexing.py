@@ -9,7 +9,9 @@ import enum
 
 from .._lazy import torch
 from ..dtypes import DType
-from ..op import Dim, Dims, Operand, Rule, op, same_as
+from ..formulas import formula
+from ..op import Dim, Dims, Empty, Operand, Writes, op
+from .custom import NUMBERS
 from .movement import shape_of
 
 
@@ -35,25 +37,51 @@ class ScanKind(enum.IntEnum):
 SCAN_INDEX = frozenset({ScanKind.ARGMAX, ScanKind.ARGMIN})
 
 
-def _along(ne: Dims, axis: int, size: Dim) -> Dims:
-    sizes = [size if i == axis else n for i, n in enumerate(ne)]
-    return sizes[0], sizes[1], sizes[2], sizes[3]
+@formula
+def takes_along(a: Operand, index: Operand, axis: int) -> bool:
+    """Expects `index` to have sizes that are `a`'s or 1, apart from the dim `axis`, 0 to 3."""
+    return 0 <= axis < 4 and all(i == axis or index.ne[i] == 1 or index.ne[i] == a.ne[i] for i in range(4))
 
 
-def _taken(a: Operand, index: Operand, *, axis: int, wrap: bool) -> tuple[DType, Dims]:
-    return a.dtype, _along(a.ne, axis, index.ne[axis])
+@formula
+def scatters_into(a: Operand, ne: Dims, axis: int) -> bool:
+    """Expects `ne` to be the sizes of `a`, apart from the dim `axis`, 0 to 3."""
+    return 0 <= axis < 4 and all(ne[i] >= 0 and (i == axis or ne[i] == a.ne[i]) for i in range(4))
 
 
-def _sorted(a: Operand, *, count: Dim, descending: bool) -> tuple[DType, Dims]:
-    return DType.I64, _along(a.ne, 0, count)
+@formula
+def scatter_takes(kind: ScatterKind, a: Operand) -> bool:
+    """Expects `kind` to be ASSIGN where `a` is not of float32, int32 or int64."""
+    return kind == ScatterKind.ASSIGN or a.dtype in NUMBERS
 
 
-def _top(a: Operand, *, count: Dim, largest: bool, in_order: bool) -> tuple[DType, Dims]:
-    return DType.I64, _along(a.ne, 0, count)
+@formula
+def stores(state: Operand, src: Operand, axis: int) -> bool:
+    """Expects `src` to be of `state`'s element type, or whole rows of float32 for a quantized or float16 state.
+
+    With ``axis`` 0 rows are written in part.
+    """
+    return state.dtype == src.dtype or (
+        (state.dtype.is_quantized or state.dtype == DType.F16) and src.dtype == DType.F32 and axis > 0
+    )
 
 
-def _scanned(a: Operand, *, kind: ScanKind, axis: int) -> tuple[DType, Dims]:
-    return DType.I64 if kind in SCAN_INDEX else a.dtype, a.ne
+@formula
+def is_sortable(a: Operand) -> bool:
+    """Expects `a` to have rows that 31 bits count."""
+    return a.ne[0] < 2**31
+
+
+@formula
+def is_part_of_row(count: Dim, a: Operand) -> bool:
+    """Expects `count` to be 0 to the length of `a`'s rows."""
+    return 0 <= count <= a.ne[0]
+
+
+@formula
+def scans(kind: ScanKind, a: Operand) -> bool:
+    """Expects `kind` to be a function that there is for the element type of `a`."""
+    return kind != ScanKind.LOGSUMEXP or a.dtype == DType.F32
 
 
 def _in_range(index: torch.Tensor, size: int, wrap: bool) -> torch.Tensor:
@@ -66,8 +94,9 @@ def _in_range(index: torch.Tensor, size: int, wrap: bool) -> torch.Tensor:
 @op(
     130,
     inputs={"a": "any", "index": "index"},
-    result=Rule(_taken, "taken({0}, {1}, axis)"),
+    result="a.dtype, dims(index.ne[i] if i == axis else a.ne[i] for i in range(4))",
     checks=("takes_along(a, index, axis)",),
+    empty=Empty.COMPUTED,
     call="custom",
     kernel="take",
 )
@@ -81,8 +110,15 @@ def take(a: torch.Tensor, index: torch.Tensor, *, axis: int, wrap: bool) -> torc
 @op(
     131,
     inputs={"a": "any", "index": "index", "src": "any"},
-    result=same_as(0),
-    checks=("same_type(a, src)", "scatters_into(a, index, src, ne, axis)", "scatter_takes(kind, a)"),
+    result="a",
+    checks=(
+        "same_type(a, src)",
+        "scatters_into(a, ne, axis)",
+        "broadcasts_to(index.ne, ne)",
+        "broadcasts_to(src.ne, ne)",
+        "scatter_takes(kind, a)",
+    ),
+    empty=Empty.COMPUTED,
     call="custom",
     kernel="scatter",
 )
@@ -115,8 +151,16 @@ def scatter(
 @op(
     132,
     inputs={"state": "any|quantized cont", "index": "index", "src": "any"},
-    result=same_as(0),
-    checks=("stores(state, src, axis)", "scatters_into(state, index, src, ne, axis)", "shows_state(state)"),
+    result="state",
+    checks=(
+        "stores(state, src, axis)",
+        "scatters_into(state, ne, axis)",
+        "broadcasts_to(index.ne, ne)",
+        "broadcasts_to(src.ne, ne)",
+        "shows_state(state)",
+    ),
+    empty=Empty.COMPUTED,
+    writes=Writes.ROWS,
     call="self.update_state(state, index, src, ne, axis, wrap)",
 )
 def update_state(
@@ -133,8 +177,8 @@ def update_state(
 @op(
     133,
     inputs={"a": "f32|f16|bf16|i8|u8|i16|i32|i64|bool"},
-    result=Rule(_sorted, "sorted({0}, count)"),
-    checks=("sorts(a, count)",),
+    result="DType.I64, (count, a.ne[1], a.ne[2], a.ne[3])",
+    checks=("is_sortable(a)", "is_part_of_row(count, a)"),
     call="custom",
     kernel="sort",
 )
@@ -146,8 +190,8 @@ def sort(a: torch.Tensor, *, count: Dim, descending: bool) -> torch.Tensor:
 @op(
     135,
     inputs={"a": "f32|f16|bf16|i8|u8|i16|i32|i64"},
-    result=Rule(_top, "sorted({0}, count)"),
-    checks=("sorts(a, count)",),
+    result="DType.I64, (count, a.ne[1], a.ne[2], a.ne[3])",
+    checks=("is_sortable(a)", "is_part_of_row(count, a)"),
     call="custom",
     kernel="top_k",
 )
@@ -159,8 +203,8 @@ def top_k(a: torch.Tensor, *, count: Dim, largest: bool, in_order: bool) -> torc
 @op(
     134,
     inputs={"a": "f32|i32|i64"},
-    result=Rule(_scanned, "scanned({0}, kind)"),
-    checks=("scans(kind, a, axis)",),
+    result="DType.I64 if kind in SCAN_INDEX else a.dtype, a.ne",
+    checks=("is_axis(axis)", "scans(kind, a)"),
     call="custom",
     kernel="scan",
 )

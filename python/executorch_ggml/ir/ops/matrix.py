@@ -4,18 +4,77 @@ from __future__ import annotations
 
 from .._lazy import torch
 from ..dtypes import DType
-from ..op import Dim, Operand, Rule, op
+from ..formulas import divides, formula, is_one
+from ..op import Operand, op
 
 
-def _product(a: Operand, b: Operand) -> tuple[DType, tuple[Dim, Dim, Dim, Dim]]:
-    return DType.F32, (a.ne[1], b.ne[1], b.ne[2], b.ne[3])
+@formula
+def multiplies(a: Operand, b: Operand) -> bool:
+    """Expects `b` to have rows as long as `a`'s, and batch dims that `a`'s divide."""
+    return a.ne[0] == b.ne[0] and divides(a.ne[2], b.ne[2]) and divides(a.ne[3], b.ne[3])
+
+
+@formula
+def f32_or_same_type(b: Operand, a: Operand) -> bool:
+    """Expects `b` to be of float32, or of `a`'s element type."""
+    return b.dtype == DType.F32 or b.dtype == a.dtype  # noqa: PLR1714 - for C++
+
+
+@formula
+def attends(q: Operand, k: Operand, v: Operand) -> bool:
+    """Expects `k` to have rows as long as `q`'s, heads that divide `q`'s, and the type, rows and heads of `v`."""
+    return (
+        q.ne[0] == k.ne[0]
+        and k.ne[1] == v.ne[1]
+        and k.ne[2] == v.ne[2]
+        and k.dtype == v.dtype
+        and divides(k.ne[2], q.ne[2])
+        and k.ne[3] == q.ne[3]
+        and v.ne[3] == q.ne[3]
+    )
+
+
+@formula
+def masks_scores(q: Operand, k: Operand, mask: Operand | None) -> bool:
+    """Expects `mask` to have a row of `k`'s positions for each of `q`'s, and batch dims that divide `q`'s."""
+    return mask is None or (
+        mask.ne[0] == k.ne[1]
+        and mask.ne[1] >= q.ne[1]
+        and divides(mask.ne[2], q.ne[2])
+        and divides(mask.ne[3], q.ne[3])
+    )
+
+
+@formula
+def attends_within_limits(q: Operand, v: Operand) -> bool:
+    """Expects `q` and `v` to have rows of 65536 elements at most, and `q` fewer than 2^31 rows.
+
+    ggml's scratch memory grows with the head's size, and it counts query rows in an int.
+    """
+    return q.ne[0] <= 2**16 and v.ne[0] <= 2**16 and q.ne[1] * q.ne[2] * q.ne[3] < 2**31
+
+
+@formula
+def multiplies_chosen(a: Operand, b: Operand, ids: Operand) -> bool:
+    """Expects `b` to have rows as long as `a`'s, for each token of `ids` one row, or one an id."""
+    return (
+        is_one(a.ne[3])
+        and is_one(b.ne[3])
+        and is_one(ids.ne[2])
+        and is_one(ids.ne[3])
+        and a.ne[0] == b.ne[0]
+        and b.ne[2] == ids.ne[1]
+        and (is_one(b.ne[1]) or b.ne[1] == ids.ne[0])
+    )
 
 
 @op(
     70,
     inputs={"a": "float|quantized rows", "b": "float rows"},
-    result=Rule(_product, "multiplied({0}, {1})"),
+    result="DType.F32, (a.ne[1], b.ne[1], b.ne[2], b.ne[3])",
     checks=("multiplies(a, b)", "f32_or_same_type(b, a)"),
+    work="count(result.ne) * a.ne[0]",
+    reads_packed=True,
     call="ggml_mul_mat(ctx, a, b)",
     kernel="wide_product",
     when="is_wide_product(a, b)",
@@ -34,15 +93,12 @@ def mul_mat(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return b @ a.mT
 
 
-def _attended(q: Operand, k: Operand, v: Operand, mask: Operand | None, **_: float) -> tuple[DType, tuple[Dim, ...]]:
-    return DType.F32, (v.ne[0], q.ne[2], q.ne[1], q.ne[3])
-
-
 @op(
     71,
     inputs={"q": "f32 rows", "k": "f32|f16|q8_0 rows", "v": "f32|f16|q8_0 rows", "mask": "f16? cont"},
-    result=Rule(_attended, "attended({0}, {2})"),
-    checks=("attends(q, k, v, mask)",),
+    result="DType.F32, (v.ne[0], q.ne[2], q.ne[1], q.ne[3])",
+    checks=("attends(q, k, v)", "masks_scores(q, k, mask)", "attends_within_limits(q, v)"),
+    work="q.ne[1] * q.ne[2] * q.ne[3] * k.ne[1] * (q.ne[0] + v.ne[0])",
     call="ggml_flash_attn_ext(ctx, q, k, v, mask, scale, 0.0f, logit_softcap)",
     kernel="attention",
 )
@@ -69,15 +125,12 @@ def flash_attn_ext(
     return (weights @ v).transpose(1, 2)
 
 
-def _chosen_product(a: Operand, b: Operand, ids: Operand) -> tuple[DType, tuple[Dim, Dim, Dim, Dim]]:
-    return DType.F32, (a.ne[1], ids.ne[0], ids.ne[1], 1)
-
-
 @op(
     72,
     inputs={"a": "float|quantized cont", "b": "f32 cont", "ids": "i32 cont"},
-    result=_chosen_product,
-    checks=("multiplies_chosen(a, b, ids)", "chooses(a, ids)"),
+    result="DType.F32, (a.ne[1], ids.ne[0], ids.ne[1], 1)",
+    checks=("multiplies_chosen(a, b, ids)", "is_below(ids, a.ne[2])"),
+    work="count(result.ne) * a.ne[0]",
 )
 def mul_mat_id(a: torch.Tensor, b: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
     """``a[ids[t, j]] @ b[t, j]`` for each of a token's choices of matrices (``ggml_mul_mat_id``).

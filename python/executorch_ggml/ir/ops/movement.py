@@ -6,9 +6,18 @@ dims in reversed order, so ggml's dim ``i`` is torch's dim ``3 - i``.
 
 from __future__ import annotations
 
+from typing import Any
+
 from .._lazy import torch
-from ..dtypes import DType
-from ..op import Dim, Dims, Operand, Rule, op, same_as, shaped
+from ..formulas import (
+    count,
+    fact,
+    formula,
+    is_one,
+    known,
+    seen,
+)
+from ..op import Dim, Dims, Empty, Moves, Operand, Writes, op
 
 
 def shape_of(ne: Dims) -> tuple[int, ...]:
@@ -16,29 +25,113 @@ def shape_of(ne: Dims) -> tuple[int, ...]:
     return tuple(int(n) for n in reversed(ne))
 
 
-def _permuted(a: Operand, *, axes: tuple[int, ...]) -> tuple[DType, Dims]:
-    ne: list[Dim] = [0] * 4
-    for source, target in enumerate(axes):
-        ne[target] = a.ne[source]
-    return a.dtype, (ne[0], ne[1], ne[2], ne[3])
+@formula
+def same_count(a: Operand, ne: Dims) -> bool:
+    """Expects `ne` to have as many elements as `a`."""
+    return count(a.ne) == count(ne)
 
 
-def _concatenated(a: Operand, b: Operand, *, dim: int) -> tuple[DType, Dims]:
-    ne = list(a.ne)
-    ne[dim] = a.ne[dim] + b.ne[dim]
-    return a.dtype, (ne[0], ne[1], ne[2], ne[3])
+@formula
+def is_permutation(axes: tuple[int, ...]) -> bool:
+    """Expects `axes` to be 0, 1, 2 and 3 in some order."""
+    return len(axes) == 4 and all(i in axes for i in range(4))
 
 
-def _padded(a: Operand, *, lead: Dims, trail: Dims) -> tuple[DType, Dims]:
-    n = [a.ne[i] + lead[i] + trail[i] for i in range(4)]
-    return a.dtype, (n[0], n[1], n[2], n[3])
+@formula
+def keeps_rows(a: Operand, axes: tuple[int, ...]) -> bool:
+    """Expects `axes` to leave the rows of `a` rows, since they are quantized."""
+    return not a.dtype.is_quantized or axes[0] == 0
+
+
+@formula
+def is_inside(a: Operand, start: Dims, step: tuple[int, ...], ne: Dims) -> bool:
+    """Expects `ne` elements from `start` on, `step` apart, to lie inside `a`."""
+    return len(step) == 4 and all(
+        1 <= step[i] < 2**31
+        and start[i] >= 0
+        and ne[i] >= 0
+        and (ne[i] == 0 or start[i] + step[i] * (ne[i] - 1) < a.ne[i])
+        for i in range(4)
+    )
+
+
+@formula
+def takes_whole_rows(a: Operand, start: Dims, step: tuple[int, ...], ne: Dims) -> bool:
+    """Expects `start`, `step` and `ne` to be those of whole rows of `a`, since they are quantized."""
+    return not a.dtype.is_quantized or (known(start[0]) and start[0] == 0 and step[0] == 1 and ne[0] == a.ne[0])
+
+
+@formula
+def same_dims_but(a: Operand, b: Operand, dim: int) -> bool:
+    """Expects `a` and `b` to have one shape, apart from the dim `dim`, 0 to 3."""
+    return 0 <= dim < 4 and all(i == dim or a.ne[i] == b.ne[i] for i in range(4))
+
+
+@formula
+def are_sizes(sizes: Dims) -> bool:
+    """Expects `sizes` to be 0 or more, each."""
+    return all(n >= 0 for n in sizes)
+
+
+@formula
+def is_matrix(a: Operand) -> bool:
+    """Expects `a` to be one matrix."""
+    return is_one(a.ne[2]) and is_one(a.ne[3])
+
+
+@formula
+def is_line(rows: Operand) -> bool:
+    """Expects `rows` to have one dim."""
+    return is_one(rows.ne[1]) and is_one(rows.ne[2]) and is_one(rows.ne[3])
+
+
+@formula
+def has_three_dims(rows: Operand) -> bool:
+    """Expects `rows` to have three dims at most."""
+    return is_one(rows.ne[3])
+
+
+@formula
+def is_addressable(size: Dim) -> bool:
+    """Expects `size` to be a size that i32 indices can address, from 1 on."""
+    return 0 < size < 2**31
+
+
+@fact
+def is_state(state: Operand) -> bool:
+    """Expects `state` to be a named state: nothing else may be written to."""
+    return getattr(state, "producer", None) is None
+
+
+@fact
+def shows_state(state: Operand) -> bool:
+    """Expects `state` to be a named state, or a view of the whole of one."""
+    while (producer := getattr(state, "producer", None)) is not None:
+        if producer.op not in ("reshape", "update_state"):
+            return False
+        state = producer.inputs[0]
+    return True
+
+
+@fact
+def is_below(index: Operand, size: Dim) -> bool:
+    """Expects `index` to come from to_index, its values checked to be less than `size`."""
+    value: Any = index
+    while (producer := getattr(value, "producer", None)) is not None:
+        if producer.spec.bound is not None:
+            return bool(seen(producer.attrs[producer.spec.bound]) <= size)
+        if producer.spec.moves is Moves.NO:
+            return False
+        value = producer.inputs[0]
+    return False
 
 
 @op(
     1,
     inputs={"a": "any cont"},
-    result=shaped(),
+    result="a.dtype, ne",
     checks=("same_count(a, ne)",),
+    moves=Moves.VIEW,
     call="ggml_reshape_4d(ctx, a, ne[0], ne[1], ne[2], ne[3])",
 )
 def reshape(a: torch.Tensor, *, ne: Dims) -> torch.Tensor:
@@ -49,8 +142,9 @@ def reshape(a: torch.Tensor, *, ne: Dims) -> torch.Tensor:
 @op(
     2,
     inputs={"a": "any|quantized"},
-    result=_permuted,
-    checks=("permutation(axes)", "keeps_rows(a, axes)"),
+    result="a.dtype, dims(a.ne[place_of(i, axes)] for i in range(4))",
+    checks=("is_permutation(axes)", "keeps_rows(a, axes)"),
+    moves=Moves.VIEW,
     call="self.permute(a, axes)",
 )
 def permute(a: torch.Tensor, *, axes: tuple[int, ...]) -> torch.Tensor:
@@ -61,8 +155,9 @@ def permute(a: torch.Tensor, *, axes: tuple[int, ...]) -> torch.Tensor:
 @op(
     3,
     inputs={"a": "any|quantized"},
-    result=shaped(),
-    checks=("view_inside(a, start, step, ne)", "whole_rows(a, start, step, ne)"),
+    result="a.dtype, ne",
+    checks=("is_inside(a, start, step, ne)", "takes_whole_rows(a, start, step, ne)"),
+    moves=Moves.VIEW,
     call="self.view(a, start, step, ne)",
 )
 def view(a: torch.Tensor, *, start: Dims, step: tuple[int, ...], ne: Dims) -> torch.Tensor:
@@ -73,7 +168,7 @@ def view(a: torch.Tensor, *, start: Dims, step: tuple[int, ...], ne: Dims) -> to
     return a
 
 
-@op(4, inputs={"a": "any"}, result=same_as(0), kernel="broadcast")
+@op(4, inputs={"a": "any"}, result="a", moves=Moves.COPY, kernel="broadcast")
 def cont(a: torch.Tensor) -> torch.Tensor:
     """A dense copy (``ggml_cont``)."""
     return a.contiguous()
@@ -82,8 +177,8 @@ def cont(a: torch.Tensor) -> torch.Tensor:
 @op(
     5,
     inputs={"a": "any"},
-    result=shaped(),
-    checks=("broadcasts_to(a, ne)",),
+    result="a.dtype, ne",
+    checks=("broadcasts_to(a.ne, ne)",),
     call="custom",
     kernel="broadcast",
 )
@@ -95,8 +190,9 @@ def broadcast(a: torch.Tensor, *, ne: Dims) -> torch.Tensor:
 @op(
     6,
     inputs={"a": "any", "b": "any"},
-    result=Rule(_concatenated, "concatenated({0}, {1}, dim)"),
+    result="a.dtype, dims(a.ne[i] + b.ne[i] if i == dim else a.ne[i] for i in range(4))",
     checks=("same_type(a, b)", "same_dims_but(a, b, dim)"),
+    empty=Empty.COMPUTED,
     call="custom",
     kernel="concat",
 )
@@ -108,8 +204,10 @@ def concat(a: torch.Tensor, b: torch.Tensor, *, dim: int) -> torch.Tensor:
 @op(
     7,
     inputs={"a": "any", "state": "any cont"},
-    result=same_as(1),
-    checks=("same_type(a, state)", "same_dims(a, state)", "is_state(state)"),
+    result="state",
+    checks=("same_type(a, state)", "same_dims(a.ne, state.ne)", "is_state(state)"),
+    empty=Empty.COMPUTED,
+    writes=Writes.WHOLE,
     call="ggml_cpy(ctx, a, state)",
 )
 def write_state(a: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
@@ -120,8 +218,8 @@ def write_state(a: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
 @op(
     8,
     inputs={"a": "f32 rows"},
-    result=_padded,
-    checks=("not_negative(lead)", "not_negative(trail)"),
+    result="a.dtype, dims(a.ne[i] + lead[i] + trail[i] for i in range(4))",
+    checks=("are_sizes(lead)", "are_sizes(trail)"),
     call="ggml_pad_ext(ctx, a, narrow(lead[0]), narrow(trail[0]), narrow(lead[1]), narrow(trail[1]), "
     "narrow(lead[2]), narrow(trail[2]), narrow(lead[3]), narrow(trail[3]))",
 )
@@ -134,8 +232,8 @@ def pad_ext(a: torch.Tensor, *, lead: Dims, trail: Dims) -> torch.Tensor:
 @op(
     9,
     inputs={"a": "float|quantized rows", "rows": "i32 cont"},
-    result=lambda a, rows: (DType.F32, (a.ne[0], rows.ne[0], rows.ne[1], rows.ne[2])),
-    checks=("gathers_rows(a, rows)",),
+    result="DType.F32, (a.ne[0], rows.ne[0], rows.ne[1], rows.ne[2])",
+    checks=("is_matrix(a)", "is_line(rows)", "is_below(rows, a.ne[1])"),
 )
 def get_rows(a: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     """Rows ``a[rows[i]]`` as f32 (``ggml_get_rows``); ``rows`` must come from ``to_index``, which checks the range."""
@@ -145,8 +243,9 @@ def get_rows(a: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 @op(
     10,
     inputs={"a": "index"},
-    result=Rule(lambda a, size, wrap: (DType.I32, a.ne), "with_type({0}, DType::I32)"),
-    checks=("indexable(size)",),
+    result="DType.I32, a.ne",
+    checks=("is_addressable(size)",),
+    bound="size",
     call="custom",
     kernel="to_index",
 )
@@ -161,8 +260,8 @@ def to_index(a: torch.Tensor, *, size: Dim, wrap: bool) -> torch.Tensor:
 @op(
     11,
     inputs={"a": "any cont", "rows": "i32 cont"},
-    result=Rule(lambda a, rows: (a.dtype, (a.ne[0], rows.ne[0], rows.ne[1], rows.ne[2])), "taken_rows({0}, {1})"),
-    checks=("is_table(a, rows)",),
+    result="a.dtype, (a.ne[0], rows.ne[0], rows.ne[1], rows.ne[2])",
+    checks=("is_matrix(a)", "has_three_dims(rows)"),
     call="custom",
     kernel="take_rows",
 )

@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 from .._lazy import torch
-from ..dtypes import DType
-from ..op import Dim, Operand, op, same_as
+from ..formulas import divides, formula
+from ..op import Dim, Empty, Operand, op
 
 
-def _row_scalar(a: Operand) -> tuple[DType, tuple[Dim, Dim, Dim, Dim]]:
-    return a.dtype, (1, a.ne[1], a.ne[2], a.ne[3])
+@formula
+def masks_rows(a: Operand, mask: Operand | None) -> bool:
+    """Expects `mask` to have rows as long as `a`'s, as many or more, and batch dims that divide `a`'s."""
+    return mask is None or (
+        mask.ne[0] == a.ne[0]
+        and mask.ne[1] >= a.ne[1]
+        and divides(mask.ne[2], a.ne[2])
+        and divides(mask.ne[3], a.ne[3])
+    )
 
 
-@op(60, inputs={"a": "f32 rows"}, result=same_as(0), checks=("not_negative(eps)",))
+@formula
+def is_zero(number: float) -> bool:
+    """Expects `number` to be 0."""
+    return number == 0
+
+
+@formula
+def is_small(number: Dim) -> bool:
+    """Expects `number` to be 0 or more, and to fit in 31 bits."""
+    return 0 <= number < 2**31
+
+
+@op(60, inputs={"a": "f32 rows"}, result="a", checks=("not_negative(eps)",))
 def norm(a: torch.Tensor, *, eps: float) -> torch.Tensor:
     """Each row minus its mean over its standard deviation (``ggml_norm``)."""
     return torch.nn.functional.layer_norm(a, a.shape[-1:], eps=eps)
 
 
-@op(61, inputs={"a": "f32 rows"}, result=same_as(0), checks=("not_negative(eps)",))
+@op(61, inputs={"a": "f32 rows"}, result="a", checks=("not_negative(eps)",))
 def rms_norm(a: torch.Tensor, *, eps: float) -> torch.Tensor:
     """Each row over its root mean square (``ggml_rms_norm``)."""
     return a * torch.rsqrt(a.square().mean(-1, keepdim=True) + eps)
@@ -26,7 +45,7 @@ def rms_norm(a: torch.Tensor, *, eps: float) -> torch.Tensor:
 @op(
     62,
     inputs={"a": "f32 cont", "mask": "f32? cont"},
-    result=same_as(0),
+    result="a",
     checks=("masks_rows(a, mask)", "is_zero(max_bias)"),
     call="ggml_soft_max_ext(ctx, a, mask, scale, max_bias)",
 )
@@ -43,8 +62,8 @@ def soft_max_ext(a: torch.Tensor, mask: torch.Tensor | None, *, scale: float, ma
 @op(
     63,
     inputs={"a": "f32 cont"},
-    result=same_as(0),
-    checks=("small(n_past)",),
+    result="a",
+    checks=("is_small(n_past)",),
     call="ggml_diag_mask_inf(ctx, a, narrow(n_past))",
 )
 def diag_mask_inf(a: torch.Tensor, *, n_past: Dim) -> torch.Tensor:
@@ -53,19 +72,19 @@ def diag_mask_inf(a: torch.Tensor, *, n_past: Dim) -> torch.Tensor:
     return a.masked_fill(above, float("-inf"))
 
 
-@op(64, inputs={"a": "f32 rows"}, result=_row_scalar)
+@op(64, inputs={"a": "f32 rows"}, result="a.dtype, (1, a.ne[1], a.ne[2], a.ne[3])")
 def sum_rows(a: torch.Tensor) -> torch.Tensor:
     """Sum of each row (``ggml_sum_rows``)."""
     return a.sum(-1, keepdim=True)
 
 
-@op(65, inputs={"a": "f32 rows"}, result=_row_scalar)
+@op(65, inputs={"a": "f32 rows"}, result="a.dtype, (1, a.ne[1], a.ne[2], a.ne[3])", empty=Empty.NAN)
 def mean(a: torch.Tensor) -> torch.Tensor:
     """Mean of each row (``ggml_mean``)."""
     return a.mean(-1, keepdim=True)
 
 
-@op(66, inputs={"a": "number cont"}, result=same_as(0), kernel="cumsum")
+@op(66, inputs={"a": "number cont"}, result="a", kernel="cumsum")
 def cumsum(a: torch.Tensor) -> torch.Tensor:
     """Running sum along each row (``ggml_cumsum``)."""
     return a.cumsum(-1, dtype=a.dtype)

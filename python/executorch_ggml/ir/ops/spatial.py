@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from .._lazy import F, torch
-from ..dtypes import DType
-from ..op import Dim, Dims, Rule, op, shaped
+from ..formulas import ceil_div, count, formula, known
+from ..op import Dim, Dims, Operand, op
 from .movement import shape_of
 
 OC_BLOCK = 16  # output channels of a block of packed weights: one 512-bit or two 256-bit vectors
@@ -162,15 +162,182 @@ def _convolved(
     return activate(y, epilogue).permute(0, 2, 3, 1)
 
 
+@formula
+def is_window(window: Window) -> bool:
+    """Whether the numbers are sane and small."""
+    return (
+        1 <= window.kernel < 2**24
+        and 1 <= window.stride < 2**24
+        and 1 <= window.dilation < 2**24
+        and 1 <= window.up < 2**24
+        and -(2**24) < window.pad < 2**24
+    )
+
+
+@formula
+def slides(window: Window2d) -> bool:
+    """Expects `window` to have a kernel, stride, dilation and up from 1 on, all numbers being less than 2^24."""
+    return is_window(window.w) and is_window(window.h)
+
+
+@formula
+def is_dense(window: Window2d) -> bool:
+    """Expects `window` to have an up of 1: only conv_2d spreads its input."""
+    return window.w.up == 1 and window.h.up == 1
+
+
+@formula
+def is_pool_window(window: Window) -> bool:
+    """Whether the numbers are sane and small; a kernel of 0 is adaptive and has no gaps."""
+    return (
+        0 <= window.kernel < 2**24
+        and 1 <= window.stride < 2**24
+        and 1 <= window.dilation < 2**24
+        and (window.kernel > 0 or window.dilation == 1)
+        and window.up == 1
+        and -(2**24) < window.pad < 2**24
+    )
+
+
+@formula
+def pools_over(window: Window2d) -> bool:
+    """Expects `window` to have a stride and dilation from 1 on, an up of 1, and a kernel from 1 on, or 0 (adaptive)."""
+    return is_pool_window(window.w) and is_pool_window(window.h)
+
+
+@formula
+def pools_over_volume(window: Window3d) -> bool:
+    """Expects `window` to have a stride and dilation from 1 on, an up of 1, and a kernel from 1 on, or 0 (adaptive)."""
+    return is_pool_window(window.w) and is_pool_window(window.h) and is_pool_window(window.d)
+
+
+@formula
+def reach(out: Dim, window: Window) -> int:
+    """How far the windows of a result's axis reach."""
+    return out * window.stride + window.kernel * window.dilation + abs(window.pad)
+
+
+@formula
+def reaches(x: Operand, ne: Dims, window: Window2d) -> bool:
+    """Expects `window` over `x`, for a result `ne`, to touch places in the image or out of it that 59 bits count."""
+    return (reach(ne[2], window.h) + x.ne[2] * x.ne[3]) * (x.ne[0] * x.ne[1]) < 2**59 and reach(ne[1], window.w) * x.ne[
+        0
+    ] < 2**59
+
+
+@formula
+def has_few_taps(window: Window2d) -> bool:
+    """Expects `window` to have 1 to 65536 taps: a convolution keeps something for each."""
+    return window.w.kernel >= 1 and window.h.kernel >= 1 and window.w.kernel * window.h.kernel <= 2**16
+
+
+@formula
+def fits_groups(x: Operand, ne: Dims, groups: int) -> bool:
+    """Expects `groups` to divide the channels of `x` and of the result `ne`, and these to be fewer than 2^26."""
+    return (
+        known(x.ne[0])
+        and known(ne[0])
+        and 1 <= groups <= ne[0] <= 2**26
+        and x.ne[0] % groups == 0
+        and ne[0] % groups == 0
+    )
+
+
+@formula
+def packed_size(channels: Dim, out_channels: Dim, window: Window2d, groups: int) -> int:
+    """How many floats ``pack_conv_weight`` gives."""
+    return (
+        groups
+        * ceil_div(out_channels // groups, OC_BLOCK)
+        * OC_BLOCK
+        * (window.w.kernel * window.h.kernel * (channels // groups))
+        + channels // groups
+    )
+
+
+@formula
+def is_packed(weight: Operand, x: Operand, ne: Dims, window: Window2d, groups: int) -> bool:
+    """Expects `weight` to be packed for the channels of `x` and of the result `ne`, in `groups`, under `window`."""
+    return count(weight.ne) == packed_size(x.ne[0], ne[0], window, groups)
+
+
+@formula
+def is_depthwise(weight: Operand, x: Operand, ne: Dims, window: Window2d) -> bool:
+    """Expects `weight` to have a tap of `window` for each channel of `x`, and the result `ne` the same channels."""
+    return x.ne[0] == ne[0] and count(weight.ne) == ne[0] * window.w.kernel * window.h.kernel
+
+
+@formula
+def is_bias(bias: Operand | None, ne: Dims) -> bool:
+    """Expects `bias` to have an element for each channel of the result `ne`."""
+    return bias is None or count(bias.ne) == ne[0]
+
+
+@formula
+def keeps_batch(x: Operand, ne: Dims) -> bool:
+    """Expects the result `ne` to have as many images as `x`."""
+    return x.ne[3] == ne[3]
+
+
+@formula
+def keeps_channels(x: Operand, ne: Dims) -> bool:
+    """Expects the result `ne` to have as many channels as `x`."""
+    return x.ne[0] == ne[0]
+
+
+@formula
+def pools_volumes(x: Operand, ne: Dims, depth: Dim, out_depth: Dim) -> bool:
+    """Expects `x` and the result `ne` to be as many volumes, of `depth` and of `out_depth` images each."""
+    return (
+        depth > 0
+        and out_depth > 0
+        and x.ne[3] % depth == 0
+        and ne[3] % out_depth == 0
+        and x.ne[3] // depth == ne[3] // out_depth
+    )
+
+
+@formula
+def pool_taps(window: Window, size: Dim, out: Dim) -> int:
+    """How many pixels a pooling's window sees along an axis, at most."""
+    return min(size, window.kernel if window.kernel > 0 else size // max(1, out) + 2)
+
+
+@formula
+def has_grid(x: Operand, grid: Operand) -> bool:
+    """Expects `grid` to have two numbers a place, and as many images as `x`."""
+    return grid.ne[0] == 2 and grid.ne[3] == x.ne[3]
+
+
+@formula
+def counts_in_f32(x: Operand) -> bool:
+    """Expects `x` to be of 2^24 pixels each way at most: places are computed in float32."""
+    return x.ne[1] <= 2**24 and x.ne[2] <= 2**24
+
+
+@formula
+def interpolates(a: Operand, ne: Dims) -> bool:
+    """Expects `a` and the result `ne` to be 1 to 2^20 pixels each way, and the outer dims the same.
+
+    ggml finds places in f32, which counts no further.
+    """
+    return all(0 < n <= 2**20 for n in (a.ne[0], a.ne[1], ne[0], ne[1])) and a.ne[2] == ne[2] and a.ne[3] == ne[3]
+
+
 @op(
     80,
     inputs={"x": "f32 cont", "weight": "float cont", "bias": "f32? cont"},
-    result=shaped(),
+    result="x.dtype, ne",
     checks=(
-        "convolves(x, weight, bias, ne, window, groups)",
+        "has_few_taps(window)",
         "slides(window)",
+        "fits_groups(x, ne, groups)",
+        "is_packed(weight, x, ne, window, groups)",
+        "is_bias(bias, ne)",
+        "keeps_batch(x, ne)",
         "reaches(x, ne, window)",
     ),
+    work="ne[1] * ne[2] * ne[3] * count(weight.ne)",
     call="custom",
     kernel="conv_2d",
 )
@@ -200,13 +367,17 @@ def conv_2d(
 @op(
     81,
     inputs={"x": "f32 cont", "weight": "f32 cont", "bias": "f32? cont"},
-    result=shaped(),
+    result="x.dtype, ne",
     checks=(
-        "convolves_depthwise(x, weight, bias, ne, window)",
+        "has_few_taps(window)",
         "slides(window)",
         "is_dense(window)",
+        "is_depthwise(weight, x, ne, window)",
+        "is_bias(bias, ne)",
+        "keeps_batch(x, ne)",
         "reaches(x, ne, window)",
     ),
+    work="count(ne) * window.w.kernel * window.h.kernel",
     call="custom",
     kernel="conv_2d_dw",
 )
@@ -250,12 +421,14 @@ class _Windows(NamedTuple):
 @op(
     82,
     inputs={"x": "f32 cont"},
-    result=shaped(),
+    result="x.dtype, ne",
     checks=(
-        "pools(x, ne)",
-        "pool_slides(window)",
+        "keeps_channels(x, ne)",
+        "keeps_batch(x, ne)",
+        "pools_over(window)",
         "reaches(x, ne, window)",
     ),
+    work="count(ne) * pool_taps(window.w, x.ne[1], ne[1]) * pool_taps(window.h, x.ne[2], ne[2])",
     call="custom",
     kernel="pool_2d",
 )
@@ -281,10 +454,11 @@ def pool_2d(x: torch.Tensor, *, ne: Dims, kind: PoolKind, window: Window2d, divi
 @op(
     110,
     inputs={"x": "f32 cont"},
-    result=Rule(lambda x, ne, **_: (DType.I64, ne), "typed(DType::I64, ne)"),
-    checks=(
-        "pools_volumes(x, ne, depth, out_depth)",
-        "pool_slides(window)",
+    result="DType.I64, ne",
+    checks=("keeps_channels(x, ne)", "pools_volumes(x, ne, depth, out_depth)", "pools_over_volume(window)"),
+    work=(
+        "count(ne) * pool_taps(window.w, x.ne[1], ne[1]) * pool_taps(window.h, x.ne[2], ne[2])"
+        " * pool_taps(window.d, x.ne[3], ne[3])"
     ),
     call="custom",
     kernel="max_pool_index",
@@ -321,7 +495,7 @@ def max_pool_index(x: torch.Tensor, *, ne: Dims, depth: Dim, out_depth: Dim, win
 @op(
     83,
     inputs={"a": "f32 cont"},
-    result=shaped(),
+    result="a.dtype, ne",
     checks=("interpolates(a, ne)",),
     call="ggml_interpolate(ctx, a, ne[0], ne[1], ne[2], ne[3], scale_mode(mode))",
 )
@@ -336,8 +510,9 @@ def interpolate(a: torch.Tensor, *, ne: Dims, mode: ScaleMode) -> torch.Tensor:
 @op(
     111,
     inputs={"x": "f32 cont", "grid": "f32 cont"},
-    result=Rule(lambda x, grid, **_: (x.dtype, (x.ne[0], *grid.ne[1:])), "sampled({0}, {1})"),
-    checks=("samples(x, grid)",),
+    result="x.dtype, (x.ne[0], grid.ne[1], grid.ne[2], grid.ne[3])",
+    checks=("has_grid(x, grid)", "counts_in_f32(x)"),
+    work="count(result.ne) * (16 if kind == SampleKind.BICUBIC else 4)",
     call="custom",
     kernel="grid_sample",
 )

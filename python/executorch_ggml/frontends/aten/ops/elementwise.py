@@ -9,9 +9,9 @@ from typing import Any
 import executorch.exir.passes.dim_order_ops_registry  # noqa: F401 - declares the dim_order_ops
 import torch
 
-from ....ir.checks import broadcasts_to
 from ....ir.dims import ne_of, same_dims
 from ....ir.dtypes import DType
+from ....ir.formulas import broadcasts_to, holds
 from ....ir.graph import IRError, Value
 from ....ir.ops.custom import BinaryKind, UnaryKind
 from ..context import FLOATS, NARROW, Context, Tensor, compute_type
@@ -42,9 +42,9 @@ def _combined(cx: Context, kind: BinaryKind, x: Value, y: Value) -> Value:
         and x.dtype in (DType.F32, DType.I32, DType.I64)
         and (kind != BinaryKind.DIV or x.dtype == DType.F32)
     ):
-        if broadcasts_to(y, x) and _covers(x, y):
+        if holds(broadcasts_to, y.ne, x.ne) and _covers(x, y):
             return cx.builder.emit(name, x, y)
-        if kind in _COMMUTATIVE and broadcasts_to(x, y) and _covers(y, x):
+        if kind in _COMMUTATIVE and holds(broadcasts_to, x.ne, y.ne) and _covers(y, x):
             return cx.builder.emit(name, y, x)
     return cx.builder.emit("binary", x, y, kind=kind)
 
