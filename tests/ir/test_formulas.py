@@ -39,7 +39,7 @@ class Draw:
             "Operand": self.operand,
             "Operand | None": lambda: None if rng.random() < 0.3 else self.operand(),
             "Dims": self.dims,
-            "Dim": lambda: abs(self.number()),
+            "Dim": lambda: min(abs(self.number()), 2**63 - 1),
             "int": self.number,
             "float": lambda: rng.choice((-1.0, -0.0, 0.0, 0.5, float("inf"), float("nan"))),
             "tuple[int, ...]": self.numbers,
@@ -57,7 +57,7 @@ class Draw:
         return SimpleNamespace(dtype=dtype, ne=self.dims())
 
     def number(self) -> int:
-        other = (-1, 0, 1, 2, 3, 4, 2**16, 2**24, 2**31, 2**62)
+        other = (-(2**63), -1, 0, 1, 2, 3, 4, 2**16, 2**24, 2**31, 2**62, 2**63 - 1)
         return self.rng.choice(self.base if self.close else other)
 
     def numbers(self) -> tuple[int, ...]:
@@ -93,7 +93,7 @@ def _cpp(value: Any, annotation: str) -> str:
         return f"{type(value).__name__}::{cpp.camel(value.name)}"
     if isinstance(value, float):
         return {"inf": "__builtin_inff()", "nan": '__builtin_nanf("")'}.get(repr(value), f"{value!r}f")
-    return f"INT64_C({value})"
+    return "INT64_MIN" if value == -(2**63) else f"INT64_C({value})"
 
 
 def _cases() -> list[tuple[str, str, int]]:
@@ -136,7 +136,20 @@ def test_formulas_mean_the_same_in_cpp(tmp_path: Path) -> None:
     ggml = importlib.metadata.distribution("libggml-python").locate_file("libggml/include")
     folders = [f"-I{folder}" for folder in (tmp_path, RUNTIME, ggml)]
     program = tmp_path / "formulas"
-    subprocess.run(["g++", "-std=c++17", "-O0", *folders, str(source), "-o", str(program)], check=True)
+    subprocess.run(
+        [
+            "g++",
+            "-std=c++17",
+            "-O0",
+            "-fsanitize=undefined",
+            "-fno-sanitize-recover",
+            *folders,
+            str(source),
+            "-o",
+            str(program),
+        ],
+        check=True,
+    )
     made = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout.split()
     wrong = [case for case, number in zip(cases, made, strict=True) if case[2] != int(number)]
     assert not wrong, wrong[:5]
