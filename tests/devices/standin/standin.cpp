@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <list>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -132,11 +133,11 @@ bool reaches_custom(const ggml_tensor* tensor, std::unordered_set<const ggml_ten
 // A graph's nodes on the memory that they are computed in.
 class ShadowGraph {
  public:
-  explicit ShadowGraph(size_t nodes)
-      : context_(ggml_init(
-            {(nodes * (GGML_MAX_SRC + 1)) * ggml_tensor_overhead() + ggml_graph_overhead_custom(nodes + 1, false),
-             nullptr, /*no_alloc=*/true})),
-        graph_(ggml_new_graph_custom(context_, nodes + 1, false)) {}
+  explicit ShadowGraph(size_t nodes) {
+    const size_t most = nodes * (GGML_MAX_SRC + 1) + 1;  // each source may need a copy
+    context_ = ggml_init({2 * most * ggml_tensor_overhead() + ggml_graph_overhead_custom(most, false), nullptr, true});
+    graph_ = ggml_new_graph_custom(context_, most, false);
+  }
   ~ShadowGraph() { ggml_free(context_); }
   ShadowGraph(const ShadowGraph&) = delete;
   ShadowGraph& operator=(const ShadowGraph&) = delete;
@@ -149,12 +150,28 @@ class ShadowGraph {
       if (node->src[i] == nullptr) continue;
       twin->src[i] = twin_of(node->src[i]);
       if (twin->src[i] == nullptr) return false;
+      if (!copies(node)) twin->src[i] = with_dense_rows(twin->src[i]);
     }
     if (twin != nullptr) ggml_graph_add_node(graph_, twin);
     return twin != nullptr;
   }
 
  private:
+  static bool copies(const ggml_tensor* node) {
+    return node->op == GGML_OP_CPY || node->op == GGML_OP_CONT || node->op == GGML_OP_DUP || node->op == GGML_OP_CONCAT;
+  }
+
+  // GPUs read any strides, ggml's CPU ops mostly none within rows: they get a copy.
+  ggml_tensor* with_dense_rows(ggml_tensor* tensor) {
+    if (tensor->nb[0] == ggml_type_size(tensor->type)) return tensor;
+    ggml_tensor* dense = ggml_cont(context_, tensor);
+    memory_.emplace_back(ggml_nbytes(dense));
+    dense->data = memory_.back().shadow;
+    dense->flags |= GGML_TENSOR_FLAG_COMPUTE;
+    ggml_graph_add_node(graph_, dense);
+    return dense;
+  }
+
   // Null where the data is not the device's.
   ggml_tensor* twin_of(const ggml_tensor* tensor) {
     ggml_tensor*& twin = twins_[tensor];
@@ -177,9 +194,10 @@ class ShadowGraph {
     std::fprintf(stderr, pattern, name, op);
   }
 
-  ggml_context* context_;
-  ggml_cgraph* graph_;
+  ggml_context* context_ = nullptr;
+  ggml_cgraph* graph_ = nullptr;
   std::unordered_map<const ggml_tensor*, ggml_tensor*> twins_;
+  std::list<Memory> memory_;
   char nothing_[kAlignment] = {0};
 };
 
