@@ -22,7 +22,7 @@ import executorch_ggml
 from benchmarks import results, workloads
 from executorch_ggml import GgmlPartitioner
 from executorch_ggml._export import executorch_config
-from executorch_ggml.frontends.aten.graph import ALL_FUSIONS, FUSIONS
+from executorch_ggml.partition.backend import ALL_FUSIONS, FUSIONS
 
 MODELS = ("bert", "llama", "vit", "resnet18", "mobilenet_v2", "unet")
 SETTLE_SECONDS = 0.03

@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 import executorch_ggml
 from executorch_ggml._export import executorch_config
 from executorch_ggml.frontends.aten import LOWERINGS, Lowering
-from executorch_ggml.frontends.aten.graph import ALL_FUSIONS, is_size_node
+from executorch_ggml.frontends.aten.graph import is_size_node
 from executorch_ggml.frontends.aten.registry import PRESERVED, overload_of
 from executorch_ggml.frontends.aten.weights import WeightSource
 from executorch_ggml.ir.graph import Graph, IRError
@@ -31,7 +31,8 @@ from executorch_ggml.ir.interpreter import Interpreter
 from executorch_ggml.ir.serialize import deserialize, serialize
 from executorch_ggml.ir.verify import verify
 from executorch_ggml.partition import GgmlPartitioner
-from executorch_ggml.partition.backend import named_constants
+from executorch_ggml.partition.backend import ALL_FUSIONS, named_constants
+from executorch_ggml.passes import PASSES, run_passes
 from executorch_ggml.runtime import Session
 
 TOLERANCE = 1e-5
@@ -117,9 +118,12 @@ def lowered(
     fusions: frozenset[str] = ALL_FUSIONS,
     weights: WeightSource | None = None,
 ) -> Graph:
-    """The verified IR of a function, lowered from its export without decompositions."""
+    """The IR of a function, lowered from its export without decompositions; verified after each pass."""
     graph = Lowering(decomposed(exported(function, args, dynamic)), fusions, weights=weights).graph()
     verify(graph)
+    for name in filter(fusions.__contains__, PASSES):
+        graph = run_passes(graph, {name})
+        verify(graph)
     return graph
 
 

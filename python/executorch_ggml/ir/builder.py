@@ -32,6 +32,20 @@ class Builder:
         self._constants: dict[str, Constant] = {}
         self.origin = ""  # what the nodes being built come from: becomes their name
 
+    @classmethod
+    def over(cls, graph: Graph) -> Builder:
+        """A builder of another graph over the same symbols, inputs, constants and states, still without nodes."""
+        builder = cls()
+        leaves = {
+            "symbols": graph.symbols,
+            "inputs": graph.inputs,
+            "constants": graph.constants,
+            "states": graph.states,
+        }
+        builder.graph = Graph(**{name: list(entries) for name, entries in leaves.items()})  # type: ignore[arg-type] # each is a list of its own
+        builder._constants = {constant.key: constant for constant in graph.constants}
+        return builder
+
     # ------------------------------------------------------------------------------------------------- leaves
 
     def input(self, name: str, dtype: DType, shape: Sequence[Dim], ne: Dims) -> Value:

@@ -38,6 +38,10 @@ class Interpreter:
             values[node.output] = self._call(node, values, bindings)
         return [self._shaped(port, values, bindings) for port in self.graph.outputs]
 
+    def contents(self, leaf: Value) -> torch.Tensor:
+        """What a constant or a state holds now, in ggml's dims reversed."""
+        return self._leaves[leaf]
+
     def _call(
         self, node: Node, values: dict[Value, torch.Tensor], bindings: Mapping[sympy.Symbol, int]
     ) -> torch.Tensor:

@@ -15,11 +15,12 @@ from executorch.exir.backend.utils import DelegateMappingBuilder
 from torch.export import ExportedProgram
 
 from ..frontends.aten import Lowering
-from ..frontends.aten.graph import ALL_FUSIONS
+from ..frontends.aten.graph import FOLDED_IN
 from ..frontends.aten.weights import WeightSource
 from ..ir.dtypes import DType
 from ..ir.graph import Constant, Graph, IRError, State
 from ..ir.serialize import serialize
+from ..passes import PASSES, quantize_states, run_passes, summary
 from .states import StateNames
 
 # Constants are used in place from the mapped file: ggml asks for 32 bytes, a cache line is kinder.
@@ -36,6 +37,9 @@ STATES_MARKER = (
     "executorch_ggml.states"  # in the named data of a program with something to share: see program_states.cpp
 )
 
+# What several nodes of the program become one for, by name; any of it can be switched off.
+FUSIONS = {**FOLDED_IN, **{name: summary(name) for name in PASSES}}
+ALL_FUSIONS = frozenset(FUSIONS)
 
 _weight_sources: weakref.WeakValueDictionary[str, WeightSource] = weakref.WeakValueDictionary()
 
@@ -87,7 +91,8 @@ def _preprocess(program: ExportedProgram, specs: list[CompileSpec], names: State
     fusions = frozenset(options[FUSIONS_KEY].split(",")) if FUSIONS_KEY in options else ALL_FUSIONS
     weights = _weight_sources[options[WEIGHTS_KEY]] if WEIGHTS_KEY in options else None
     types = {pattern: DType[name] for pattern, name in json.loads(options.get(STATE_TYPES_KEY, "{}")).items()}
-    graph = Lowering(program, fusions, states=frozenset(states), weights=weights, state_types=types).graph()
+    graph = Lowering(program, fusions, states=frozenset(states), weights=weights).graph()
+    graph = quantize_states.run(run_passes(graph, fusions), types)
     store = NamedDataStore()
     weights_file = options.get(WEIGHTS_FILE_KEY)
     for constant in graph.constants:

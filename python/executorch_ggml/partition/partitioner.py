@@ -17,12 +17,14 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from ..frontends.aten import Lowering
-from ..frontends.aten.graph import ALL_FUSIONS, FUSIONS, is_size_node
+from ..frontends.aten.graph import is_size_node
 from ..frontends.aten.registry import PRESERVED, overload_of
 from ..frontends.aten.weights import WeightSource
 from ..ir.dtypes import DType
 from .assertions import is_assertion, without_assertions
 from .backend import (
+    ALL_FUSIONS,
+    FUSIONS,
     FUSIONS_KEY,
     STATE_TYPES_KEY,
     STATES_BY_NAME_KEY,
@@ -86,7 +88,7 @@ class GgmlPartitioner(Partitioner):
     Methods of one program share a buffer that they mutate where their modules do: where it is one tensor. With
     ``states_by_name`` they also share buffers of the same name that are copies of each other, as after a quantization.
 
-    ``fusions`` are the names of those to use (all of :data:`executorch_ggml.frontends.aten.graph.FUSIONS` by default).
+    ``fusions`` are the names of those to use (all of :data:`executorch_ggml.partition.backend.FUSIONS` by default).
 
     ``weights`` says which parameters are stored in another type, or in another file: a quantization, a GGUF file.
     ``state_types`` has the quantized type (``{"*.keys": "q8_0"}``) of states that rows are written to, and that

@@ -150,14 +150,6 @@ def test_case(case: Case) -> None:
     check_case(case)
 
 
-@pytest.mark.parametrize("case", _masked() + _plain()[:5] + _grouped() + _softcapped()[:4], ids=lambda case: case.id)
-def test_without_fusions(case: Case) -> None:
-    """The same attention as separate nodes."""
-    tensors = case.inputs
-    module = case.module(layouts=False)
-    check_program(module, *tensors, fusions=frozenset(), tolerance=case.tolerance)
-
-
 def test_heads_cut_from_one_projection() -> None:
     """Attention as models have it: heads are permuted views, the result is permuted back."""
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from executorch_ggml import GgmlPartitioner
-from executorch_ggml.frontends.aten.graph import ALL_FUSIONS
 from executorch_ggml.ir.serialize import deserialize
+from executorch_ggml.partition.backend import ALL_FUSIONS
 
 
 def halves(x: Tensor) -> Tensor:

@@ -44,11 +44,11 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 import executorch_ggml
 from executorch_ggml.frontends.aten import Lowering
 from executorch_ggml.frontends.aten.blocks import exact_blocks
-from executorch_ggml.frontends.aten.graph import ALL_FUSIONS
 from executorch_ggml.frontends.aten.ops import quantized
 from executorch_ggml.ir.dims import product
 from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.ir.graph import Graph
+from executorch_ggml.partition.backend import ALL_FUSIONS
 from executorch_ggml.quant import codec
 
 decomposed = quantized.decomposed

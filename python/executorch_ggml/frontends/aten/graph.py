@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -24,22 +24,16 @@ from ...ir.op import Dim
 from .context import Context, Tensor
 from .registry import FOLDED, LOWERINGS, REASONS, Refused, overload_of
 from .source import source_line
-from .states import quantize_states, round_when_written, update_in_place
 from .weights import StoredWeight, WeightSource
 
 MAX_SIZE = 2**31 - 1
-# What several nodes of the program become one for, by name; any of them can be switched off.
-FUSIONS = {
+# What a lowering may do beyond translating, by name; any of it can be switched off.
+FOLDED_IN = {
     "batch_norm": "batch norm folded into the convolution before it",
     "activation": "an activation as the last step of the convolution or linear layer before it",
     "packed_linear": "linear layers with weights packed ahead of time, as 1x1 convolutions",
-    "rms_norm": "`x * rsqrt(mean(x * x) + eps)` as one node",
-    "flash_attention": "attention as one node, without the matrix of scores",
-    "rotary": "rotary position embeddings, in halves or in pairs, as one node",
     "integer_weights": "weights that torch quantized to integers, as blocks of a ggml type that holds them exactly",
-    "gate": "`silu(x) * y` and `gelu(x) * y` as one node where the activation is not fused already",
 }
-ALL_FUSIONS = frozenset(FUSIONS)
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -56,22 +50,19 @@ class Lowering:
     """Lowers one program. ``fusions`` are those switched on (all by default).
 
     Buffers that it mutates become states, and so do those that ``states`` names: other methods mutate them. ``weights``
-    says which parameters are stored in another way than the module has them, ``state_types`` which states are
-    quantized.
+    says which parameters are stored in another way than the module has them.
     """
 
     def __init__(
         self,
         program: ExportedProgram,
-        fusions: frozenset[str] = ALL_FUSIONS,
+        fusions: Collection[str] = FOLDED_IN.keys(),
         *,
         states: frozenset[str] = frozenset(),
         weights: WeightSource | None = None,
-        state_types: Mapping[str, DType] | None = None,
     ) -> None:
         self.program = program
-        self._state_types = state_types or {}
-        self.fusions = fusions
+        self.fusions = frozenset(fusions)
         self.notes: dict[str, None] = {}
         self._weights = weights
         self._constants = constant_sources(program)
@@ -197,11 +188,7 @@ class Lowering:
             elif node.op == "output":
                 self._outputs(builder, node, env, signature)
         bind_symbols(builder, self.program)
-        graph = builder.finish()
-        update_in_place(graph)
-        round_when_written(graph)
-        quantize_states(graph, self._state_types)
-        return graph
+        return builder.finish()
 
     def _input(self, builder: Builder, node: Node) -> Any:
         fake = node.meta["val"]

@@ -6,57 +6,11 @@ import functools
 import itertools
 from collections.abc import Sequence
 
-from ...ir.builder import IDENTITY, Builder
+from ...ir.builder import Builder
 from ...ir.dims import is_one, ne_of, product, same, same_dims
 from ...ir.graph import Value
 from ...ir.op import Dim, Dims
 from .context import Tensor
-
-Axes = tuple[int, ...]
-
-
-def inverse(axes: Axes) -> Axes:
-    """The permutation that undoes ``axes``."""
-    return tuple(axes.index(i) for i in range(4))
-
-
-def layout_of(value: Value) -> Axes:
-    """The permutation of a dense tensor that a value is a view of; the identity where there is none."""
-    source = value.producer
-    if source is not None and source.op == "permute" and not value.is_contiguous:
-        base = source.inputs[0]
-        if base is not None and base.is_contiguous:
-            return tuple(source.attrs["axes"])
-    return IDENTITY
-
-
-def dense_base(value: Value) -> tuple[Value, Axes]:
-    """The value that was computed, with the permutation that it is seen through."""
-    axes, source = layout_of(value), value.producer
-    if source is None or source.op != "permute" or source.inputs[0] is None:
-        return value, axes
-    return source.inputs[0], axes
-
-
-def unbroadcast(value: Value) -> Value:
-    """What a value was repeated from: ops that broadcast by themselves need no copy of it."""
-    source = value.producer
-    while source is not None and source.op == "broadcast" and source.inputs[0] is not None:
-        value = source.inputs[0]
-        source = value.producer
-    return value
-
-
-def common_layout(builder: Builder, values: Sequence[Value]) -> tuple[Axes, list[Value]]:
-    """Views of ``values`` in the layout of the first permuted one: elementwise work there needs no copies.
-
-    The result computed on the views, permuted by the axes returned, is the result on the values.
-    """
-    axes = next((found for value in values if (found := layout_of(value)) != IDENTITY), IDENTITY)
-    if axes == IDENTITY:
-        return IDENTITY, list(values)
-    back = inverse(axes)
-    return axes, [builder.permute(value, back) for value in values]
 
 
 def aligned(builder: Builder, tensors: Sequence[Tensor], shape: Sequence[Dim]) -> tuple[list[Value], Dims]:

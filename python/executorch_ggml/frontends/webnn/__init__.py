@@ -13,6 +13,7 @@ from typing import Any
 from ...ir.builder import Builder
 from ...ir.dims import ne_of
 from ...ir.graph import Graph, IRError
+from ...passes import run_passes
 from ...webnn.decompositions import decompose
 from ...webnn.errors import OperationError
 from ...webnn.graph_info import GraphInfo
@@ -47,7 +48,7 @@ __all__ = [
 ]
 
 DECOMPOSED = frozenset({"gru", "gru_cell", "lstm", "lstm_cell"})
-FUSIONS = frozenset({"packed_linear", "activation", "batch_norm", "flash_attention"})
+FUSIONS = frozenset({"packed_linear", "activation", "batch_norm"})
 
 
 def convert(graph: GraphInfo) -> Graph:
@@ -88,4 +89,4 @@ def convert(graph: GraphInfo) -> Graph:
         raise OperationError("; ".join(reasons))
     for name, place in graph.outputs.items():
         builder.output(name, values[place].value, graph.operands[place].shape)
-    return builder.finish()
+    return run_passes(builder.finish())

@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-from ....ir.dims import as_dim, same, same_dims
+from ....ir.dims import as_dim, same
 from ....ir.dtypes import DType
-from ....ir.graph import Node, Value
+from ....ir.graph import Value
+from ....ir.layout import dense_base, unbroadcast
 from ....ir.op import Dim
 from ....ir.ops.custom import BinaryKind, ReduceKind
 from ..context import FLOATS, Context, Tensor
-from ..layout import dense_base, unbroadcast
 from ..registry import Refused, lowers
 
 aten = torch.ops.aten
@@ -109,60 +109,10 @@ def _attended(
     factor = 1.0 / math.sqrt(head) if scale is None else float(scale)
     if is_causal and factor <= 0.0:
         return Refused(f"causal attention with scale {factor}: what is hidden would not stay so")
-    exact_mask = attn_mask is None or attn_mask.dtype in (DType.BOOL, DType.F16)
-    if "flash_attention" in cx.fusions and exact_mask:
+    if attn_mask is None or attn_mask.dtype in (DType.BOOL, DType.F16):
         keys, values = _as_kept(cx, key.value, value.value) if widened else (key.value, value.value)
         return _flash_attention(cx, query, keys, values, attn_mask, is_causal, factor, softcap)
-    return _attention(cx, query, key, value, attn_mask, is_causal, factor, softcap)
-
-
-def attention_behind(cx: Context, weights: Tensor, values: Tensor) -> Tensor | None:
-    """``softmax(query @ key.T * scale) @ values`` as one node, ``weights`` being that softmax; None where it is not."""
-    softmax = _maker(weights.value, "soft_max_ext")
-    if "flash_attention" not in cx.fusions or softmax is None or softmax.inputs[1] is not None:
-        return None
-    factor, scores = _unscaled(_given(softmax.inputs[0]))
-    product = _maker(scores, "mul_mat")
-    if product is None or not cx.is_sole_reader_of(aten._softmax.default):
-        return None
-    scale = factor * softmax.attrs["scale"]
-    key, query, value = _given(product.inputs[0]), _given(product.inputs[1]), values.value
-    floats = all(t.dtype == DType.F32 for t in (key, query, value))
-    if not floats or not all(same_dims(t.ne[2:], value.ne[2:]) for t in (key, query)):
-        return None
-    made = cx.builder.emit("flash_attn_ext", query, key, value, None, scale=scale, logit_softcap=0.0)
-    return cx.out(cx.builder.permute(made, (0, 2, 1, 3)))
-
-
-def _unscaled(scores: Value) -> tuple[float, Value]:
-    """Scores as a factor and what is multiplied with it."""
-    for op in ("scale_bias", "mul", "div"):
-        node = _maker(scores, op)
-        if node is None:
-            continue
-        if op == "scale_bias":
-            return (node.attrs["s"], _given(node.inputs[0])) if node.attrs["b"] == 0.0 else (1.0, scores)
-        number = _given(node.inputs[1]).producer
-        if number is not None and number.op == "fill" and number.attrs["value"] != 0.0:
-            value = number.attrs["value"]
-            return value if op == "mul" else 1.0 / value, _given(node.inputs[0])
-    return 1.0, scores
-
-
-def _maker(value: Value, op: str) -> Node | None:
-    """The node of that op which made a value, but for the shape of its outer dims."""
-    node = value.producer
-    while node is not None and node.op == "reshape":
-        source = _given(node.inputs[0])
-        if not same_dims(source.ne[:2], value.ne[:2]):
-            return None
-        node = source.producer
-    return node if node is not None and node.op == op else None
-
-
-def _given(value: Value | None) -> Value:
-    assert value is not None
-    return value
+    return _attention(cx, query, key, value, attn_mask, factor, softcap)
 
 
 def _flash_attention(
@@ -221,27 +171,22 @@ def _attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    attn_mask: Tensor | None,
-    is_causal: bool,
+    mask: Tensor,
     scale: float,
     softcap: float,
 ) -> Tensor:
-    """Scores, softmax and weighted sum as nodes of their own."""
+    """Scores, softmax and weighted sum as nodes of their own, for a mask that f16 does not hold."""
     build = cx.builder
     scores = build.emit("mul_mat", key.value, query.value)
     if softcap:
         scores = build.emit("tanh", build.emit("scale_bias", scores, s=scale / softcap, b=0.0))
         scale = softcap
-    if is_causal:
-        scores = build.emit("diag_mask_inf", scores, n_past=0)
-    mask, alive = (None, None) if attn_mask is None else _softmax_mask(cx, attn_mask)
-    if mask is not None and not _mask_fits(mask, scores):
-        mask = build.broadcast(mask, (scores.ne[0], scores.ne[1], mask.ne[2], mask.ne[3]))
-    weights = build.emit("soft_max_ext", scores, mask, scale=scale, max_bias=0.0)
-    made = build.emit("mul_mat", build.transpose(value.value), weights)
-    if alive is not None:
-        made = build.emit("select", alive, made, build.scalar(0.0, DType.F32))
-    return cx.rounded(made)
+    added, alive = _softmax_mask(cx, mask)
+    if not _mask_fits(added, scores):
+        added = build.broadcast(added, (scores.ne[0], scores.ne[1], added.ne[2], added.ne[3]))
+    weights = build.emit("soft_max_ext", scores, added, scale=scale, max_bias=0.0)
+    attended = build.emit("mul_mat", build.transpose(value.value), weights)
+    return cx.rounded(build.emit("select", alive, attended, build.scalar(0.0, DType.F32)))
 
 
 def _batches_fit(query: Tensor, key: Tensor, grouped: bool) -> bool:

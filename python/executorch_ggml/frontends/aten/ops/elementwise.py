@@ -13,10 +13,10 @@ from ....ir.dims import ne_of, same_dims
 from ....ir.dtypes import DType
 from ....ir.formulas import broadcasts_to, holds
 from ....ir.graph import IRError, Value
+from ....ir.layout import common_layout, unbroadcast
 from ....ir.ops.custom import BinaryKind, UnaryKind
 from ..context import FLOATS, NARROW, Context, Tensor, compute_type
-from ..fusions import gate, rms_norm, rotary
-from ..layout import aligned, common_layout, unbroadcast
+from ..layout import aligned
 from ..registry import Refused, lowers
 from .convolution import with_activation, with_bias
 
@@ -158,22 +158,22 @@ def _scaled(cx: Context, b: Any, alpha: Any) -> Any:
 
 @lowers(aten.mul.Tensor, aten.mul.Scalar)
 def mul(cx: Context, a: Tensor, b: Any) -> Tensor:
-    """``a * b``; with a number one node, and RMS norms and gates written out are found here."""
+    """``a * b``; with a number one node."""
     number = _number(b)
     if number is not None and cx.dtype() in FLOATS:
         return _affine(cx, a, number, -0.0)  # adding -0.0 changes nothing, not even a zero's sign
-    return rms_norm(cx, a, b) or gate(cx, a, b) or arithmetic(cx, BinaryKind.MUL, a, b)
+    return arithmetic(cx, BinaryKind.MUL, a, b)
 
 
 @lowers(aten.add.Tensor, aten.add.Scalar)
 def add(cx: Context, a: Tensor, b: Any, alpha: Any = 1) -> Tensor:
-    """``a + alpha * b``; a rotary embedding written out is found here, and a linear layer's bias."""
+    """``a + alpha * b``; a linear layer's bias is found here."""
     if cx.dtype() == DType.BOOL:
         return arithmetic(cx, BinaryKind.BITWISE_OR, a, b)
     number = _number(b)
     if number is not None and cx.dtype() in FLOATS:
         return _affine(cx, a, 1.0, number * alpha)
-    fused = (rotary(cx, a, b) or with_bias(cx, a, b)) if alpha == 1 and isinstance(b, Tensor) else None
+    fused = with_bias(cx, a, b) if alpha == 1 and isinstance(b, Tensor) else None
     return fused or arithmetic(cx, BinaryKind.ADD, a, _scaled(cx, b, alpha))
 
 

@@ -9,10 +9,11 @@ import torch
 from ....ir.dims import is_one, product, same
 from ....ir.dtypes import DType
 from ....ir.graph import Value
+from ....ir.layout import unbroadcast
 from ....ir.op import Dim
 from ....ir.ops.custom import BinaryKind
 from ..context import Context, Tensor
-from ..layout import aligned, unbroadcast
+from ..layout import aligned
 from ..registry import REASONS, Refused, lowers
 from .shape import filled, turned, window
 

@@ -13,7 +13,6 @@ from ....ir.graph import Value
 from ....ir.ops.spatial import NO_EPILOGUE
 from ..context import FLOATS, Context, Tensor
 from ..registry import Refused, lowers
-from .attention import attention_behind
 from .convolution import PackedLinear
 from .quantized import constant_behind, widened
 
@@ -106,11 +105,8 @@ _EXACT_TERMS = 512  # 2 ** 24 over 255 * 128
 
 @lowers(aten.bmm.default)
 def bmm(cx: Context, a: Tensor, b: Tensor) -> Tensor | Refused:
-    """``a @ b`` of two batches of matrices; attention written out is found here."""
-    if refused := _refusal(a, b):
-        return refused
-    product = attention_behind(cx, a, b)
-    return product or cx.rounded(product_of_rows(cx, cx.builder.transpose(b.value), a.value))
+    """``a @ b`` of two batches of matrices."""
+    return _refusal(a, b) or cx.rounded(product_of_rows(cx, cx.builder.transpose(b.value), a.value))
 
 
 @lowers(aten.addmm.default)

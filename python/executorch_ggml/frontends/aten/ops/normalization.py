@@ -9,9 +9,10 @@ import torch
 from ....ir.dims import as_dim, is_one, ne_of, product
 from ....ir.dtypes import DType
 from ....ir.graph import Value
+from ....ir.layout import common_layout
 from ....ir.ops.custom import BinaryKind, ReduceKind, UnaryKind
 from ..context import FLOATS, Context, Tensor
-from ..layout import along, common_layout
+from ..layout import along
 from ..registry import Refused, lowers
 from .convolution import with_batch_norm
 from .reduction import averaged, reduced

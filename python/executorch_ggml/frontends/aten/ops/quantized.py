@@ -23,11 +23,11 @@ from torchao.quantization import quant_primitives  # noqa: F401 - declares torch
 from ....ir.dims import ne_of, same_dims
 from ....ir.dtypes import DType
 from ....ir.graph import Value
+from ....ir.layout import common_layout
 from ....ir.op import Dim
 from ....ir.ops.custom import BinaryKind, ReduceKind, UnaryKind
 from ..blocks import Blocks, exact_blocks
 from ..context import FLOATS, NARROW, Context, Tensor
-from ..layout import common_layout
 from ..registry import Refused, lowers, overload_of
 from ..weights import StoredWeight
 from .indexing import on_axis

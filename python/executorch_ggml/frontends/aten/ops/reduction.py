@@ -12,10 +12,11 @@ import torch
 from ....ir.dims import is_one, ne_of, product
 from ....ir.dtypes import DType
 from ....ir.graph import Value
+from ....ir.layout import inverse, layout_of
 from ....ir.op import Dim
 from ....ir.ops.custom import ReduceKind
 from ..context import FLOATS, Context, Tensor, compute_type
-from ..layout import along, inverse, layout_of, permuted
+from ..layout import along, permuted
 from ..registry import Refused, lowers
 
 aten = torch.ops.aten

@@ -10,9 +10,10 @@ import torch
 from ....ir.dims import as_dim, maximum, minimum, ne_of
 from ....ir.dtypes import DType
 from ....ir.graph import Value
+from ....ir.layout import common_layout, inverse
 from ....ir.op import Dim
 from ..context import Context, Tensor
-from ..layout import along, common_layout, inverse, permuted, repeated
+from ..layout import along, permuted, repeated
 from ..registry import lowers
 
 aten = torch.ops.aten

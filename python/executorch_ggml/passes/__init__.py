@@ -1,0 +1,32 @@
+"""Passes over the IR: each takes a graph and gives one that computes the same in fewer or cheaper nodes.
+
+A pass is a module with one function ``run``; its docstring draws Given and Result. Those of :data:`PASSES` run in that
+order on every graph, whatever frontend it comes from, and each can be switched off by its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from types import ModuleType
+
+from ..ir.graph import Graph
+from . import attention, gate, quantize_states, rms_norm, rotary, round_when_written, update_in_place
+
+_ORDERED = (rms_norm, gate, rotary, attention, update_in_place, round_when_written)
+PASSES: dict[str, ModuleType] = {module.__name__.rpartition(".")[2]: module for module in _ORDERED}
+
+
+def run_passes(graph: Graph, names: Collection[str] = PASSES.keys()) -> Graph:
+    """The graph after the passes of these names (all by default), in their order."""
+    for name, module in PASSES.items():
+        if name in names:
+            graph = module.run(graph)
+    return graph
+
+
+def summary(name: str) -> str:
+    """What a pass does: the first line of its docstring."""
+    return (PASSES[name].__doc__ or "").partition("\n")[0].rstrip(".")
+
+
+__all__ = ["PASSES", "quantize_states", "run_passes", "summary"]

@@ -1,0 +1,90 @@
+"""How passes rewrite a graph: node by node in order, into a new graph over the same leaves."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+
+from ..ir.builder import Builder
+from ..ir.dims import same_dims
+from ..ir.graph import Graph, IRError, Node, Value
+from ..ir.layout import dense_base
+
+Rule = Callable[["Rewriter", Node, tuple[Value | None, ...]], Value | None]
+
+
+class Rewriter:
+    """Builds a graph anew. A rule per op says what a node becomes, given its inputs in the new graph.
+
+    A rule gives the value that stands for the node's result, of the same dtype and dims, or None to keep the node.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.builder = Builder.over(graph)
+        self._reads = count_reads(graph)
+        self._values: dict[Value, Value] = {}
+        self._sources: defaultdict[Value, list[Value]] = defaultdict(list)  # what each new value stands for
+        for leaf in (entry.value for group in (graph.inputs, graph.constants, graph.states) for entry in group):
+            self._stands_for(leaf, leaf)
+
+    def run(self, rules: Mapping[str, Rule]) -> Graph:
+        """The new graph, without the nodes that nothing needs any more."""
+        for node in self.graph.nodes:
+            self.builder.origin = node.name
+            inputs = tuple(None if value is None else self._values[value] for value in node.inputs)
+            rule = rules.get(node.op)
+            replacement = None if rule is None else rule(self, node, inputs)
+            self._stands_for(node.output, self.copied(node, inputs) if replacement is None else replacement)
+        for port in self.graph.outputs:
+            self.builder.output(port.name, self._values[port.value], port.shape)
+        return self.builder.finish()
+
+    def copied(self, node: Node, inputs: tuple[Value | None, ...]) -> Value:
+        """The node's call over other inputs; reshapes and permutations of the same are merged."""
+        source = inputs[0] if inputs else None
+        if source is not None and node.op == "permute":
+            return self.builder.permute(source, node.attrs["axes"])
+        if source is not None and node.op == "reshape":
+            return self.builder.reshape(source, node.attrs["ne"])
+        return self.builder.emit(node.op, *inputs, **node.attrs)
+
+    def reads(self, value: Value) -> int:
+        """How often a value of the new graph is read by nodes and outputs of the old one."""
+        return sum(self._reads[source] for source in self._sources[value])
+
+    def is_read_once(self, value: Value) -> bool:
+        """Whether a value, and what it is a permuted view of, has one reader."""
+        base, _ = dense_base(value)
+        return self.reads(value) == 1 and (base is value or self.reads(base) == 1)
+
+    def _stands_for(self, old: Value, new: Value) -> None:
+        if old.dtype != new.dtype or not same_dims(old.ne, new.ne):
+            raise IRError(f"{self.builder.origin}: a pass gives {new} for {old}")
+        self._values[old] = new
+        self._sources[new].append(old)
+
+
+def count_reads(graph: Graph) -> Counter[Value]:
+    """How often each value is read, by nodes and outputs."""
+    reads = Counter(value for node in graph.nodes for value in node.inputs if value is not None)
+    reads.update(port.value for port in graph.outputs)
+    return reads
+
+
+def present(inputs: tuple[Value | None, ...]) -> tuple[Value, ...]:
+    """A node's inputs but for optional ones that are absent."""
+    return tuple(value for value in inputs if value is not None)
+
+
+def input_of(value: Value, index: int) -> Value:
+    """An input, which must be there, of the node that computes a value."""
+    assert value.producer is not None
+    source = value.producer.inputs[index]
+    assert source is not None
+    return source
+
+
+def computed_by(value: Value, op: str) -> bool:
+    """Whether a node of the op computes the value."""
+    return value.producer is not None and value.producer.op == op
