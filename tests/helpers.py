@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,9 @@ from executorch_ggml.frontends.aten.registry import PRESERVED, overload_of
 from executorch_ggml.frontends.aten.weights import WeightSource
 from executorch_ggml.ir.graph import Graph, IRError
 from executorch_ggml.ir.interpreter import Interpreter
+from executorch_ggml.ir.ops.movement import shape_of
 from executorch_ggml.ir.serialize import deserialize, serialize
+from executorch_ggml.ir.storage import PLAIN, unpack
 from executorch_ggml.ir.verify import verify
 from executorch_ggml.partition import GgmlPartitioner
 from executorch_ggml.partition.backend import ALL_FUSIONS, named_constants
@@ -119,7 +122,9 @@ def lowered(
     weights: WeightSource | None = None,
 ) -> Graph:
     """The IR of a function, lowered from its export without decompositions; verified after each pass."""
-    graph = Lowering(decomposed(exported(function, args, dynamic)), fusions, weights=weights).graph()
+    graph = Lowering(
+        decomposed(exported(function, args, dynamic)), integer_weights="integer_weights" in fusions, weights=weights
+    ).graph()
     verify(graph)
     for name in filter(fusions.__contains__, PASSES):
         graph = run_passes(graph, {name})
@@ -144,14 +149,8 @@ def decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedPr
 
 def session(graph: Graph, *, threads: int = 2) -> Session:
     """A native session of a graph whose constants carry their data."""
-    constants = {constant.key: given(constant.data) for constant in named_constants(graph)}
+    constants = {constant.key: constant.stored() for constant in named_constants(graph)}
     return Session(serialize(graph), constants, threads=threads)
-
-
-def given(data: Callable[[], Tensor] | None) -> Tensor:
-    """A constant's contents."""
-    assert data is not None
-    return data().contiguous()
 
 
 def run_session(ready: Session, inputs: Inputs) -> list[Tensor]:
@@ -218,7 +217,10 @@ class Delegated:
             raw = store.buffers[store.pte_data[constant.key].buffer_index]
             dtype = torch.uint8 if constant.value.dtype.is_quantized else constant.value.dtype.torch
             contents = torch.frombuffer(bytearray(raw), dtype=dtype) if raw else torch.empty(0)
-            constant.data = lambda contents=contents: contents
+            if constant.storage == PLAIN:
+                constant.data = lambda contents=contents: contents
+            else:
+                constant.data = partial(unpack, contents, shape_of(constant.value.ne), constant.storage)
         return graph
 
     def load(self) -> executorch_ggml.Module:
@@ -423,7 +425,7 @@ def check_case(case: Case) -> None:
     program.graph.eliminate_dead_code()  # results that nothing reads, as Edge has it
     called = [overload_of(node) for node in program.graph.nodes if node.op == "call_function"]
     assert case.overload in called, f"the export calls {called}"
-    graph = Lowering(program).graph()
+    graph = run_passes(Lowering(program).graph())
     verify(graph)
     ready = session(graph)
     tolerance = max([case.tolerance, *(TOLERANCES.get(t.dtype, 0.0) for t in case.inputs)])

@@ -110,3 +110,23 @@ def test_add_a_formula(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = formulas.FORMULAS["has_pairs"]
     assert entry.expected == "Expects `x` to have rows of an even number of elements"
     assert cpp.definition(entry).endswith("{\n  return (modulo(at(x.ne, 0), 2) == 0);\n}\n")
+
+
+def test_add_a_pass() -> None:
+    """The page's pass, on a graph with two negations."""
+    from executorch_ggml.ir.graph import Graph, Node, Value
+    from executorch_ggml.ir.parser import parse
+    from executorch_ggml.passes.rewrite import Rewriter, computed_by, input_of, present
+
+    names = {c.__name__: c for c in (Graph, Node, Value, Rewriter, computed_by, input_of, present)}
+    exec(compile("from __future__ import annotations\n" + blocks("python")[6], "README.md", "exec"), names)
+    graph = parse(
+        """
+        input %x: f32[4, 1, 1, 1]
+        %0 = neg(%x): f32[4, 1, 1, 1]
+        %1 = neg(%0): f32[4, 1, 1, 1]
+        %2 = tanh(%1): f32[4, 1, 1, 1]
+        output y: %2 as [4]
+        """
+    )
+    assert [node.op for node in names["run"](graph).nodes] == ["tanh"]  # type: ignore[attr-defined] # README defines it

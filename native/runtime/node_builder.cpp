@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "kernel_choice.h"
+#include "kernels/convolution/convolution.h"
 #include "payload.h"
 #include "status.h"
 
@@ -258,6 +259,41 @@ ggml_tensor* NodeBuilder::update_state(ggml_tensor* state, ggml_tensor* index, g
   return ggml_custom_inplace(ctx_, state, sources + 1, count - 1, kernels::scatter, GGML_N_TASKS_MAX, call);
 }
 
+StorageLayout NodeBuilder::storage_of(const ggml_tensor* tensor) const {
+  const auto found = storage_.find(tensor);
+  return found == storage_.end() ? StorageLayout() : found->second;
+}
+
+// A weight in the blocks of other groups, or of another op, is no weight of this one.
+ggml_tensor* NodeBuilder::conv_2d(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* bias, const Window2d& window,
+                                  int64_t groups, const Epilogue& epilogue) {
+  const StorageLayout stored = storage_of(weight);
+  const bool is_dense = window.w.up == 1 && window.h.up == 1;
+  const bool by_channel = groups == x->ne[0] && groups == ne_[0] && is_dense && weight->type == GGML_TYPE_F32;
+  const bool fits = stored.kind == Storage::Plain ||
+                    (stored.groups == groups &&
+                     (stored.kind == Storage::KernelBlocks || (stored.kind == Storage::Depthwise && by_channel)));
+  if (!fits) {
+    fail(format("weight is stored for another layer (layout #%d, %lld groups); export the model again",
+                static_cast<int>(stored.kind), static_cast<long long>(stored.groups)));
+    return nullptr;
+  }
+  const kernels::ConvolutionParams params{window, groups, epilogue, stored.kind};
+  const bool depthwise = by_channel && stored.kind != Storage::KernelBlocks;
+  return custom(depthwise ? kernels::conv_2d_dw : kernels::conv_2d, params, {x, weight, bias});
+}
+
+ggml_tensor* NodeBuilder::linear(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* bias, const Epilogue& epilogue) {
+  const StorageLayout stored = storage_of(weight);
+  if (stored.kind != Storage::Plain && stored.kind != Storage::MatrixBlocks) {
+    fail(format("weight is stored for another layer (layout #%d); export the model again",
+                static_cast<int>(stored.kind)));
+    return nullptr;
+  }
+  const kernels::ConvolutionParams params{Window2d(), 1, epilogue, stored.kind};
+  return custom(kernels::conv_2d, params, {x, weight, bias});
+}
+
 ggml_tensor* NodeBuilder::filled(float value) {
   FillParams params{};
   params.ne = ne_;
@@ -315,6 +351,14 @@ Status NodeBuilder::check_input(const fb::Node& node, const InputSpec& spec, int
                             spec.layout == Layout::Cont ? "a dense tensor" : "dense rows"));
 }
 
+// What is not stored plain can be read as a layer's weight alone.
+Status NodeBuilder::check_stored(const fb::Node& node, const InputSpec& spec, const ggml_tensor* tensor) const {
+  const bool is_layer = node.op_type() == fb::Op::Conv2d || node.op_type() == fb::Op::Linear;
+  if (storage_of(tensor).kind == Storage::Plain || (is_layer && std::string(spec.name) == "weight")) return {};
+  return error(node, format("input %s is a constant in storage layout #%d, which only the weight of a layer can be",
+                            spec.name, static_cast<int>(storage_of(tensor).kind)));
+}
+
 Status NodeBuilder::gather_inputs(const fb::Node& node, const OpInfo& spec, ggml_tensor** inputs) {
   const int given = node.inputs() ? static_cast<int>(node.inputs()->size()) : 0;
   if (given != spec.count) return error(node, format("%d inputs, expected %d", given, spec.count));
@@ -330,6 +374,7 @@ Status NodeBuilder::gather_inputs(const fb::Node& node, const OpInfo& spec, ggml
     }
     inputs[i] = values_[index];
     EXECUTORCH_GGML_TRY(check_input(node, spec.inputs[i], index, inputs[i]));
+    EXECUTORCH_GGML_TRY(check_stored(node, spec.inputs[i], inputs[i]));
   }
   use_packed(spec, inputs);
   return {};

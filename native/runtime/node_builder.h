@@ -20,6 +20,7 @@
 #include "kernels/product/integer_product.h"
 #include "result.h"
 #include "shapes.h"
+#include "storage.h"
 
 namespace executorch_ggml {
 
@@ -128,6 +129,11 @@ class NodeBuilder {
   // Only these may be written to.
   void remember_state(const ggml_tensor* tensor) { states_.insert(tensor); }
 
+  // How a constant lies where its tensor points.
+  void remember_storage(const ggml_tensor* constant, const StorageLayout& layout) {
+    if (layout.kind != Storage::Plain) storage_[constant] = layout;
+  }
+
   // Products of two matrices read the packed form of the first.
   void remember_packed(const ggml_tensor* matrix, ggml_tensor* packed) { packed_[matrix] = packed; }
 
@@ -173,11 +179,16 @@ class NodeBuilder {
   bool shows_state(const Operand& state) const {
     return is_state(state) || (state.tensor->view_src != nullptr && states_.count(state.tensor->view_src) != 0);
   }
+  ggml_tensor* conv_2d(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* bias, const Window2d& window, int64_t groups,
+                       const Epilogue& epilogue);
+  ggml_tensor* linear(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* bias, const Epilogue& epilogue);
   ggml_tensor* update_state(ggml_tensor* state, ggml_tensor* index, ggml_tensor* src, const Dims& ne, int64_t axis,
                             bool wrap);
 
  private:
   bool fail(std::string message);
+  StorageLayout storage_of(const ggml_tensor* tensor) const;
+  Status check_stored(const fb::Node& node, const InputSpec& spec, const ggml_tensor* tensor) const;
   Status error(const fb::Node& node, const std::string& message) const;
   void use_packed(const OpInfo& spec, ggml_tensor** inputs) const;
   Status gather_inputs(const fb::Node& node, const OpInfo& spec, ggml_tensor** inputs);
@@ -206,6 +217,7 @@ class NodeBuilder {
   std::unordered_set<const ggml_tensor*> states_;
   std::unordered_map<const ggml_tensor*, ggml_tensor*> packed_;
   std::map<std::pair<const ggml_tensor*, decltype(kernels::IntegerProduct::quantize)>, ggml_tensor*> quantized_;
+  std::unordered_map<const ggml_tensor*, StorageLayout> storage_;  // of constants that are not plain
   int64_t work_ = 0;
   int64_t node_work_ = -1;  // of the node being built; -1: the elements that it touches
   int64_t bound_ = -1;      // that its values are below; -1: none is known

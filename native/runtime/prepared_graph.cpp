@@ -265,6 +265,7 @@ Status PreparedGraph::build(const Leaves& leaves) {
   NodeBuilder builder(arena_.context(), graph_, shapes_, device_, limits_.memory_limit(), &status_, &calls_, &values);
   for (size_t i = 0; i < leaves.constants.size(); ++i) {
     values[graph_.constants()->Get(i)->value()] = leaves.constants[i];
+    builder.remember_storage(leaves.constants[i], leaves.storage[i]);
     if (leaves.packed[i] != nullptr) builder.remember_packed(leaves.constants[i], leaves.packed[i]);
   }
   for (size_t i = 0; i < leaves.states.size(); ++i) {

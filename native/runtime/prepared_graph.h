@@ -25,7 +25,8 @@ struct TensorView {
 // What a program keeps from run to run, as tensors: by index in Graph.constants and Graph.states.
 struct Leaves {
   std::vector<ggml_tensor*> constants;
-  std::vector<ggml_tensor*> packed;  // what products read instead of the constant, or null
+  std::vector<StorageLayout> storage;  // of each constant, as it lies where its tensor points
+  std::vector<ggml_tensor*> packed;    // what products read instead of the constant, or null
   std::vector<ggml_tensor*> states;
 };
 

@@ -96,6 +96,13 @@ std::vector<Reads> reads_of_values(const fb::Graph& graph) {
   return reads;
 }
 
+bool is_output(const fb::Graph& graph, int value) {
+  for (size_t i = 0; i < size_of(graph.outputs()); ++i) {
+    if (graph.outputs()->Get(static_cast<flatbuffers::uoffset_t>(i))->value() == value) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Status Session::load(const void* payload, size_t size, ConstantSource* constants, const SessionOptions& options,
@@ -180,10 +187,10 @@ Status Session::make_leaf(int value, const std::string& key, ggml_tensor** tenso
 }
 
 Status Session::constant_data(ConstantSource* source, const std::string& key, const ggml_tensor* tensor,
-                              const void** data) {
+                              const StorageLayout& layout, const void** data) {
   size_t size = 0;
   EXECUTORCH_GGML_TRY(source->find(key, tensor, data, &size));
-  const size_t expected = ggml_nbytes(tensor);
+  const size_t expected = stored_bytes(layout, tensor);
   if (size == expected) return {};
   return Status::error(
       format("constant %s: %zu bytes, expected %zu for %s", key.c_str(), size, expected, describe(tensor).c_str()));
@@ -200,10 +207,11 @@ Status Session::own(ggml_tensor* tensor) {
   return status == GGML_STATUS_SUCCESS ? Status() : Status::error(format("no memory for %s", ggml_get_name(tensor)));
 }
 
-// The CPU reads weights where they are; another device, or data that is not aligned, needs a copy.
-Status Session::use_in_place(ggml_tensor* tensor, const void* data) {
+// The CPU reads weights where they are; another device, or data that is not aligned, needs a copy, which is plain.
+Status Session::use_in_place(ggml_tensor* tensor, const void* data, StorageLayout* layout) {
   const bool aligned = reinterpret_cast<uintptr_t>(data) % kAlignment == 0;
   if (ggml_nbytes(tensor) == 0) {
+    *layout = {};
     tensor->buffer = host_buffer();
     tensor->data = host_placeholder();
     return {};
@@ -215,7 +223,14 @@ Status Session::use_in_place(ggml_tensor* tensor, const void* data) {
   }
   const DeviceCall call(device_);
   EXECUTORCH_GGML_TRY(own(tensor));
-  ggml_backend_tensor_set(tensor, data, 0, ggml_nbytes(tensor));
+  if (layout->kind == Storage::Plain) {
+    ggml_backend_tensor_set(tensor, data, 0, ggml_nbytes(tensor));
+    return {};
+  }
+  std::vector<uint8_t> plain(ggml_nbytes(tensor));
+  unpack(*layout, tensor, data, plain.data());
+  ggml_backend_tensor_set(tensor, plain.data(), 0, plain.size());
+  *layout = {};
   return {};
 }
 
@@ -241,7 +256,13 @@ Status Session::make_constants(ConstantSource* source) {
     const void* data = nullptr;
     bool packed = false;
     EXECUTORCH_GGML_TRY(make_leaf(constant.value(), "constant " + key, &tensor));
-    EXECUTORCH_GGML_TRY(constant_data(source, key, tensor, &data));
+    StorageLayout layout{static_cast<Storage>(constant.storage()), constant.groups()};
+    const Status fits = check_storage(layout, tensor);
+    if (!fits.ok()) return Status::error("constant " + key + ": " + fits.message());
+    if (layout.kind != Storage::Plain && is_output(*graph_, constant.value())) {
+      return Status::error("constant " + key + ": an output, which must be stored plain");
+    }
+    EXECUTORCH_GGML_TRY(constant_data(source, key, tensor, layout, &data));
     if (of_value.as_matrix && of_value.otherwise) {
       twin = ggml_dup_tensor(arena_.context(), tensor);
       ggml_set_name(twin, ggml_get_name(tensor));
@@ -250,8 +271,9 @@ Status Session::make_constants(ConstantSource* source) {
       EXECUTORCH_GGML_TRY(pack(key, data, tensor, &packed));
       if (packed) source->release_last();
     }
-    if (!packed || twin != nullptr) EXECUTORCH_GGML_TRY(use_in_place(tensor, data));
+    if (!packed || twin != nullptr) EXECUTORCH_GGML_TRY(use_in_place(tensor, data, &layout));
     leaves_.constants.push_back(tensor);
+    leaves_.storage.push_back(layout);
     leaves_.packed.push_back(packed ? twin : nullptr);
   }
   return {};
@@ -267,7 +289,7 @@ Status Session::make_states(ConstantSource* source) {
     const void* data = nullptr;
     EXECUTORCH_GGML_TRY(make_leaf(state.value(), "state " + name, &tensor));
     if (state.initial() && state.initial()->size() > 0) {
-      EXECUTORCH_GGML_TRY(constant_data(source, state.initial()->str(), tensor, &data));
+      EXECUTORCH_GGML_TRY(constant_data(source, state.initial()->str(), tensor, StorageLayout(), &data));
     }
     state_memory_ += ggml_nbytes(tensor);  // each is within the limit, so this does not wrap
     if (state_memory_ > limits_.memory_limit()) {

@@ -78,9 +78,10 @@ class Session {
   Status make_constants(ConstantSource* source);
   Status make_states(ConstantSource* source);
   Status make_leaf(int value, const std::string& key, ggml_tensor** tensor);
-  Status constant_data(ConstantSource* source, const std::string& key, const ggml_tensor* tensor, const void** data);
+  Status constant_data(ConstantSource* source, const std::string& key, const ggml_tensor* tensor,
+                       const StorageLayout& layout, const void** data);
   Status pack(const std::string& key, const void* data, ggml_tensor* tensor, bool* packed);
-  Status use_in_place(ggml_tensor* tensor, const void* data);
+  Status use_in_place(ggml_tensor* tensor, const void* data, StorageLayout* layout);
   Status own(ggml_tensor* tensor);
   using PreparedGraphs = std::list<std::unique_ptr<PreparedGraph>>;  // the last used first
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from tests.devices.cases import CASES, Case
 from tests.devices.ggml import backend, compute
-from tests.helpers import assert_all_same, given, lowered
+from tests.helpers import assert_all_same, lowered
 from torch import nn
 
 from executorch_ggml import devices
@@ -56,7 +56,7 @@ def test_a_session_on_mlx() -> None:
     devices.load()
     model = Attention().eval()
     graph = lowered(model, (x,))
-    constants = {constant.key: given(constant.data) for constant in named_constants(graph)}
+    constants = {constant.key: constant.stored() for constant in named_constants(graph)}
     session = Session(serialize(graph), constants, device=device.name)
     for _ in range(2):
         outputs = [torch.as_tensor(output) for output in session.run(x)]

@@ -34,7 +34,6 @@ from executorch_ggml.ir.ops.spatial import (
     Window,
     Window2d,
     Window3d,
-    pack_conv_weight,
 )
 from executorch_ggml.quant.codec import quantize
 
@@ -436,25 +435,35 @@ def _window(width: int, height: int, **numbers: tuple[int, int]) -> Window2d:
     return Window2d(Window(width, **across), Window(height, **down))
 
 
+@case("linear")
+def linear(p: Program) -> None:
+    x, bias = p.random(2, 3, 5, 8), p.constant(torch.randn(6))
+    for activation in Activation:
+        weight = p.constant(torch.randn(1, 1, 6, 8))
+        p.output(p.emit("linear", x, weight, bias, epilogue=Epilogue(activation, 0.0, 6.0)))
+    p.output(p.emit("linear", x, p.constant(torch.randn(1, 1, 6, 8).half()), None, epilogue=NO_EPILOGUE))
+    p.output(p.emit("linear", x, p.random(1, 1, 6, 8), bias, epilogue=NO_EPILOGUE))
+
+
 @case("conv_2d")
 def convolution(p: Program) -> None:
     x, bias = p.random(2, 7, 6, 4), p.constant(torch.randn(20))
     for activation in Activation:
-        weight = p.constant(pack_conv_weight(torch.randn(20, 4, 3, 2), 1))
+        weight = p.constant(torch.randn(20, 4, 3, 2))
         how = {"window": _window(2, 3, stride=(1, 2), pad=(1, 0)), "epilogue": Epilogue(activation, 0.0, 6.0)}
         p.output(p.emit("conv_2d", x, weight, bias, ne=(20, 7, 3, 2), groups=1, **how))
-    weight = p.input(pack_conv_weight(torch.randn(6, 2, 3, 3), 2))
+    weight = p.random(6, 2, 3, 3)
     holes = _window(3, 3, pad=(2, 2), dilation=(2, 2))
     p.output(p.emit("conv_2d", x, weight, None, ne=(6, 6, 7, 2), groups=2, window=holes, epilogue=NO_EPILOGUE))
-    half = p.constant(pack_conv_weight(torch.randn(6, 4, 3, 3), 1).half())
+    half = p.constant(torch.randn(6, 4, 3, 3).half())
     for pad, ne in (((1, 1), (6, 14, 16, 2)), ((-1, 0), (6, 9, 10, 2)), ((2, -2), (6, 5, 4, 2))):
         wide = _window(3, 3, pad=pad, up=(2, 2))
         p.output(p.emit("conv_2d", x, half, None, ne=ne, groups=1, window=wide, epilogue=NO_EPILOGUE))
 
 
-@case("conv_2d_dw")
+@case("conv_2d")
 def depthwise(p: Program) -> None:
-    x, weight, bias = p.random(2, 7, 6, 5), p.constant(torch.randn(3, 2, 5)), p.constant(torch.randn(5))
+    x, weight, bias = p.random(2, 7, 6, 5), p.constant(torch.randn(5, 1, 3, 2)), p.constant(torch.randn(5))
     clamped = Epilogue(Activation.CLAMP, 0.0, 6.0)
     for pad, stride, dilation, ne in (
         ((1, 1), (1, 1), (1, 1), (5, 7, 7, 2)),
@@ -462,8 +471,8 @@ def depthwise(p: Program) -> None:
         ((-1, 1), (1, 1), (1, 1), (5, 3, 5, 2)),
     ):
         window = _window(2, 3, stride=stride, pad=pad, dilation=dilation)
-        p.output(p.emit("conv_2d_dw", x, weight, bias, ne=ne, window=window, epilogue=clamped))
-        p.output(p.emit("conv_2d_dw", x, weight, None, ne=ne, window=window, epilogue=NO_EPILOGUE))
+        for each, epilogue in ((bias, clamped), (None, NO_EPILOGUE)):
+            p.output(p.emit("conv_2d", x, weight, each, ne=ne, window=window, groups=5, epilogue=epilogue))
 
 
 @case("pool_2d")

@@ -21,6 +21,7 @@ from executorch_ggml.frontends.aten import Lowering
 from executorch_ggml.ir.graph import IRError
 from executorch_ggml.ir.verify import verify
 from executorch_ggml.partition import GgmlPartitioner
+from executorch_ggml.passes import run_passes
 
 # Ops that move elements and make none: the sign of a zero is kept too.
 MOVES = re.compile(
@@ -175,7 +176,7 @@ def check(program: Program) -> None:
     """Lower a program and run it both ways at all its sizes."""
     traced = _traced(program)
     try:
-        graph = Lowering(traced.program).graph()
+        graph = run_passes(Lowering(traced.program).graph())
     except IRError as error:
         if traced.names:
             raise Skipped(f"refused with symbols: {error}") from None

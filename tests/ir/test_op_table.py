@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.helpers import rand
 
 from executorch_ggml.ir import codegen
 from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.ir.op import OPS, Registry, op
-from executorch_ggml.ir.ops.spatial import pack_conv_weight, unpack_conv_weight
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -98,14 +96,3 @@ def test_rows_of_blocks_are_whole() -> None:
 
 def test_dtypes_without_a_counterpart() -> None:
     assert DType.from_torch(torch.complex64) is None
-
-
-@pytest.mark.parametrize(
-    ("oc", "ic", "kh", "kw", "groups"), [(5, 3, 2, 3, 1), (16, 4, 1, 1, 1), (34, 2, 3, 3, 2), (6, 1, 3, 3, 6)]
-)
-def test_packed_weights_unpack(oc: int, ic: int, kh: int, kw: int, groups: int) -> None:
-    weight = rand(oc, ic, kh, kw)
-    packed = pack_conv_weight(weight, groups)
-    blocks = groups * -(-(oc // groups) // 16)
-    assert packed.numel() == blocks * 16 * ic * kh * kw + ic
-    torch.testing.assert_close(unpack_conv_weight(packed, oc, ic, kh, kw, groups), weight, rtol=0, atol=0)

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "kernels/convolution/convolution.h"
 #include "kernels/kernels.h"
 #include "kernels/simd/isa.h"
 
@@ -53,11 +54,27 @@ ggml_tensor tensor_of(float* data, std::array<int64_t, 4> ne) {
 int64_t count(const std::array<int64_t, 4>& ne) { return ne[0] * ne[1] * ne[2] * ne[3]; }
 
 // A kernel's call with its tensors; the result lies between guards.
+// A convolution as the tests describe it: what its kernel is given, and its result's dims.
+struct ConvParams : kernels::ConvolutionParams {
+  std::array<int64_t, 4> ne{};
+};
+
+// What a kernel is given of a test's parameters.
+template <class Params>
+struct KernelParams {
+  using Type = Params;
+};
+template <>
+struct KernelParams<ConvParams> {
+  using Type = kernels::ConvolutionParams;
+};
+
 template <class Params>
 struct Call {
+  using Given = typename KernelParams<Params>::Type;
   std::vector<float> x, weight, bias, y;
   ggml_tensor tx, tw, tb, ty;
-  KernelCall<Params> call;
+  KernelCall<Given> call;
   Kernel kernel;
 
   Call(Kernel run, const Params& params, std::array<int64_t, 4> x_ne, std::vector<float> x_data,
@@ -180,19 +197,20 @@ struct ConvCase {
   static int64_t out(int64_t in, const Window& w) {
     return ((in - 1) * w.up + 1 + 2 * w.pad - w.dilation * (w.kernel - 1) - 1) / w.stride + 1;
   }
-  Conv2dParams params() const {
-    Conv2dParams p = {};
+  ConvParams params() const {
+    ConvParams p = {};
     p.window.w = {kernel, stride, pad, dilation, up};
     p.window.h = {kernel_h > 0 ? kernel_h : kernel, stride_h > 0 ? stride_h : stride, pad_h > -1000 ? pad_h : pad,
                   dilation_h > 0 ? dilation_h : dilation, up_h > 0 ? up_h : up};
     p.groups = groups;
+    p.weights = Storage::KernelBlocks;
     p.epilogue = {activation, act_min, act_max};
     p.ne = {oc, out(x[1], p.window.w) + extra, out(x[2], p.window.h) + extra, x[3]};
     return p;
   }
   std::string name() const {
     char text[256];
-    const Conv2dParams p = params();
+    const ConvParams p = params();
     std::snprintf(
         text, sizeof(text),
         "x %d,%d,%d,%d oc %d kernel %dx%d stride %dx%d pad %dx%d dilation %dx%d up %dx%d groups %d act %d extra %d",
@@ -210,7 +228,7 @@ int64_t meet(int64_t o, int64_t k, const Window& w, int64_t size) {
   return at < 0 || at % w.up != 0 || at / w.up >= size ? -1 : at / w.up;
 }
 
-Expected convolve(const Conv2dParams& p, const std::array<int64_t, 4>& ne, const std::vector<float>& x,
+Expected convolve(const ConvParams& p, const std::array<int64_t, 4>& ne, const std::vector<float>& x,
                   const std::vector<float>& weight, const std::vector<float>& bias) {
   Expected result;
   const int64_t ic = ne[0] / p.groups;
@@ -248,20 +266,39 @@ Expected convolve(const Conv2dParams& p, const std::array<int64_t, 4>& ne, const
 }
 
 void test_conv(const ConvCase& c) {
-  const Conv2dParams p = c.params();
+  ConvParams p = c.params();
   const int64_t ic = c.x[0] / c.groups;
   const std::vector<float> x = random_floats(count(c.x), 2.0f);
   const std::vector<float> weight = random_floats(c.oc * ic * p.window.h.kernel * p.window.w.kernel);
   const std::vector<float> bias = random_floats(c.bias ? c.oc : 0);
-  Call<Conv2dParams> call(kernels::conv_2d, p, c.x, x,
-                          pack(weight, c.oc, ic, p.window.h.kernel, p.window.w.kernel, c.groups), bias);
-  check(call, convolve(p, c.x, x, weight, bias), "conv_2d " + c.name());
+  const Expected expected = convolve(p, c.x, x, weight, bias);
+  Call<ConvParams> call(kernels::conv_2d, p, c.x, x,
+                        pack(weight, c.oc, ic, p.window.h.kernel, p.window.w.kernel, c.groups), bias);
+  check(call, expected, "conv_2d " + c.name());
+  p.weights = Storage::Plain;
+  Call<ConvParams> plain(kernels::conv_2d, p, c.x, x, weight, bias);
+  check(plain, expected, "conv_2d, plain weights, " + c.name());
+}
+
+// The same convolution with its weights as the depthwise kernel reads them in place.
+ConvParams depthwise(ConvParams p) {
+  p.weights = Storage::Depthwise;
+  return p;
+}
+
+ConvParams one_pixel(const std::array<int64_t, 4>& ne, const Epilogue& epilogue) {
+  ConvParams p;
+  p.ne = ne;
+  p.groups = ne[0];
+  p.epilogue = epilogue;
+  p.weights = Storage::Depthwise;
+  return p;
 }
 
 // A depthwise convolution is one of as many groups as channels.
 void test_depthwise(ConvCase c) {
   c.oc = c.groups = c.x[0];
-  const Conv2dParams p = c.params();
+  const ConvParams p = c.params();
   const std::vector<float> x = random_floats(count(c.x), 2.0f);
   const std::vector<float> weight = random_floats(c.oc * p.window.h.kernel * p.window.w.kernel);
   const std::vector<float> bias = random_floats(c.bias ? c.oc : 0);
@@ -270,13 +307,17 @@ void test_depthwise(ConvCase c) {
     const size_t taps = static_cast<size_t>(p.window.h.kernel * p.window.w.kernel);
     turned[i % taps * static_cast<size_t>(c.oc) + i / taps] = weight[i];
   }
-  const Conv2dDwParams dw = {p.ne, p.window, p.epilogue};
-  Call<Conv2dDwParams> call(kernels::conv_2d_dw, dw, c.x, x, turned, bias);
-  check(call, convolve(p, c.x, x, weight, bias), "conv_2d_dw " + c.name());
+  ConvParams dw = depthwise(p);
+  const Expected expected = convolve(p, c.x, x, weight, bias);
+  Call<ConvParams> call(kernels::conv_2d_dw, dw, c.x, x, turned, bias);
+  check(call, expected, "conv_2d_dw " + c.name());
+  dw.weights = Storage::Plain;
+  Call<ConvParams> plain(kernels::conv_2d_dw, dw, c.x, x, weight, bias);
+  check(plain, expected, "conv_2d_dw, plain weights, " + c.name());
 }
 
 void test_pool(const ConvCase& c, PoolKind kind, int64_t divisor = 0, float odd_value = 0.0f) {
-  const Conv2dParams w = c.params();
+  const ConvParams w = c.params();
   Pool2dParams p = {{c.x[0], w.ne[1], w.ne[2], c.x[3]}, kind, w.window, divisor};
   std::vector<float> x = random_floats(count(c.x), 2.0f);
   for (size_t i = 3; odd_value != 0.0f && i < x.size(); i += 37) {
@@ -398,22 +439,22 @@ void test_special_values() {
   for (int activation = 0; activation <= kActivationMax; ++activation) {
     ConvCase c = {{16, 6, 1, 1}, 20, 1};
     c.activation = static_cast<Activation>(activation);
-    const Conv2dParams p = c.params();
+    const ConvParams p = c.params();
     std::vector<float> x = random_floats(count(c.x));
     x[5] = NAN;
     x[16 * 3 + 1] = kInf;
     const std::vector<float> weight(static_cast<size_t>(c.oc * c.x[0]), 1.0f);
-    Call<Conv2dParams> call(kernels::conv_2d, p, c.x, x, pack(weight, c.oc, 16, 1, 1, 1), {});
+    Call<ConvParams> call(kernels::conv_2d, p, c.x, x, pack(weight, c.oc, 16, 1, 1, 1), {});
     check(call, convolve(p, c.x, x, weight, {}), "conv_2d special values, activation " + std::to_string(activation));
     const std::vector<float> ones(16, 1.0f);
-    const Conv2dDwParams dw = {{16, 6, 1, 1}, {}, p.epilogue};
+    const ConvParams dw = one_pixel({16, 6, 1, 1}, p.epilogue);
     Expected expected;
     for (float v : x) {
       expected.value.push_back(activate(static_cast<double>(v), p.epilogue.activation,
                                         static_cast<double>(p.epilogue.low), static_cast<double>(p.epilogue.high)));
       expected.size.push_back(0.0);
     }
-    Call<Conv2dDwParams> dw_call(kernels::conv_2d_dw, dw, c.x, x, ones, {});
+    Call<ConvParams> dw_call(kernels::conv_2d_dw, dw, c.x, x, ones, {});
     check(dw_call, expected, "conv_2d_dw special values, activation " + std::to_string(activation));
   }
 }
@@ -432,8 +473,8 @@ void test_activations() {
       expected.size.push_back(activation == Activation::Hardswish && v < 0.0f ? 1.0 : 0.0);
     }
     const std::vector<float> ones(static_cast<size_t>(n), 1.0f);
-    const Conv2dDwParams dw = {{n, 1, 1, 1}, {}, {activation, 0.0f, 0.0f}};
-    Call<Conv2dDwParams> call(kernels::conv_2d_dw, dw, {n, 1, 1, 1}, x, ones, {});
+    const ConvParams dw = one_pixel({n, 1, 1, 1}, {activation, 0.0f, 0.0f});
+    Call<ConvParams> call(kernels::conv_2d_dw, dw, {n, 1, 1, 1}, x, ones, {});
     check(call, expected, "activation " + std::to_string(int(activation)));
   }
 }
@@ -506,11 +547,11 @@ double time_call(Call<Params>& call, int threads, double flops) {
 }
 
 void bench_conv(const char* name, const ConvCase& c) {
-  const Conv2dParams p = c.params();
+  const ConvParams p = c.params();
   const int64_t ic = c.x[0] / c.groups;
   const std::vector<float> weight = random_floats(c.oc * ic * p.window.h.kernel * p.window.w.kernel);
-  Call<Conv2dParams> call(kernels::conv_2d, p, c.x, random_floats(count(c.x)),
-                          pack(weight, c.oc, ic, p.window.h.kernel, p.window.w.kernel, c.groups), random_floats(c.oc));
+  Call<ConvParams> call(kernels::conv_2d, p, c.x, random_floats(count(c.x)),
+                        pack(weight, c.oc, ic, p.window.h.kernel, p.window.w.kernel, c.groups), random_floats(c.oc));
   const auto taps =
       static_cast<double>(p.window.h.kernel * p.window.w.kernel) / static_cast<double>(p.window.h.up * p.window.w.up);
   const double flops = 2.0 * static_cast<double>(count(p.ne) * ic) * taps;
@@ -524,10 +565,10 @@ void bench_conv(const char* name, const ConvCase& c) {
 
 void bench_depthwise(const char* name, ConvCase c) {
   c.oc = c.groups = c.x[0];
-  const Conv2dParams p = c.params();
-  const Conv2dDwParams dw = {p.ne, p.window, p.epilogue};
-  Call<Conv2dDwParams> call(kernels::conv_2d_dw, dw, c.x, random_floats(count(c.x)),
-                            random_floats(c.oc * p.window.h.kernel * p.window.w.kernel), random_floats(c.oc));
+  const ConvParams p = c.params();
+  const ConvParams dw = depthwise(p);
+  Call<ConvParams> call(kernels::conv_2d_dw, dw, c.x, random_floats(count(c.x)),
+                        random_floats(c.oc * p.window.h.kernel * p.window.w.kernel), random_floats(c.oc));
   const double flops = 2.0 * static_cast<double>(count(p.ne) * p.window.h.kernel * p.window.w.kernel);
   std::printf("%-28s", name);
   for (int threads : {1, 2}) {
@@ -538,7 +579,7 @@ void bench_depthwise(const char* name, ConvCase c) {
 }
 
 void bench_pool(const char* name, const ConvCase& c, PoolKind kind) {
-  const Conv2dParams w = c.params();
+  const ConvParams w = c.params();
   const Pool2dParams p = {{c.x[0], w.ne[1], w.ne[2], c.x[3]}, kind, w.window, 0};
   Call<Pool2dParams> call(kernels::pool_2d, p, c.x, random_floats(count(c.x)), {}, {});
   const double reads = static_cast<double>(count(p.ne) * p.window.w.kernel * p.window.h.kernel);
@@ -553,8 +594,8 @@ void bench_pool(const char* name, const ConvCase& c, PoolKind kind) {
 // What the multipliers can do at most: a product so small that all of it is in the first cache.
 void bench_peak() {
   ConvCase c = {{256, 12, 1, 1}, 32, 1};
-  Call<Conv2dParams> call(kernels::conv_2d, c.params(), c.x, random_floats(count(c.x)),
-                          pack(random_floats(32 * 256), 32, 256, 1, 1, 1), {});
+  Call<ConvParams> call(kernels::conv_2d, c.params(), c.x, random_floats(count(c.x)),
+                        pack(random_floats(32 * 256), 32, 256, 1, 1, 1), {});
   const double flops = 2.0 * 12 * 256 * 32;
   const double t = time_rounds(1, 20, [&](int) {
     for (int i = 0; i < 2000; ++i) {

@@ -43,9 +43,9 @@ from executorch_ggml.ir.ops.spatial import (
     Window,
     Window2d,
     Window3d,
-    pack_conv_weight,
 )
 from executorch_ggml.ir.serialize import MAGIC, payload, serialize
+from executorch_ggml.ir.storage import Storage, StorageLayout
 from executorch_ggml.partition.backend import constant_bytes
 from executorch_ggml.quant.codec import quantize
 
@@ -70,11 +70,15 @@ class Program:
         """One more f32 input of random numbers."""
         return self.input(torch.randn(shape))
 
-    def constant(self, tensor: Tensor) -> Value:
-        """A constant with these contents."""
+    def constant(self, tensor: Tensor, kind: Storage = Storage.PLAIN, groups: int = 1) -> Value:
+        """A constant with these contents, stored in a layout."""
         key = f"c{len(self.constants)}"
         self.constants[key] = tensor
-        return self.build.constant(key, DTYPES[tensor.dtype], ne_of(tensor.shape), lambda: tensor)
+        value = self.build.constant(key, DTYPES[tensor.dtype], ne_of(tensor.shape), lambda: tensor)
+        constant = self.build.constant_of(value)
+        assert constant is not None
+        constant.storage = StorageLayout(kind, groups)
+        return value
 
     def quantized(self, dtype: DType, *shape: int) -> Value:
         """A constant of random numbers in a quantized type."""
@@ -426,36 +430,38 @@ _THREE = Window2d(Window(3, pad=1), Window(3, pad=1))
 @program
 def convolution(p: Program) -> None:
     x = _pixels(p, 2, 4, 7, 6)
-    weight = p.constant(pack_conv_weight(torch.randn(20, 4, 3, 3), 1))
     bias = p.constant(torch.randn(20))
     relu = Epilogue(Activation.CLAMP, 0.0, 6.0)
-    p.output(p.emit("conv_2d", x, weight, bias, ne=(20, 6, 7, 2), window=_THREE, groups=1, epilogue=relu))
+    for kind in (Storage.KERNEL_BLOCKS, Storage.PLAIN):
+        weight = p.constant(torch.randn(20, 4, 3, 3), kind)
+        p.output(p.emit("conv_2d", x, weight, bias, ne=(20, 6, 7, 2), window=_THREE, groups=1, epilogue=relu))
 
 
 @program
 def grouped_transposed(p: Program) -> None:
     x = _pixels(p, 1, 6, 5, 5)
-    weight = p.constant(pack_conv_weight(torch.randn(4, 3, 2, 2), 2))
+    weight = p.constant(torch.randn(4, 3, 2, 2), Storage.KERNEL_BLOCKS, 2)
     spread = Window2d(Window(2, pad=1, up=2), Window(2, pad=1, up=2))
     p.output(p.emit("conv_2d", x, weight, None, ne=(4, 10, 10, 1), window=spread, groups=2, epilogue=NO_EPILOGUE))
 
 
 @program
-def pointwise(p: Program) -> None:
-    x = _pixels(p, 1, 16, 4, 4)
-    weight = p.constant(pack_conv_weight(torch.randn(33, 16, 1, 1), 1))
-    silu = Epilogue(Activation.SILU)
-    p.output(p.emit("conv_2d", x, weight, None, ne=(33, 4, 4, 1), window=Window2d(), groups=1, epilogue=silu))
+def linear(p: Program) -> None:
+    x, bias = p.random(3, 5, 16), p.constant(torch.randn(33))
+    for kind, dtype in ((Storage.MATRIX_BLOCKS, torch.float32), (Storage.PLAIN, torch.float16)):
+        weight = p.constant(torch.randn(33, 16).to(dtype), kind)
+        p.output(p.emit("linear", x, weight, bias, epilogue=Epilogue(Activation.SILU)))
 
 
 @program
 def depthwise(p: Program) -> None:
     x = _pixels(p, 1, 19, 8, 9)
-    weight = p.constant(torch.randn(3, 3, 19))
     bias = p.constant(torch.randn(19))
-    y = p.emit("conv_2d_dw", x, weight, bias, ne=(19, 9, 8, 1), window=_THREE, epilogue=NO_EPILOGUE)
+    weight = p.constant(torch.randn(19, 1, 3, 3), Storage.DEPTHWISE, 19)
+    y = p.emit("conv_2d", x, weight, bias, ne=(19, 9, 8, 1), window=_THREE, groups=19, epilogue=NO_EPILOGUE)
     wide = Window2d(Window(3, stride=2, pad=2, dilation=2), Window(3, stride=3))
-    p.output(p.emit("conv_2d_dw", y, weight, None, ne=(19, 5, 2, 1), window=wide, epilogue=NO_EPILOGUE))
+    plain = p.constant(torch.randn(19, 1, 3, 3))
+    p.output(p.emit("conv_2d", y, plain, None, ne=(19, 5, 2, 1), window=wide, groups=19, epilogue=NO_EPILOGUE))
 
 
 @program

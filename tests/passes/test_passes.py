@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -51,8 +52,8 @@ def cases() -> list[Case]:
 
 
 def canonical(graph: Graph) -> str:
-    """The graph's text without its nodes' names."""
-    return re.sub(r"\s+#.*", "", to_text(graph))
+    """The graph's text without its nodes' names, and without the digests in the names of derived constants."""
+    return re.sub(r"\s+#.*|~[0-9a-zA-Z]+", "", to_text(graph))
 
 
 def drawn(value: Value, symbols: dict[object, int]) -> Tensor:
@@ -63,8 +64,8 @@ def drawn(value: Value, symbols: dict[object, int]) -> Tensor:
     return torch.randint(0, 2, shape).to(dtype)
 
 
-def outputs_of(graph: Graph, inputs: list[Tensor], constants: dict[str, Tensor]) -> list[Tensor]:
-    interpreter = Interpreter(graph, constants)
+def outputs_of(graph: Graph, inputs: list[Tensor]) -> list[Tensor]:
+    interpreter = Interpreter(graph)
     return [*interpreter.run(*inputs), *(interpreter.contents(state.value) for state in graph.states)]
 
 
@@ -78,10 +79,11 @@ def test_text(case: Case) -> None:
     before = canonical(given)
     symbols = {entry.symbol: 5 for entry in given.symbols}
     inputs = [drawn(port.value, symbols) for port in given.inputs]
-    constants = {constant.key: drawn(constant.value, symbols) for constant in given.constants}
-    expected = outputs_of(given, inputs, constants)
+    for constant in given.constants:
+        constant.data = partial(torch.clone, drawn(constant.value, symbols))
+    expected = outputs_of(given, inputs)
     graph = run_passes(given, {case.name})
     verify(graph)
     wanted = before if case.result == "unchanged" else canonical(parse(case.result))
     assert canonical(graph) == wanted
-    torch.testing.assert_close(outputs_of(graph, inputs, constants), expected)
+    torch.testing.assert_close(outputs_of(graph, inputs), expected)

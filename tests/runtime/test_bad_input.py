@@ -26,6 +26,7 @@ from executorch_ggml.ir.graph import Graph, IRError
 from executorch_ggml.ir.op import IR_VERSION
 from executorch_ggml.ir.ops.spatial import Activation, Epilogue, Window2d
 from executorch_ggml.ir.serialize import deserialize, serialize
+from executorch_ggml.ir.storage import Storage, StorageLayout
 from executorch_ggml.runtime import Module, Session
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -295,10 +296,13 @@ def test_session_refuses_to_run(change: Damage, message: str) -> None:
 
 
 def image_program() -> bytes:
-    """A convolution of one pixel and its activation."""
+    """A convolution of one pixel and its activation, the weight in blocks."""
     build = Builder()
     x = build.input("x", DType.F32, (2, 4, 3), (3, 4, 2, 1))
-    weight = build.constant("weight", DType.F32, (51, 1, 1, 1))
+    weight = build.constant("weight", DType.F32, (1, 1, 3, 5))
+    stored = build.constant_of(weight)
+    assert stored is not None
+    stored.storage = StorageLayout(Storage.KERNEL_BLOCKS)
     build.origin = "blend"
     how = {"window": Window2d(), "groups": 1, "epilogue": Epilogue(Activation.SILU)}
     build.output("y", build.emit("conv_2d", x, weight, None, ne=(5, 4, 2, 1), **how), (2, 4, 5))
@@ -350,6 +354,39 @@ def test_sizes_that_an_op_cannot_take() -> None:
     )
     with pytest.raises(RuntimeError, match=message):
         ready.run(np.ones((2, 5), np.float32))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_set("constants.0.storage", 77), "constant weight: storage layout #77 is unknown to this runtime; update"),
+        (_set("constants.0.storage", int(Storage.MATRIX_BLOCKS)), "constant weight: storage layout #1 .* does not fit"),
+        (_set("constants.0.storage", int(Storage.DEPTHWISE)), "constant weight: storage layout #3 .* does not fit"),
+        (_set("constants.0.storage", int(Storage.PLAIN)), "constant weight: 204 bytes, expected 60"),
+        (_set("constants.0.groups", 0), "constant weight: storage layout #2 with 0 groups does not fit"),
+        (_set("constants.0.groups", -5), "constant weight: storage layout #2 with -5 groups does not fit"),
+        (_set("constants.0.groups", 5), "constant weight: 204 bytes, expected 972"),
+        (_set("values.1.dtype", int(DType.I64)), "constant weight: storage layout #2 .* does not fit its type"),
+        (_set("values.1.ne.n3", 2**40), "constant weight: .*bytes, more than"),
+        (_set("outputs.0.value", 1), "constant weight: an output, which must be stored plain"),
+    ],
+)
+def test_session_refuses_storage_layouts(change: Damage, message: str) -> None:
+    with pytest.raises(RuntimeError, match=message):
+        Session(changed(change, image_program()), {"weight": np.ones(51, np.float32)})
+
+
+def test_blocks_are_read_by_layers_alone() -> None:
+    build = Builder()
+    weight = build.constant("weight", DType.F32, (3, 5, 1, 1))
+    stored = build.constant_of(weight)
+    assert stored is not None
+    stored.storage = StorageLayout(Storage.MATRIX_BLOCKS)
+    build.origin = "twice"
+    build.output("y", build.emit("add", weight, weight), (5, 3))
+    ready = Session(serialize(build.finish()), {"weight": np.ones(51, np.float32)})
+    with pytest.raises(RuntimeError, match=r"node twice \(add\): input a is a constant in storage layout #1"):
+        ready.run()
 
 
 def test_programs_of_the_version_before_are_refused_by_their_version() -> None:

@@ -16,8 +16,8 @@ from executorch_ggml.frontends.aten import Lowering
 from executorch_ggml.ir.builder import Builder
 from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.ir.graph import Graph
-from executorch_ggml.ir.ops.movement import shape_of
 from executorch_ggml.ir.serialize import serialize
+from executorch_ggml.passes import run_passes
 from executorch_ggml.runtime import Session, States, list_devices
 
 ROWS = torch.export.Dim("rows", max=512)
@@ -43,11 +43,11 @@ def model() -> nn.Module:
 @pytest.fixture(scope="module")
 def session(model: nn.Module) -> Session:
     exported = torch.export.export(model, (torch.randn(3, 64),), dynamic_shapes=({0: ROWS},))
-    graph = Lowering(decomposed(exported)).graph()
+    graph = run_passes(Lowering(decomposed(exported)).graph())
     constants = {}
     for constant in graph.constants:
         assert constant.data is not None
-        constants[constant.key] = constant.data().reshape(shape_of(constant.value.ne)).contiguous()
+        constants[constant.key] = constant.stored()
     return Session(serialize(graph), constants, threads=2)
 
 

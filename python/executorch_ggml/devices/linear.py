@@ -1,4 +1,4 @@
-"""Linear layers as matrix products: programs have convolutions of one pixel, with weights packed for the CPU."""
+"""Layers that are matrix products, as such: what a device written in Python can do best."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import numpy as np
 from ..ir.builder import Builder
 from ..ir.dtypes import DType
 from ..ir.graph import Constant, Value
-from ..ir.ops.spatial import OC_BLOCK, Activation, Epilogue, Window, Window2d
+from ..ir.ops.spatial import NO_EPILOGUE, Activation, Epilogue, Window, Window2d
 from .arrays import Contents, contents
 
 
-def as_product(b: Builder, x: Value, weight: Value, bias: Value | None, attrs: Mapping[str, Any]) -> Value | None:
-    """The result of ``conv_2d`` as a matrix product in f32, a bias and an activation; None where it is not one."""
-    if not is_linear(attrs) or tuple(attrs["ne"])[1:] != x.ne[1:]:
+def as_product(
+    b: Builder, op: str, x: Value, weight: Value, bias: Value | None, attrs: Mapping[str, Any]
+) -> Value | None:
+    """A layer as a matrix product in f32, a bias and an activation; None where it is another convolution."""
+    if op == "conv_2d" and (not is_linear(attrs) or tuple(attrs["ne"])[1:] != x.ne[1:]):
         return None
-    constant = next((each for each in b.graph.constants if each.value is weight), None)
-    if constant is None:
-        return None
-    product = b.emit("mul_mat", _matrix(b, constant, int(attrs["ne"][0]), int(x.ne[0])), x)
+    rows = (weight.ne[0], weight.ne[1]) if op == "linear" else (weight.ne[2], weight.ne[3])
+    product = b.emit("mul_mat", b.reshape(_as_f32(b, weight), rows), x)
     if bias is not None:
         product = b.emit("add", product, b.reshape(bias, (bias.count,)))
-    return _activated(b, product, attrs["epilogue"])
+    return _activated(b, product, attrs.get("epilogue", NO_EPILOGUE))
 
 
 def is_linear(attrs: Mapping[str, Any]) -> bool:
@@ -35,20 +35,20 @@ def is_linear(attrs: Mapping[str, Any]) -> bool:
     return attrs["groups"] == 1 and axes == [Window(), Window()]
 
 
-def _matrix(b: Builder, constant: Constant, features: int, inputs: int) -> Value:
-    """The matrix of the weights that ``pack_conv_weight`` packed: a row for each of the features."""
-    dtype = constant.value.dtype
+def _as_f32(b: Builder, weight: Value) -> Value:
+    """A weight of a half type widened, ahead of time where it is constant."""
+    constant = b.constant_of(weight)
+    if constant is None or weight.dtype == DType.F32:
+        return b.convert(weight, DType.F32)
+    key = f"{constant.key}:f32"
+    return b.constant(key, DType.F32, weight.ne, Contents(lambda: _widened(constant), DType.F32, key))
 
-    def matrix() -> np.ndarray[Any, Any]:
-        packed = contents(constant)
-        if dtype == DType.BF16:
-            packed = (packed.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
-        blocks = -(-features // OC_BLOCK)
-        rows = packed[: blocks * OC_BLOCK * inputs].reshape(blocks, inputs, OC_BLOCK).transpose(0, 2, 1)
-        return np.ascontiguousarray(rows.reshape(-1, inputs)[:features], np.float32).reshape(-1)
 
-    key = f"{constant.key}:matrix{features}x{inputs}"
-    return b.constant(key, DType.F32, (inputs, features, 1, 1), Contents(matrix, DType.F32, key))
+def _widened(constant: Constant) -> np.ndarray[Any, Any]:
+    halves = contents(constant)
+    if constant.value.dtype == DType.BF16:
+        halves = (halves.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    return np.ascontiguousarray(halves, np.float32).reshape(-1)
 
 
 def _activated(b: Builder, value: Value, epilogue: Epilogue) -> Value:

@@ -226,11 +226,11 @@ class Translator:
         if self._custom is None:
             raise UnsupportedError("a custom node")
         op, inputs, attrs = self._custom.call(tensor, [self.value(at) for at in tensor.sources if at >= 0])
-        if op == "conv_2d":
+        if op in ("linear", "conv_2d"):
             x, weight, bias = inputs
             assert x is not None
             assert weight is not None
-            product = linear.as_product(self.builder, x, weight, bias, attrs)
+            product = linear.as_product(self.builder, op, x, weight, bias, attrs)
             if product is not None:
                 return product
         if op != "update_state":

@@ -30,20 +30,21 @@ class Builder:
         self.graph = Graph()
         self._made: dict[Any, Value] = {}
         self._constants: dict[str, Constant] = {}
+        self._constant_of: dict[Value, Constant] = {}
         self.origin = ""  # what the nodes being built come from: becomes their name
 
     @classmethod
     def over(cls, graph: Graph) -> Builder:
         """A builder of another graph over the same symbols, inputs, constants and states, still without nodes."""
         builder = cls()
-        leaves = {
-            "symbols": graph.symbols,
-            "inputs": graph.inputs,
-            "constants": graph.constants,
-            "states": graph.states,
-        }
-        builder.graph = Graph(**{name: list(entries) for name, entries in leaves.items()})  # type: ignore[arg-type] # each is a list of its own
+        builder.graph = Graph(
+            symbols=list(graph.symbols),
+            inputs=list(graph.inputs),
+            constants=list(graph.constants),
+            states=list(graph.states),
+        )
         builder._constants = {constant.key: constant for constant in graph.constants}
+        builder._constant_of = {constant.value: constant for constant in graph.constants}
         return builder
 
     # ------------------------------------------------------------------------------------------------- leaves
@@ -71,11 +72,19 @@ class Builder:
         known = self._constants.get(key)
         if known is None:
             known = Constant(key, Value(dtype, ne, dense_strides(ne)), data, outside)
-            self._constants[key] = known
+            self._constants[key] = self._constant_of[known.value] = known
             self.graph.constants.append(known)
         elif known.value.dtype != dtype or not same_dims(known.value.ne, ne):
             raise IRError(f"constant {key!r}: declared as {known.value} and again as {Value(dtype, ne, ne)}")
         return known.value
+
+    def constant_of(self, value: Value) -> Constant | None:
+        """The constant whose value it is, or None."""
+        return self._constant_of.get(value)
+
+    def keep_in(self, value: Value, dtype: DType) -> None:
+        """Round a constant to a half type when the program is written (see :class:`Constant`)."""
+        self._constant_of[value].kept_in = dtype
 
     def state(self, key: str, dtype: DType, ne: Dims, init: Callable[[], torch.Tensor] | None = None) -> Value:
         """A tensor that keeps its contents; ``init`` gives the first ones (zeros without it)."""

@@ -23,6 +23,7 @@ if __package__:
     from .dtypes import DType
     from .formulas import FORMULAS, Check, Expression
     from .op import IR_VERSION, OPS, AttrSpec, InputSpec, OpSpec, StructSpec
+    from .storage import Storage
 else:  # run as a script: import the table alone, not the package around it
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     from ir.cpp import (  # type: ignore[import-not-found,no-redef] # by its path
@@ -41,6 +42,7 @@ else:  # run as a script: import the table alone, not the package around it
         OpSpec,
         StructSpec,
     )
+    from ir.storage import Storage  # type: ignore[import-not-found,no-redef] # by its path
 
 ROOT = Path(__file__).resolve().parents[3]
 SCHEMA = ROOT / "schema" / "ggml_ir.fbs"
@@ -75,8 +77,8 @@ def _with_fields(attr: AttrSpec) -> Iterator[AttrSpec]:
 
 
 def enums() -> list[type[enum.IntEnum]]:
-    """Every enum that an attribute uses, in order of first use, after DType."""
-    return list(dict.fromkeys([DType, *(attr.enum for attr in attributes() if attr.enum is not None)]))
+    """DType, Storage, and every enum that an attribute uses, in order of first use."""
+    return list(dict.fromkeys([DType, Storage, *(attr.enum for attr in attributes() if attr.enum is not None)]))
 
 
 def structs() -> list[StructSpec]:
@@ -119,8 +121,9 @@ struct Value { dtype:DType; ne:Ne; }
 // A tensor that crosses the boundary; shape is the caller's: outermost first, any rank, sdims.
 table Port { name:string; value:int; shape:[long]; }
 
-// Data that lives outside the graph, under key.
-table Constant { key:string; value:int; }
+// Data that lives outside the graph, under key; how its elements lie there, and the groups of the convolution that a
+// weight is of where that depends on them.
+table Constant { key:string; value:int; storage:Storage; groups:long = 1; }
 
 // A tensor that keeps its contents from run to run; initial is the key of its first contents, or empty for zeros.
 table State { key:string; value:int; initial:string; }
@@ -217,7 +220,7 @@ def ops_header() -> str:
     out.append(f"// The ggml_type that stores each DType.\nconstexpr int kGgmlTypes[] = {{{ggml_types()}}};\n")
     out += [_cpp_struct(struct) for struct in structs()]
     for spec in ordered():
-        if spec.kernel:
+        if spec.kernel and not _builder_chooses(spec):
             fields = "".join(f"  {_cpp_type(attr)} {attr.name};\n" for attr in spec.attrs)
             out.append(f"struct {spec.class_name}Params {{\n{fields}}};\n")
     out.append(
@@ -358,6 +361,11 @@ def _custom(spec: OpSpec) -> str:
     return f"self.custom(kernels::{spec.kernel}, {spec.class_name}Params{{{params}}}, {{{inputs}}})"
 
 
+def _builder_chooses(spec: OpSpec) -> bool:
+    """Whether a function of NodeBuilder makes the call, and fills in the kernel's parameters by itself."""
+    return (spec.call or "").startswith("self.")
+
+
 def _dispatch(spec: OpSpec) -> str:
     lines = [f"    case fb::Op::{spec.class_name}: {{"]
     if spec.attrs:
@@ -367,7 +375,7 @@ def _dispatch(spec: OpSpec) -> str:
     lines += [f"      ggml_tensor* {i.name} = in[{n}];" for n, i in enumerate(spec.inputs)]
     if spec.call == "custom":
         lines.append(f"      return {_custom(spec)};")
-    elif spec.kernel:
+    elif spec.kernel and not _builder_chooses(spec):
         condition = "self.uses_kernels()" + (f" && {spec.when}" if spec.when else "")
         lines.append(f"      if ({condition}) return {_custom(spec)};")
         if any(DType.I64 in i.dtypes and DType.I8 not in i.dtypes for i in spec.inputs):
@@ -417,7 +425,8 @@ def docs_table() -> str:
     for spec in ordered():
         inputs = ", ".join(_types_text(i) for i in spec.inputs) or "none"
         attrs = ", ".join(f"`{a.name}`" for a in spec.attrs) or "none"
-        runs = "custom CPU kernel" if spec.call == "custom" else "ggml; own kernel on CPU" if spec.kernel else "ggml"
+        alone = spec.call == "custom" or (spec.kernel and _builder_chooses(spec))
+        runs = "custom CPU kernel" if alone else "ggml; own kernel on CPU" if spec.kernel else "ggml"
         rows.append(f"| {spec.number} | `{spec.name}` | {inputs} | {attrs} | {_first_sentence(spec.doc)} | {runs} |")
     about = f"{len(OPS)} ops. Shapes are in ggml order; `?` marks an optional input."
     head = f"<!-- {NOTICE} -->\n\n# The IR's ops\n\n{about}\n"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .dims import is_one, product, same
 from .dtypes import DType
 from .op import Dim, Dims, OpSpec
+from .storage import PLAIN, StorageLayout, pack
 
 if TYPE_CHECKING:
     import sympy
@@ -90,12 +91,24 @@ class Constant:
     """Data outside the graph. ``data`` gives it in ``ne`` order, when it is asked for and not before.
 
     Of a quantized type it gives the bytes (uint8, one dim). What is ``outside`` the program is found by its key alone.
+    ``storage`` says how the elements lie in the program; ``kept_in`` is the half type that a weight is rounded to once
+    all that passes fold into it is there.
     """
 
     key: str
     value: Value
     data: Callable[[], torch.Tensor] | None = None
     outside: bool = False
+    storage: StorageLayout = PLAIN
+    kept_in: DType | None = None
+
+    def stored(self) -> torch.Tensor:
+        """The contents as they lie in a program."""
+        assert self.data is not None, f"constant {self.key} carries no data"
+        if self.storage == PLAIN:
+            return self.data().contiguous()
+        plain = self.data().to(self.value.dtype.torch)
+        return pack(plain.reshape(tuple(int(n) for n in reversed(self.value.ne))), self.storage).contiguous()
 
 
 @dataclass(eq=False)

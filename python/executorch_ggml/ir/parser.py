@@ -13,9 +13,13 @@ from .dtypes import DType
 from .graph import Graph, IRError, Value
 from .op import AttrSpec, Dim, Dims
 from .ops import OPS
+from .storage import Storage, StorageLayout
 
 _TYPE = r"(?P<dtype>\w+)\[(?P<ne>[^\]]*)\]"
-_LEAF = re.compile(rf"(?P<kind>input|constant|state) [%@$](?P<name>\S+): {_TYPE}")
+_LEAF = re.compile(
+    rf"(?P<kind>input|constant|state) [%@$](?P<name>\S+): {_TYPE}"
+    r"(?: stored as (?P<storage>\w+)(?:, groups=(?P<groups>\d+))?)?"
+)
 _NODE = re.compile(rf"(?P<result>%\w+) = (?P<op>\w+)\((?P<arguments>.*)\): {_TYPE}(?:\s+# (?P<name>.*))?")
 _SYMBOL = re.compile(r"symbol (?P<name>\w+): input (?P<input>\d+) dim (?P<dim>-?\d+), (?P<min>\d+) to (?P<max>\d+)")
 _OUTPUT = re.compile(r"output (?P<name>\S+): (?P<value>\S+) as \[(?P<shape>[^\]]*)\]")
@@ -67,7 +71,10 @@ class _Reader:
         if match["kind"] == "input":
             self.values[f"%{name}"] = self.builder.input(name, dtype, ne[::-1], ne)
         elif match["kind"] == "constant":
-            self.values[f"@{name}"] = self.builder.constant(name, dtype, ne)
+            value = self.values[f"@{name}"] = self.builder.constant(name, dtype, ne)
+            constant = self.builder.constant_of(value)
+            if constant is not None and match["storage"]:
+                constant.storage = StorageLayout(Storage[match["storage"]], int(match["groups"] or 1))
         else:
             self.values[f"${name}"] = self.builder.state(name, dtype, ne)
 
@@ -99,6 +106,10 @@ class _Reader:
         return self.values[name]
 
     def _attr(self, attr: AttrSpec, text: str) -> Any:
+        if attr.struct is not None:
+            texts = dict(part.split(": ", 1) for part in _split(text[1:-1]))
+            fields = {field.name: field for field in attr.struct.fields}
+            return attr.struct.cls(**{name: self._attr(fields[name], part) for name, part in texts.items()})
         items = _split(text.strip("()"))
         readers: dict[str, Callable[[], Any]] = {
             "f32": lambda: float(text),
@@ -133,5 +144,11 @@ def _dtype(match: re.Match[str]) -> DType:
 
 def _split(text: str) -> list[str]:
     """What commas separate, but for those inside brackets."""
-    parts = re.split(r",\s*(?![^(\[]*[)\]])", text) if text.strip() else []
-    return [part.strip() for part in parts]
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts] if text.strip() else []

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from .graph import Graph, Node, Value
+from .storage import PLAIN, StorageLayout
 
 
 def to_text(graph: Graph) -> str:
@@ -17,7 +18,7 @@ def to_text(graph: Graph) -> str:
         lines.append(f"input %{port.name}: {port.value}")
     for constant in graph.constants:
         names[constant.value] = f"@{constant.key}"
-        lines.append(f"constant @{constant.key}: {constant.value}")
+        lines.append(f"constant @{constant.key}: {constant.value}{_storage(constant.storage)}")
     for state in graph.states:
         names[state.value] = f"${state.key}"
         lines.append(f"state ${state.key}: {state.value}")
@@ -26,6 +27,11 @@ def to_text(graph: Graph) -> str:
         lines.append(f"%{number} = {_call(node, names)}: {node.output}  # {node.name}")
     lines += [f"output {port.name}: {names[port.value]} as {list(port.shape)}" for port in graph.outputs]
     return "\n".join(lines)
+
+
+def _storage(layout: StorageLayout) -> str:
+    groups = f", groups={layout.groups}" if layout.groups != 1 else ""
+    return "" if layout == PLAIN else f" stored as {layout.kind.name}{groups}"
 
 
 def _call(node: Node, names: dict[Value, str]) -> str:

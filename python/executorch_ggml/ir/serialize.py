@@ -21,6 +21,7 @@ from .dtypes import DType
 from .graph import Constant, Graph, IRError, Node, Port, State, Symbol, Value, dense_strides
 from .op import IR_VERSION, AttrSpec, Dim, Dims
 from .ops import OPS
+from .storage import Storage, StorageLayout
 from .verify import verify
 
 MAGIC = b"EGGM"
@@ -177,6 +178,7 @@ class _Writer:
     def _constant(self, entry: Constant) -> Any:
         packed = fb.ConstantT()
         packed.key, packed.value = entry.key, self.values[entry.value]
+        packed.storage, packed.groups = int(entry.storage.kind), entry.storage.groups
         return packed
 
     def _state(self, entry: State) -> Any:
@@ -236,7 +238,10 @@ class _Reader:
             graph.symbols.append(Symbol(symbol, s.input, s.dim, s.scale, s.offset, s.min, s.max))
         graph.inputs = [self._port(port) for port in packed.inputs or []]
         graph.outputs = [self._port(port) for port in packed.outputs or []]
-        graph.constants = [Constant(_text(c.key), self.values[c.value]) for c in packed.constants or []]
+        graph.constants = [
+            Constant(_text(c.key), self.values[c.value], storage=StorageLayout(Storage(c.storage), c.groups))
+            for c in packed.constants or []
+        ]
         for s in packed.states or []:
             init = Constant(_text(s.initial), self.values[s.value]) if s.initial else None
             graph.states.append(State(_text(s.key), self.values[s.value], init))

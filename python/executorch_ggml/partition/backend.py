@@ -15,7 +15,6 @@ from executorch.exir.backend.utils import DelegateMappingBuilder
 from torch.export import ExportedProgram
 
 from ..frontends.aten import Lowering
-from ..frontends.aten.graph import FOLDED_IN
 from ..frontends.aten.weights import WeightSource
 from ..ir.dtypes import DType
 from ..ir.graph import Constant, Graph, IRError, State
@@ -38,7 +37,10 @@ STATES_MARKER = (
 )
 
 # What several nodes of the program become one for, by name; any of it can be switched off.
-FUSIONS = {**FOLDED_IN, **{name: summary(name) for name in PASSES}}
+FUSIONS = {
+    **{name: summary(name) for name in PASSES},
+    "integer_weights": "Weights that torch quantized to integers, as blocks of a ggml type that holds them exactly",
+}
 ALL_FUSIONS = frozenset(FUSIONS)
 
 _weight_sources: weakref.WeakValueDictionary[str, WeightSource] = weakref.WeakValueDictionary()
@@ -91,7 +93,8 @@ def _preprocess(program: ExportedProgram, specs: list[CompileSpec], names: State
     fusions = frozenset(options[FUSIONS_KEY].split(",")) if FUSIONS_KEY in options else ALL_FUSIONS
     weights = _weight_sources[options[WEIGHTS_KEY]] if WEIGHTS_KEY in options else None
     types = {pattern: DType[name] for pattern, name in json.loads(options.get(STATE_TYPES_KEY, "{}")).items()}
-    graph = Lowering(program, fusions, states=frozenset(states), weights=weights).graph()
+    integers = "integer_weights" in fusions
+    graph = Lowering(program, integer_weights=integers, states=frozenset(states), weights=weights).graph()
     graph = quantize_states.run(run_passes(graph, fusions), types)
     store = NamedDataStore()
     weights_file = options.get(WEIGHTS_FILE_KEY)
@@ -148,11 +151,10 @@ def _store_first(store: NamedDataStore, state: State, weights_file: str | None) 
 
 
 def constant_bytes(constant: Constant) -> bytes:
-    """A constant's contents in ggml order, dense."""
-    assert constant.data is not None, f"constant {constant.key} carries no data"
+    """A constant's contents as its storage layout has them."""
     if constant.value.dtype.is_quantized:
-        return _block_bytes(constant, constant.data())
-    flat = constant.data().reshape(-1).to(constant.value.dtype.torch)
+        return _block_bytes(constant, constant.stored())
+    flat = constant.stored().reshape(-1).to(constant.value.dtype.torch)
     if flat.stride() != (1,):  # contiguous() leaves a single element's stride as it is
         flat = flat.clone(memory_format=torch.contiguous_format)
     return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""

@@ -59,9 +59,11 @@ _TRANSFORMS: tuple[Callable[[ExportedProgram], ExportedProgram], ...] = (
 REFUSED_KEY = "refused"  # compile spec: what stayed outside and why, as JSON, for `executorch-ggml inspect`
 
 
-def refusals(program: ExportedProgram, weights: WeightSource | None = None) -> dict[Node, str]:
+def refusals(
+    program: ExportedProgram, weights: WeightSource | None = None, *, integer_weights: bool = True
+) -> dict[Node, str]:
     """Why each call that ggml does not run is refused, in the bodies of control flow too."""
-    lowering = Lowering(program, weights=weights)
+    lowering = Lowering(program, weights=weights, integer_weights=integer_weights)
     found = {}
     for module in graph_modules(program.graph_module):
         for node in module.graph.nodes:
@@ -136,19 +138,30 @@ class GgmlPartitioner(Partitioner):
             program = transform(program)
         program = fold_constants(program, self.weights)
         program = one_reader_each(separate_state_accesses(program))
-        return carried_through(program, lambda overload: bool(_accepted(program, {overload}, self.weights)))
+        return carried_through(program, lambda overload: bool(self._accepted(program, {overload})))
 
     def ops_to_not_decompose(
         self, ep: ExportedProgram
     ) -> tuple[list[OpOverload], Callable[[torch.fx.Node], bool] | None]:
         """Composite ops (linear, attention, norms …) that are lowered whole, where every call of them is accepted."""
         if self._preserved is None or self._preserved[0] is not ep:
-            self._preserved = (ep, _accepted(ep, PRESERVED, self.weights))
+            self._preserved = (ep, self._accepted(ep, PRESERVED))
         return self._preserved[1], None
+
+    def _accepted(self, program: ExportedProgram, overloads: Collection[OpOverload]) -> list[OpOverload]:
+        """Those that a program calls and of which no call is refused: one refusal gives the op to decomposition."""
+        lowering = Lowering(program, weights=self.weights, integer_weights="integer_weights" in self.fusions)
+        accepted: dict[OpOverload, bool] = {}
+        for module in graph_modules(program.graph_module):
+            for node in module.graph.nodes:
+                target = overload_of(node)
+                if node.op == "call_function" and target in overloads:
+                    accepted[target] = accepted.get(target, True) and lowering.refusal(node) is None
+        return [target for target, fits in accepted.items() if fits]
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tag the nodes of each partition, the constants they read and the buffers that they alone read and write."""
-        refused = refusals(exported_program, self.weights)
+        refused = refusals(exported_program, self.weights, integer_weights="integer_weights" in self.fusions)
         left = {node: reason for node, reason in refused.items() if not is_assertion(node)}
         self.refused = {node.name: reason for node, reason in left.items()}
         self._warn_of_missing_kernels(exported_program, left)
@@ -219,20 +232,6 @@ def _check_values_are_there(program: ExportedProgram, weights: WeightSource) -> 
                 f"{overload_of(outside)} stays with ExecuTorch and reads {name}, whose values are not in the module; "
                 f"put them there (a GGUF file: load it with dequantize=True)"
             )
-
-
-def _accepted(
-    program: ExportedProgram, overloads: Collection[OpOverload], weights: WeightSource | None
-) -> list[OpOverload]:
-    """Those that a program calls and of which no call is refused: one refusal gives the whole op to decomposition."""
-    lowering = Lowering(program, weights=weights)
-    accepted: dict[OpOverload, bool] = {}
-    for module in graph_modules(program.graph_module):
-        for node in module.graph.nodes:
-            target = overload_of(node)
-            if node.op == "call_function" and target in overloads:
-                accepted[target] = accepted.get(target, True) and lowering.refusal(node) is None
-    return [target for target, fits in accepted.items() if fits]
 
 
 def computes(group: list[Node]) -> bool:

@@ -10,9 +10,32 @@ from collections.abc import Collection
 from types import ModuleType
 
 from ..ir.graph import Graph
-from . import attention, gate, quantize_states, rms_norm, rotary, round_when_written, update_in_place
+from . import (
+    activation,
+    attention,
+    batch_norm,
+    blocked_weights,
+    gate,
+    half_weights,
+    quantize_states,
+    rms_norm,
+    rotary,
+    round_when_written,
+    update_in_place,
+)
 
-_ORDERED = (rms_norm, gate, rotary, attention, update_in_place, round_when_written)
+_ORDERED = (
+    batch_norm,
+    activation,
+    rms_norm,
+    gate,
+    rotary,
+    attention,
+    update_in_place,
+    round_when_written,
+    half_weights,
+    blocked_weights,
+)
 PASSES: dict[str, ModuleType] = {module.__name__.rpartition(".")[2]: module for module in _ORDERED}
 
 

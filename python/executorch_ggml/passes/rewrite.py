@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
 
 from ..ir.builder import Builder
 from ..ir.dims import same_dims
-from ..ir.graph import Graph, IRError, Node, Value
+from ..ir.graph import Constant, Graph, IRError, Node, Value
 from ..ir.layout import dense_base
+from ..ir.op import Dims
 
 Rule = Callable[["Rewriter", Node, tuple[Value | None, ...]], Value | None]
 
@@ -56,7 +60,35 @@ class Rewriter:
     def is_read_once(self, value: Value) -> bool:
         """Whether a value, and what it is a permuted view of, has one reader."""
         base, _ = dense_base(value)
-        return self.reads(value) == 1 and (base is value or self.reads(base) == 1)
+        return self.reads(value) == 1 and (base is value or self.reads(base) <= 1)
+
+    def constant(self, value: Value) -> Constant | None:
+        """The constant that a value is, in whatever shape; None where it is computed."""
+        while value.producer is not None and value.producer.op in ("permute", "reshape"):
+            value = input_of(value, 0)
+        return self.builder.constant_of(value)
+
+    def derived(
+        self, suffix: str, sources: Sequence[Constant], ne: Dims, compute: Callable[..., torch.Tensor]
+    ) -> Value:
+        """A constant computed when the program is written, of the first source's type.
+
+        ``compute`` gets the contents of each source as f64 in one dim: what is folded is rounded once.
+        """
+        first = sources[0]
+        key = f"{first.key}.{suffix}"
+        if len(sources) > 1:
+            key += "~" + hashlib.sha256("\0".join(source.key for source in sources).encode()).hexdigest()[:8]
+
+        def contents() -> torch.Tensor:
+            given = [source.data() for source in sources if source.data is not None]
+            return compute(*(data.reshape(-1).double() for data in given)).to(first.value.dtype.torch).reshape(-1)
+
+        value = self.builder.constant(key, first.value.dtype, ne, contents)
+        constant = self.builder.constant_of(value)
+        assert constant is not None
+        constant.kept_in = first.kept_in
+        return value
 
     def _stands_for(self, old: Value, new: Value) -> None:
         if old.dtype != new.dtype or not same_dims(old.ne, new.ne):

@@ -21,9 +21,9 @@ each pair of neighbours ("GPT-J", ``rotate_every_two``: ``interleaved``).
 from __future__ import annotations
 
 from ..ir.builder import IDENTITY
-from ..ir.checks import broadcasts_to
 from ..ir.dims import is_one, same_dims
 from ..ir.dtypes import DType
+from ..ir.formulas import broadcasts_to, holds
 from ..ir.graph import Graph, Node, Value
 from ..ir.layout import common_layout, dense_base, inverse, layout_of
 from ..ir.ops.custom import BinaryKind
@@ -62,7 +62,7 @@ def _embedded(rewriter: Rewriter, plain: Value, turned: Value) -> Value | None:
 
 
 def _fits(x: Value, table: Value) -> bool:
-    return same_dims(x.ne[:1], table.ne[:1]) and broadcasts_to(table, x) and table.has_dense_rows
+    return same_dims(x.ne[:1], table.ne[:1]) and holds(broadcasts_to, table.ne, x.ne) and table.has_dense_rows
 
 
 def _factors(rewriter: Rewriter, product: Value) -> list[tuple[Value, Value]]:

@@ -25,6 +25,7 @@ from executorch_ggml.frontends.aten.ops.attention import softcapped_attention
 from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.ir.graph import IRError
 from executorch_ggml.ir.verify import verify
+from executorch_ggml.passes import quantize_states, run_passes
 
 aten = torch.ops.aten
 SDPA = aten.scaled_dot_product_attention.default
@@ -226,7 +227,7 @@ def _program(module: nn.Module, head: int = 64) -> torch.export.ExportedProgram:
 @pytest.mark.parametrize("head", [64, 7])
 def test_a_cache_in_f16_is_written_as_it_is(head: int) -> None:
     module = WithCache(head=head, dtype=torch.float16)
-    graph = Lowering(_program(module, head)).graph()
+    graph = run_passes(Lowering(_program(module, head)).graph())
     verify(graph)
     assert [node.op for node in graph.nodes].count("convert") == 1  # the mask
     ready = session(graph)
@@ -236,7 +237,7 @@ def test_a_cache_in_f16_is_written_as_it_is(head: int) -> None:
 
 def test_a_cache_in_q8_0_is_near() -> None:
     module = WithCache()
-    graph = Lowering(_program(module), state_types={"*": DType.Q8_0}).graph()
+    graph = quantize_states.run(run_passes(Lowering(_program(module)).graph()), {"*": DType.Q8_0})
     verify(graph)
     assert [state.value.dtype for state in graph.states] == [DType.Q8_0] * 2
     ready = session(graph)
@@ -251,10 +252,11 @@ def test_a_state_that_something_else_reads_is_not_quantized() -> None:
             return super().forward(*inputs) + self.keys.sum()
 
     program = decomposed(torch.export.export(Read().eval(), _steps()[0]))
+    graph = run_passes(Lowering(program).graph())
     with pytest.raises(IRError, match=r"state keys in q8_0: \w+ \(\w+\) cannot read it so"):
-        Lowering(program, state_types={"keys": DType.Q8_0}).graph()
+        quantize_states.run(graph, {"keys": DType.Q8_0})
     with pytest.raises(IRError, match="multiples of 256"):
-        Lowering(program, state_types={"keys": DType.Q4_K}).graph()
+        quantize_states.run(graph, {"keys": DType.Q4_K})
 
 
 class Written(nn.Module):

@@ -180,7 +180,7 @@ def test_a_bias_that_is_added_is_the_layer_s() -> None:
         return torch.relu(x @ weight + bias)
 
     graph = check_program(program, rand(2, 3, 8))
-    assert [node.op for node in graph.nodes if node.op not in ("reshape", "view")] == ["conv_2d"]
+    assert [node.op for node in graph.nodes if node.op not in ("reshape", "view")] == ["linear"]
 
 
 def test_a_product_that_is_read_twice_keeps_its_sum() -> None:

@@ -48,7 +48,7 @@ from executorch_ggml.frontends.aten.ops import quantized
 from executorch_ggml.ir.dims import product
 from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.ir.graph import Graph
-from executorch_ggml.partition.backend import ALL_FUSIONS
+from executorch_ggml.passes import run_passes
 from executorch_ggml.quant import codec
 
 decomposed = quantized.decomposed
@@ -251,7 +251,7 @@ KEPT = {
 
 def lowered(model: nn.Module, *args: Tensor) -> Graph:
     """A model's graph, its composite ops left as they are, as ExecuTorch leaves them."""
-    return Lowering(torch.export.export(model, args).run_decompositions({})).graph()
+    return run_passes(Lowering(torch.export.export(model, args).run_decompositions({})).graph())
 
 
 def types_of(graph: Graph) -> set[DType]:
@@ -417,7 +417,7 @@ def test_integers_can_be_dequantized() -> None:
     model = with_integers(nn.Linear(64, 48), KEPT["int4-groups"][0])
     x = rand(2, 64)
     program = torch.export.export(model, (x,)).run_decompositions({})
-    graph = Lowering(program, ALL_FUSIONS - {"integer_weights"}).graph()
+    graph = Lowering(program, integer_weights=False).graph()
     assert_same(run_session(session(graph), (x,))[0], model(x))
 
 

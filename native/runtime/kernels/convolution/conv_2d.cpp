@@ -8,6 +8,7 @@
 #include <numeric>
 #include <vector>
 
+#include "kernels/convolution/convolution.h"
 #include "kernels/convolution/image.h"
 #include "kernels/elementwise/convert.h"
 #include "kernels/kernels.h"
@@ -64,13 +65,14 @@ struct Scratch {
   Taps merged;
   std::vector<const float*> inputs;
   std::vector<float> rows;
-  std::vector<float> weights;  // of f16 and bf16, widened
+  std::vector<float> weights;  // packed and in f32, where the node's are not
+  std::vector<float> row;      // one output channel's, in f32
   std::vector<float> zeros;
 };
 
 class Convolution {
  public:
-  Convolution(ggml_tensor* dst, const Conv2dParams& params, DType weights_type)
+  Convolution(ggml_tensor* dst, const ConvolutionParams& params, DType weights_type)
       : params_(params),
         in_(dst->src[0]),
         out_(dst),
@@ -114,9 +116,11 @@ class Convolution {
  private:
   int64_t blocks() const { return params_.groups * group_blocks_; }
 
-  // f32 weights are used in place, with the zeros that follow them; f16 and bf16 are widened pass by pass.
+  // Blocks of f32 are used in place, with the zeros that follow them; other weights are packed or widened pass by pass.
+  bool in_place() const { return packed_type_ == DType::F32 && params_.weights != Storage::Plain; }
+
   void find_weights() {
-    if (packed_type_ == DType::F32) {
+    if (in_place()) {
       weights_ = static_cast<const float*>(packed_);
       zeros_ = weights_ + blocks() * block_stride_;
       return;
@@ -127,18 +131,49 @@ class Convolution {
     zeros_ = scratch_.zeros.data();
   }
 
-  void widen_weights(Range blocks) {
-    if (packed_type_ == DType::F32) {
+  void pack_weights(Range blocks) {
+    if (in_place()) {
       return;
     }
     const int64_t floats = blocks.size() * block_stride_;
     if (scratch_.weights.size() < static_cast<size_t>(floats)) {
       scratch_.weights.resize(static_cast<size_t>(floats));
     }
-    const auto* from = static_cast<const uint16_t*>(packed_) + blocks.begin * block_stride_;
-    to_floats(from, floats, packed_type_, scratch_.weights.data());
     weights_ = scratch_.weights.data();
     first_block_ = blocks.begin;
+    if (params_.weights == Storage::Plain) {
+      for (int64_t block = blocks.begin; block < blocks.end; ++block) pack_block(block);
+    } else {
+      const auto* from = static_cast<const uint16_t*>(packed_) + blocks.begin * block_stride_;
+      to_floats(from, floats, packed_type_, scratch_.weights.data());
+    }
+  }
+
+  // One block of plain weights, KW, KH, IC and OC from the inside out: taps, input channels, 16 output channels.
+  void pack_block(int64_t block) {
+    float* to = scratch_.weights.data() + (block - first_block_) * block_stride_;
+    std::fill(to, to + block_stride_, 0.0f);
+    const int64_t first = block % group_blocks_ * kOcBlock;
+    const int64_t taps = vertical_.kernel * horizontal_.kernel;
+    for (int64_t lane = 0; lane < std::min<int64_t>(kOcBlock, group_out_ - first); ++lane) {
+      const float* from = plain_row(block / group_blocks_ * group_out_ + first + lane);
+      for (int64_t channel = 0; channel < group_in_; ++channel) {
+        for (int64_t tap = 0; tap < taps; ++tap) {
+          to[(tap * group_in_ + channel) * kOcBlock + lane] = from[channel * taps + tap];
+        }
+      }
+    }
+  }
+
+  // The plain weights of an output channel, in f32.
+  const float* plain_row(int64_t channel) {
+    const int64_t size = block_stride_ / kOcBlock;
+    if (packed_type_ == DType::F32) return static_cast<const float*>(packed_) + channel * size;
+    if (scratch_.row.size() < static_cast<size_t>(size)) {
+      scratch_.row.resize(static_cast<size_t>(size));
+    }
+    to_floats(static_cast<const uint16_t*>(packed_) + channel * size, size, packed_type_, scratch_.row.data());
+    return scratch_.row.data();
   }
 
   // A 1x1 convolution of adjacent pixels is one GEMM: it is computed as a single row of pixels.
@@ -268,7 +303,7 @@ class Convolution {
     const int64_t even = pixels.size() / tiles;  // tiles of even size: a small last one would waste more
     for (int64_t begin = blocks.begin; begin < blocks.end; begin += pass) {
       const Range of_pass = {begin, std::min(begin + pass, blocks.end)};
-      widen_weights(of_pass);
+      pack_weights(of_pass);
       for (int64_t left = tiles, at = pixels.begin; left > 0; --left) {
         const int64_t rows = at + left * even < pixels.end ? even + 1 : even;
         run_tile({at, at + rows}, of_pass);
@@ -367,7 +402,7 @@ class Convolution {
     return scratch;
   }
 
-  const Conv2dParams& params_;
+  const ConvolutionParams& params_;
   ImageShape in_;
   ImageShape out_;
   Axis horizontal_;
@@ -399,7 +434,7 @@ class Convolution {
 }  // namespace
 
 void conv_2d(ggml_tensor* dst, int ith, int nth, void* call) {
-  const auto& c = as_call<Conv2dParams>(call);
+  const auto& c = as_call<ConvolutionParams>(call);
   try {
     Convolution(dst, c.params, c.src[1]).run(ith, nth);
   } catch (const std::bad_alloc&) {  // of the thread's scratch memory; no exception may leave a thread of ggml's

@@ -1,13 +1,29 @@
 // conv_2d_dw: finds the input rows of each row of output pixels; conv_2d_dw_isa.cpp computes the row.
 #include "kernels/convolution/conv_2d_dw.h"
 
+#include <new>
+#include <vector>
+
+#include "kernels/convolution/convolution.h"
 #include "kernels/convolution/image.h"
 #include "kernels/kernels.h"
 
 namespace executorch_ggml::kernels {
 
-void conv_2d_dw(ggml_tensor* dst, int ith, int nth, void* call) {
-  const Conv2dDwParams& p = as_call<Conv2dDwParams>(call).params;
+namespace {
+
+// Plain weights of some channels as the rows take them, channels innermost, in memory of the thread's.
+const float* channels_inside(const float* plain, Range channels, int64_t all_channels, int64_t taps) {
+  static thread_local std::vector<float> scratch;
+  const auto size = static_cast<size_t>(all_channels * taps);
+  if (scratch.size() < size) scratch.resize(size);
+  for (int64_t channel = channels.begin; channel < channels.end; ++channel) {
+    for (int64_t tap = 0; tap < taps; ++tap) scratch[tap * all_channels + channel] = plain[channel * taps + tap];
+  }
+  return scratch.data();
+}
+
+void run_rows(ggml_tensor* dst, int ith, int nth, const ConvolutionParams& p) {
   const ImageShape in(dst->src[0]);
   const ImageShape out(dst);
   const auto* x = static_cast<const float*>(dst->src[0]->data);
@@ -19,7 +35,9 @@ void conv_2d_dw(ggml_tensor* dst, int ith, int nth, void* call) {
   if (out.width == 0 || share.channels.size() == 0) {
     return;
   }
-
+  if (p.weights == Storage::Plain) {
+    weights = channels_inside(weights, share.channels, out.channels, p.window.w.kernel * p.window.h.kernel);
+  }
   const Window& down = p.window.h;
   DepthwiseRow row = {};
   row.bias = bias == nullptr ? nullptr : bias + first;
@@ -40,6 +58,17 @@ void conv_2d_dw(ggml_tensor* dst, int ith, int nth, void* call) {
     row.weights = weights + taps.begin * p.window.w.kernel * out.channels + first;
     row.output = y + r * out.width * out.channels + first;
     run(row);
+  }
+}
+
+}  // namespace
+
+void conv_2d_dw(ggml_tensor* dst, int ith, int nth, void* call) {
+  const auto& c = as_call<ConvolutionParams>(call);
+  try {
+    run_rows(dst, ith, nth, c.params);
+  } catch (const std::bad_alloc&) {  // of the thread's scratch memory; no exception may leave a thread of ggml's
+    c.status->fail("%s: out of memory", c.node);
   }
 }
 

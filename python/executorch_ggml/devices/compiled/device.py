@@ -297,7 +297,7 @@ def on_cpu(graph: Graph) -> Plan:
     from ...ir.serialize import serialize
     from ...runtime import Session
 
-    constants = {constant.key: constant.data().contiguous() for constant in graph.constants if constant.data}
+    constants = {constant.key: constant.stored() for constant in graph.constants if constant.data}
     session = Session(serialize(graph), constants)
     return lambda inputs: session.run(*(np.ascontiguousarray(array).reshape(array.shape) for array in inputs))
 

@@ -15,7 +15,7 @@ from ...ir.graph import Graph, Node, Port, Value
 from ...ir.ops.movement import shape_of
 from . import translations
 from .compilers.compiler import CompileError
-from .translations import PREPARED, Trace, call, refusal
+from .translations import Trace, call, refusal
 
 
 def unsupported(graph: Graph) -> list[str]:
@@ -90,35 +90,26 @@ class GraphModule(nn.Module):
         folded = fold(graph)
         self.guarded = is_guarded(graph, folded)
         nodes = self._nodes = [node for node in graph.nodes if node.output not in folded]
-        self._buffers_of: dict[Any, str] = {}
+        self._buffers_of: dict[Value, str] = {}
         read = {port.value for port in graph.outputs}
-        prepared: set[Value] = set()
-        for node in nodes:
-            at = PREPARED[node.op][0] if node.op in PREPARED else -1
-            read.update(value for i, value in enumerate(node.inputs) if value is not None and i != at)
-            prepared.update(value for i, value in enumerate(node.inputs) if value is not None and i == at)
+        read.update(value for node in nodes for value in node.inputs if value is not None)
         for constant in graph.constants:
             value = constant.value
             if value in read and value not in folded:
                 self._keep(value, constant_tensor(constant.data, value))
-            if value in prepared:
-                tensor = constant_tensor(constant.data, value)
-                for node in nodes:
-                    if node.op in PREPARED and node.inputs[PREPARED[node.op][0]] is value:
-                        self._keep(node, PREPARED[node.op][1](node, tensor))
         for value, tensor in folded.items():
             if value in read:
                 self._keep(value, tensor)
 
-    def _keep(self, key: Value | Node, tensor: Tensor) -> None:
+    def _keep(self, value: Value, tensor: Tensor) -> None:
         name = f"weight_{len(self._buffers_of)}"
-        self._buffers_of[key] = name
+        self._buffers_of[value] = name
         self.register_buffer(name, tensor)
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """The outputs for these inputs."""
         trace = Trace()
-        values = {key: getattr(self, name) for key, name in self._buffers_of.items()}
+        values = {value: getattr(self, name) for value, name in self._buffers_of.items()}
         for port, tensor in zip(self._graph.inputs, inputs, strict=True):
             values[port.value] = tensor.reshape(shape_of(port.value.ne)).to(port.value.dtype.torch)
         for node in self._nodes:
@@ -126,14 +117,8 @@ class GraphModule(nn.Module):
         outputs = [_shaped(port, values) for port in self._graph.outputs]
         return (*outputs, trace.failed()) if trace.failures else tuple(outputs)
 
-    def _call(self, trace: Trace, node: Node, values: dict[Any, Tensor]) -> Tensor:
-        inputs: list[Tensor | None] = []
-        for at, value in enumerate(node.inputs):
-            if value is not None and node.op in PREPARED and at == PREPARED[node.op][0]:
-                inputs.append(values[node] if node in values else PREPARED[node.op][1](node, values[value]))
-            else:
-                inputs.append(None if value is None else values[value])
-        result = call(trace, node, *inputs)
+    def _call(self, trace: Trace, node: Node, values: dict[Value, Tensor]) -> Tensor:
+        result = call(trace, node, *(None if value is None else values[value] for value in node.inputs))
         expected = shape_of(node.output.ne)
         if tuple(result.shape) != expected or result.dtype != node.output.dtype.torch:
             raise CompileError(

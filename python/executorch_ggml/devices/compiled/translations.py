@@ -29,7 +29,6 @@ from ...ir.ops.spatial import (
     Window3d,
     activate,
     far_pad,
-    unpack_conv_weight,
 )
 
 MAX_WRITES = 32  # writes, one after the other, of a scatter whose indices differ in every place
@@ -563,28 +562,8 @@ def _flash_attn_ext(_: Trace, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | No
 
 # --------------------------------------------------------------------------------------------------------------- images
 
-# Weights that are put in another order: once where they are constants. By op: which input, and how.
-PREPARED: dict[str, tuple[int, Callable[[Node, Tensor], Tensor]]] = {}
 
-
-def _conv_weight(node: Node, weight: Tensor) -> Tensor:
-    window, groups = node.attrs["window"], node.attrs["groups"]
-    channels = _given(node.inputs[0]).ne[0] // groups
-    size = (window.h.kernel, window.w.kernel, groups)
-    return unpack_conv_weight(weight.float(), node.attrs["ne"][0], channels, *size).contiguous()
-
-
-def _depthwise_weight(node: Node, weight: Tensor) -> Tensor:
-    window = node.attrs["window"]
-    taps = weight.reshape(window.h.kernel, window.w.kernel, node.attrs["ne"][0])
-    return taps.permute(2, 0, 1).unsqueeze(1).contiguous()
-
-
-PREPARED["conv_2d"] = (1, _conv_weight)
-PREPARED["conv_2d_dw"] = (1, _depthwise_weight)
-
-
-@translates("conv_2d", "conv_2d_dw")
+@translates("conv_2d")
 def _conv_2d(
     _: Trace,
     x: Tensor,
@@ -594,9 +573,9 @@ def _conv_2d(
     ne: Dims,
     window: Window2d,
     epilogue: Epilogue,
-    groups: int | None = None,
+    groups: int,
 ) -> Tensor:
-    oh, ow, channels = shape_of(ne)[1:]
+    oh, ow = shape_of(ne)[1:3]
     down, across = window.h, window.w
     image = x.permute(0, 3, 1, 2)
     if (across.up, down.up) != (1, 1):
@@ -604,8 +583,14 @@ def _conv_2d(
     image = _padded(image, oh, ow, window, 0.0)
     flat = None if bias is None else bias.reshape(-1)
     stride, dilation = (down.stride, across.stride), (down.dilation, across.dilation)
-    y = F.conv2d(image, kernel, flat, stride, 0, dilation, channels if groups is None else groups)
+    y = F.conv2d(image, kernel.float(), flat, stride, 0, dilation, groups)
     return activate(y, epilogue).permute(0, 2, 3, 1)
+
+
+@translates("linear")
+def _linear(_: Trace, x: Tensor, weight: Tensor, bias: Tensor | None, *, epilogue: Epilogue) -> Tensor:
+    flat = None if bias is None else bias.reshape(-1)
+    return activate(F.linear(x, weight[0, 0].float(), flat), epilogue)
 
 
 def _spread_out(x: Tensor, up_h: int, up_w: int) -> Tensor:

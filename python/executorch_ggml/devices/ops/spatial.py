@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ...ir._lazy import torch
 from ...ir.dtypes import DType
 from ...ir.graph import Value
-from ...ir.ops.spatial import NO_EPILOGUE, OC_BLOCK, PoolKind, ScaleMode, Window, Window2d, pack_conv_weight
+from ...ir.ops.spatial import NO_EPILOGUE, PoolKind, ScaleMode, Window, Window2d
 from ..translate import Node, translates
 from ..words import UnsupportedError
 
@@ -53,54 +52,27 @@ def _columns(n: Node, image: Value, kernel: _Pair, out: _Pair, stride: _Pair, pa
 
 @translates("CONV_2D")
 def conv_2d(n: Node) -> Value:
-    """In one op, of a kernel in that op's order: packed once where it is a weight."""
-    image = n.b.cont(n.b.permute(n.f32(1), _INSIDE))
-    return n.b.permute(n.emit("conv_2d", image, _packed(n), None, groups=1, **_windows(n)), _OUTSIDE)
-
-
-def _windows(n: Node) -> dict[str, Any]:
-    """The attributes that both kinds of convolution have; filters are the outermost dim of either's kernel."""
-    stride_w, stride_h, pad_w, pad_h, dilation_w, dilation_h = (n.i32(i) for i in range(6))
-    kernel_w, kernel_h, _, filters = n.source(0).ne
-    return {
-        "ne": (filters, n.ne[0], n.ne[1], n.ne[3]),
-        "window": Window2d(
-            Window(kernel_w, stride_w, pad_w, dilation_w), Window(kernel_h, stride_h, pad_h, dilation_h)
-        ),
-        "epilogue": NO_EPILOGUE,
-    }
-
-
-def _packed(n: Node) -> Value:
-    """The kernel as :func:`pack_conv_weight` gives it."""
-    kernel = n.plain(0)
-    width, height, channels, filters = n.source(0).ne
-    constant = n.constant_of(kernel)
-    blocks = -(-filters // OC_BLOCK)
-    if constant is not None and constant.data is not None:
-        data = constant.data
-        count = blocks * OC_BLOCK * width * height * channels + channels
-
-        def packed() -> torch.Tensor:
-            return pack_conv_weight(data().reshape(filters, channels, height, width).float(), 1)
-
-        return n.b.constant(f"{constant.key}:conv_2d", DType.F32, (count, 1, 1, 1), packed)
-    kernel = n.b.cont(n.b.convert(kernel, DType.F32))
-    if rest := blocks * OC_BLOCK - filters:
-        kernel = n.emit("pad_ext", kernel, lead=(0, 0, 0, 0), trail=(0, 0, 0, rest))
-    taps = n.b.reshape(kernel, (width * height, channels, OC_BLOCK, blocks))
-    body = n.b.cont(n.b.permute(taps, (2, 1, 0, 3)))
-    flat = n.b.reshape(body, (blocks * OC_BLOCK * width * height * channels, 1, 1, 1))
-    return n.emit("concat", flat, n.b.fill((channels, 1, 1, 1), 0.0, DType.F32), dim=0)
+    """In one op, whose kernel is in ggml's order."""
+    return _convolved(n, n.plain(0), groups=1)
 
 
 @translates("CONV_2D_DW")
 def conv_2d_dw(n: Node) -> Value:
     """Each channel by itself."""
-    kernel, image = n.f32(0), n.b.permute(n.f32(1), _INSIDE)
-    width, height, _, channels = kernel.ne
-    taps = n.b.reshape(n.b.cont(n.b.permute(kernel, (1, 2, 3, 0))), (channels, width, height))
-    return n.b.permute(n.emit("conv_2d_dw", image, taps, None, **_windows(n)), _OUTSIDE)
+    return _convolved(n, n.f32(0), groups=n.source(0).ne[3])
+
+
+def _convolved(n: Node, kernel: Value, groups: int) -> Value:
+    stride_w, stride_h, pad_w, pad_h, dilation_w, dilation_h = (n.i32(i) for i in range(6))
+    kernel_w, kernel_h, _, filters = n.source(0).ne
+    across, down = Window(kernel_w, stride_w, pad_w, dilation_w), Window(kernel_h, stride_h, pad_h, dilation_h)
+    attrs: dict[str, Any] = {
+        "ne": (filters, n.ne[0], n.ne[1], n.ne[3]),
+        "window": Window2d(across, down),
+        "groups": groups,
+    }
+    image = n.b.permute(n.f32(1), _INSIDE)
+    return n.b.permute(n.emit("conv_2d", image, kernel, None, epilogue=NO_EPILOGUE, **attrs), _OUTSIDE)
 
 
 @translates("POOL_2D")

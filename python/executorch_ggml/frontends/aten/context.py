@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from operator import getitem
 from typing import Any
 
 import torch
@@ -17,7 +16,6 @@ from ...ir.dims import as_dim, ne_of, same_dims
 from ...ir.dtypes import DType
 from ...ir.graph import IRError, Value
 from ...ir.op import Dim
-from .registry import overload_of
 from .weights import StoredWeight
 
 Data = Callable[[], torch.Tensor]
@@ -80,8 +78,7 @@ class Context:
 
     builder: Builder
     node: Node
-    fusions: frozenset[str]
-    records: dict[Value, Any] = field(default_factory=dict)  # what fusions know of values they may rebuild
+    integer_weights: bool = True  # as blocks of a ggml type that holds them exactly
     notes: dict[str, None] = field(default_factory=dict)  # what is worth knowing of how nodes were lowered
 
     def note(self, text: str) -> None:
@@ -122,25 +119,6 @@ class Context:
         """What was computed in f32 as the node's result, in the traced type and shape."""
         return self.out(self.builder.convert(value, self.dtype(index)), index)
 
-    @property
-    def single_use(self) -> bool:
-        """Whether the node's first argument is read by this node alone: then it may be rebuilt into it."""
-        producer = self.node.args[0]
-        while isinstance(producer, Node) and producer.target is getitem:
-            if len(producer.users) > 1:
-                return False
-            producer = producer.args[0]
-        return isinstance(producer, Node) and len([u for u in producer.users if u.users or u.op == "output"]) <= 1
-
-    def is_sole_reader_of(self, *overloads: Any) -> bool:
-        """Whether the first argument is one of these ops' result, in another shape at most, that nothing else reads."""
-        producer = self.node.args[0]
-        while isinstance(producer, Node) and len([u for u in producer.users if u.users or u.op == "output"]) <= 1:
-            if overload_of(producer) in overloads:
-                return True
-            producer = producer.args[0] if producer.args else None
-        return False
-
     # ------------------------------------------------------------------------------------------------- constants
 
     def derived(
@@ -166,7 +144,11 @@ class Context:
         name = f"{source[0].key}.{key}"
         if len(source) > 1:
             name += "~" + hashlib.sha256("\0".join(tensor.key for tensor in source).encode()).hexdigest()[:8]
-        return Tensor(self.builder.constant(name, made, ne, contents), tuple(shape), contents, name)
+        value = self.builder.constant(name, made, ne, contents)
+        constant, origin = self.builder.constant_of(value), self.builder.constant_of(source[0].value)
+        if constant is not None and origin is not None and made == origin.value.dtype:
+            constant.kept_in = origin.kept_in
+        return Tensor(value, tuple(shape), contents, name)
 
     def as_stored(self, weight: Tensor) -> Value | None:
         """A parameter in the type that it is to be stored in, where that is another than its own."""

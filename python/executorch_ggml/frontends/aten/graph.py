@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -27,13 +27,6 @@ from .source import source_line
 from .weights import StoredWeight, WeightSource
 
 MAX_SIZE = 2**31 - 1
-# What a lowering may do beyond translating, by name; any of it can be switched off.
-FOLDED_IN = {
-    "batch_norm": "batch norm folded into the convolution before it",
-    "activation": "an activation as the last step of the convolution or linear layer before it",
-    "packed_linear": "linear layers with weights packed ahead of time, as 1x1 convolutions",
-    "integer_weights": "weights that torch quantized to integers, as blocks of a ggml type that holds them exactly",
-}
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -47,7 +40,9 @@ def is_size_node(node: Node) -> bool:
 
 
 class Lowering:
-    """Lowers one program. ``fusions`` are those switched on (all by default).
+    """Lowers one program.
+
+    With ``integer_weights``, weights that torch quantized become blocks of a ggml type that holds them exactly.
 
     Buffers that it mutates become states, and so do those that ``states`` names: other methods mutate them. ``weights``
     says which parameters are stored in another way than the module has them.
@@ -56,13 +51,13 @@ class Lowering:
     def __init__(
         self,
         program: ExportedProgram,
-        fusions: Collection[str] = FOLDED_IN.keys(),
         *,
+        integer_weights: bool = True,
         states: frozenset[str] = frozenset(),
         weights: WeightSource | None = None,
     ) -> None:
         self.program = program
-        self.fusions = frozenset(fusions)
+        self.integer_weights = integer_weights
         self.notes: dict[str, None] = {}
         self._weights = weights
         self._constants = constant_sources(program)
@@ -171,7 +166,6 @@ class Lowering:
         """The whole program as one IR graph; raises :class:`IRError` naming the first node that cannot be lowered."""
         builder = Builder()
         env: dict[Node, Any] = {}
-        records: dict[Any, Any] = {}
         signature = self.program.graph_signature
         for node in self.program.graph.nodes:
             if node.op == "placeholder":
@@ -184,7 +178,7 @@ class Lowering:
             elif node.op == "get_attr":
                 env[node] = self._attribute(builder, node)
             elif node.op == "call_function":
-                env[node] = self._lowered(builder, node, env, records)
+                env[node] = self._lowered(builder, node, env)
             elif node.op == "output":
                 self._outputs(builder, node, env, signature)
         bind_symbols(builder, self.program)
@@ -203,14 +197,14 @@ class Lowering:
         dtype, shape = _typed(node.name, node.meta["val"])
         return Tensor(builder.state(key, dtype, ne_of(shape), data), shape)
 
-    def _lowered(self, builder: Builder, node: Node, env: Mapping[Node, Any], records: dict[Any, Any]) -> Any:
+    def _lowered(self, builder: Builder, node: Node, env: Mapping[Node, Any]) -> Any:
         if is_size_node(node):
             return as_dim(node.meta["val"])
         if node.target is operator.getitem:
             source, index = node.args
             assert isinstance(source, Node)
             return env[source][index]
-        result = self.lower_node(builder, node, env, records)
+        result = self.lower_node(builder, node, env)
         if isinstance(result, Refused):
             raise IRError(f"{node.name} ({overload_of(node)}): {result.reason}")
         return result
@@ -231,15 +225,13 @@ class Lowering:
 
     # ------------------------------------------------------------------------------------------------- one lowering
 
-    def lower_node(
-        self, builder: Builder, node: Node, env: Mapping[Node, Any], records: dict[Any, Any] | None = None
-    ) -> Any:
+    def lower_node(self, builder: Builder, node: Node, env: Mapping[Node, Any]) -> Any:
         """A node's Tensor (or tuple of them), or :class:`Refused`; checked against the trace."""
         function = LOWERINGS.get(overload_of(node))
         if function is None:
             return Refused(REASONS.get(overload_of(node), "no lowering for this overload"))
         builder.origin = node.name
-        context = Context(builder, node, self.fusions, {} if records is None else records, self.notes)
+        context = Context(builder, node, self.integer_weights, self.notes)
         args = torch.fx.map_arg(node.args, lambda n: env[n])
         kwargs = torch.fx.map_arg(node.kwargs, lambda n: env[n])
         result = function(context, *args, **kwargs)

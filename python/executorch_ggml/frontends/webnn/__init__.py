@@ -7,7 +7,6 @@ bits, and 4-bit integers in 8 bits.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from ...ir.builder import Builder
@@ -48,7 +47,6 @@ __all__ = [
 ]
 
 DECOMPOSED = frozenset({"gru", "gru_cell", "lstm", "lstm_cell"})
-FUSIONS = frozenset({"packed_linear", "activation", "batch_norm"})
 
 
 def convert(graph: GraphInfo) -> Graph:
@@ -62,9 +60,6 @@ def convert(graph: GraphInfo) -> Graph:
         values[place] = Tensor(value, operand.shape)
     for place, array in graph.constants.items():
         values[place] = constant(builder, f"constant{place}", array, graph.operands[place].data_type)
-    readers = Counter(place for operation in graph.operations for place in operation.reads())
-    readers.update(graph.outputs.values())
-    records: dict[Any, Any] = {}
     reasons: dict[str, None] = {}
     for operation in graph.operations:
         operands: dict[str, Any] = {
@@ -73,7 +68,7 @@ def convert(graph: GraphInfo) -> Graph:
         }
         first = next(operation.reads())
         results = [graph.operands[place] for place in operation.outputs]
-        cx = Emitter(builder, FUSIONS, records, results, graph.operands[first].data_type, readers[first] == 1)
+        cx = Emitter(builder, results, graph.operands[first].data_type)
         builder.origin = operation.label or operation.name
         try:
             made = EMITTERS[operation.name](cx, **operands, **operation.options)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
-from ...ir.ops.spatial import NO_EPILOGUE, Epilogue
-from ..aten.context import Context
 from ..aten.ops.convolution import Convolution, Pair, flipped_kernel
 from ..aten.ops.shape import turned
 from .emitter import Emitter, Tensor, emits
@@ -23,31 +20,11 @@ def _turned(cx: Emitter, x: Tensor, layout: str, wanted: str) -> Tensor:
     return turned(cx, x, order)
 
 
-@dataclass(frozen=True)
-class _Turned:
-    """A convolution seen with its channels last, that may still be rebuilt with an activation in it."""
-
-    call: Convolution
-
-    @property
-    def epilogue(self) -> Epilogue:
-        """What it applies now."""
-        return self.call.epilogue
-
-    def emit(self, cx: Context, epilogue: Epilogue) -> Tensor:
-        """Append it with another epilogue."""
-        assert isinstance(cx, Emitter)
-        image = self.call.emit(cx.to(self.call.shape, cx.dtype()), epilogue)
-        made = turned(cx, image, (0, 2, 3, 1))
-        cx.records[made.value] = _Turned(replace(self.call, epilogue=epilogue))
-        return made
-
-
 def _emitted(cx: Emitter, call: Convolution, layout: str) -> Tensor:
-    """The convolution, remembered so that what follows can be folded in."""
-    if layout == "nhwc":
-        return _Turned(call).emit(cx, NO_EPILOGUE)
-    return call.emit(cx, NO_EPILOGUE)
+    """The convolution, in the layout asked for."""
+    if layout == "nchw":
+        return call.emit(cx)
+    return turned(cx, call.emit(cx.to(call.shape, cx.dtype())), (0, 2, 3, 1))
 
 
 @emits("conv2d")

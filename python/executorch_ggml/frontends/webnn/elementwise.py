@@ -10,7 +10,6 @@ import torch
 from ...ir.dtypes import DType
 from ...ir.ops.custom import BinaryKind, UnaryKind
 from ...webnn.data_types import FLOATS, FOUR_BITS, integer_range
-from ..aten.ops.convolution import with_bias
 from ..aten.ops.elementwise import arithmetic
 from .emitter import CARRIERS, SIGN, Emitter, Tensor, emits, is_float
 
@@ -20,8 +19,7 @@ aten = torch.ops.aten
 def _arithmetic(name: str, kind: BinaryKind) -> None:
     @emits(name)
     def emit(cx: Emitter, a: Tensor, b: Tensor) -> Tensor:
-        fused = with_bias(cx, a, b) if kind == BinaryKind.ADD else None
-        return fused or cx.unsigned(arithmetic(cx, kind, a, b))
+        return cx.unsigned(arithmetic(cx, kind, a, b))
 
 
 def _extreme(name: str, kind: BinaryKind) -> None:

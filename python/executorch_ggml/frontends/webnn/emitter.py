@@ -14,7 +14,7 @@ import torch
 from ...ir.builder import Builder
 from ...ir.dims import ne_of, same_dims
 from ...ir.dtypes import DType
-from ...ir.graph import IRError, Value
+from ...ir.graph import IRError
 from ...ir.ops.custom import BinaryKind
 from ...webnn.graph_info import Array, Operand
 from ..aten.context import FLOATS, Context, Tensor, compute_type
@@ -76,17 +76,13 @@ class Emitter(Context):
     def __init__(
         self,
         builder: Builder,
-        fusions: frozenset[str],
-        records: dict[Value, Any],
         results: Sequence[Operand],
         data_type: str,
-        reads_last: bool,
     ) -> None:
-        super().__init__(builder, None, fusions, records)  # type: ignore[arg-type] # there is no traced node
+        super().__init__(builder, None)  # type: ignore[arg-type] # there is no traced node
         self.data_type = data_type  # of the first operand
         self._results = [(result.shape, CARRIERS[result.data_type]) for result in results]
         self._types = [result.data_type for result in results]
-        self._reads_last = reads_last
 
     # ------------------------------------------------------------------------------------------ the graph's word
 
@@ -102,16 +98,6 @@ class Emitter(Context):
     def dtype(self, index: int | None = None) -> DType:
         """A result's element type."""
         return self._results[index or 0][1]
-
-    @property
-    def single_use(self) -> bool:
-        """Whether nothing else reads the first operand."""
-        return self._reads_last
-
-    def is_sole_reader_of(self, *overloads: Any) -> bool:
-        """The same: what made the operand is seen in the IR."""
-        del overloads
-        return self._reads_last
 
     @property
     def result_type(self) -> str:

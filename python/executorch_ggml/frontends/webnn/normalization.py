@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from ...ir.ops.custom import BinaryKind, ReduceKind
-from ..aten.ops.convolution import with_batch_norm
+from ..aten.ops.normalization import scale_and_shift
 from ..aten.ops.reduction import reduced
 from ..aten.ops.shape import turned
 from .emitter import Emitter, Tensor, emits
@@ -51,12 +51,12 @@ def batch_normalization(
     axis: int,
     epsilon: float,
 ) -> Tensor:
-    """By given moments; folded into the convolution before it where they are constant."""
-    if axis == 1 and input.rank == 4:
-        folded = with_batch_norm(cx, input, scale, bias, mean, variance, epsilon)
-        if folded is not None:
-            return folded
+    """By given moments: a scale and a shift where they are constant."""
     x = cx.f32(input)
+    per_channel = [int(mean.shape[0]) if i == axis else 1 for i in range(x.rank)]
+    affine = scale_and_shift(cx, mean, variance, scale, bias, epsilon, per_channel)
+    if affine is not None:
+        return _scaled(cx, x, *affine)
     centre, spread, factor, shift = (_along(cx, vector, axis, x.rank) for vector in (mean, variance, scale, bias))
     assert centre is not None
     assert spread is not None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from .._lazy import torch
+from .._lazy import F, torch
 from ..dtypes import DType
-from ..formulas import divides, formula, is_one
+from ..formulas import divides, formula, is_one, known
 from ..op import Operand, op
+from .spatial import Epilogue, activate
 
 
 @formula
@@ -91,6 +92,33 @@ def mul_mat(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     for dim in (0, 1):
         a = a.repeat_interleave(b.shape[dim] // max(a.shape[dim], 1), dim)
     return b @ a.mT
+
+
+@formula
+def is_layer(x: Operand, weight: Operand) -> bool:
+    """Expects `weight` to be one matrix of 1 to 2^26 rows, as long as `x`'s."""
+    return (
+        weight.ne[0] == x.ne[0]
+        and is_one(weight.ne[2])
+        and is_one(weight.ne[3])
+        and known(weight.ne[1])
+        and 1 <= weight.ne[1] <= 2**26
+    )
+
+
+@op(
+    73,
+    inputs={"x": "f32 cont", "weight": "f32|f16 cont", "bias": "f32? cont"},
+    result="DType.F32, (weight.ne[1], x.ne[1], x.ne[2], x.ne[3])",
+    checks=("is_layer(x, weight)", "is_bias(bias, weight.ne[1])"),
+    work="count(x.ne) * weight.ne[1]",
+    call="self.linear(x, weight, bias, epilogue)",
+    kernel="conv_2d",
+)
+def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *, epilogue: Epilogue) -> torch.Tensor:
+    """``x @ weight.T + bias``, computed in f32 (custom): a layer with one matrix. ``bias`` has a number a row of it."""
+    flat = None if bias is None else bias.reshape(-1)
+    return activate(F.linear(x, weight.float()[0, 0], flat), epilogue)
 
 
 @op(

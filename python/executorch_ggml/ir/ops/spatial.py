@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from .._lazy import F, torch
-from ..formulas import ceil_div, count, formula, known
+from ..formulas import count, formula, known
 from ..op import Dim, Dims, Operand, op
 from .movement import shape_of
-
-OC_BLOCK = 16  # output channels of a block of packed weights: one 512-bit or two 256-bit vectors
 
 
 class Activation(enum.IntEnum):
@@ -97,28 +95,6 @@ class SampleBorder(enum.IntEnum):
     REFLECTION = 2
 
 
-def pack_conv_weight(weight: torch.Tensor, groups: int) -> torch.Tensor:
-    """Pack ``(OC, IC / groups, KH, KW)`` as ``conv_2d`` reads it, as a flat tensor.
-
-    Order: group, block of 16 output channels (the last one padded with zeros), KH, KW, input channel, the 16 output
-    channels. One row of ``IC / groups`` zeros follows: what the kernel reads in place of padding.
-    """
-    oc, ic, kh, kw = weight.shape
-    blocks = -(-(oc // groups) // OC_BLOCK)
-    padded = weight.new_zeros(groups, blocks * OC_BLOCK, ic, kh, kw)
-    padded[:, : oc // groups] = weight.view(groups, oc // groups, ic, kh, kw)
-    packed = padded.view(groups, blocks, OC_BLOCK, ic, kh, kw).permute(0, 1, 4, 5, 3, 2)
-    return torch.cat([packed.reshape(-1), weight.new_zeros(ic)])
-
-
-def unpack_conv_weight(packed: torch.Tensor, oc: int, ic: int, kh: int, kw: int, groups: int) -> torch.Tensor:
-    """The inverse of :func:`pack_conv_weight`; ``ic`` is per group."""
-    blocks = -(-(oc // groups) // OC_BLOCK)
-    body = packed.reshape(-1)[: groups * blocks * kh * kw * ic * OC_BLOCK]
-    full = body.view(groups, blocks, kh, kw, ic, OC_BLOCK).permute(0, 1, 5, 4, 2, 3)
-    return full.reshape(groups, blocks * OC_BLOCK, ic, kh, kw)[:, : oc // groups].reshape(oc, ic, kh, kw)
-
-
 def activate(x: torch.Tensor, epilogue: Epilogue) -> torch.Tensor:
     """The result of a convolution with its epilogue applied."""
     apply = {
@@ -147,21 +123,6 @@ def _fitted(x: torch.Tensor, ne: Dims, window: Window2d) -> torch.Tensor:
     return F.pad(wide, (window.w.pad, far_w, window.h.pad, far_h))
 
 
-def _convolved(
-    x: torch.Tensor,
-    kernel: torch.Tensor,
-    bias: torch.Tensor | None,
-    ne: Dims,
-    window: Window2d,
-    groups: int,
-    epilogue: Epilogue,
-) -> torch.Tensor:
-    flat = None if bias is None else bias.reshape(-1)
-    steps = [(getattr(window.h, name), getattr(window.w, name)) for name in ("stride", "dilation")]
-    y = F.conv2d(_fitted(x, ne, window), kernel, flat, steps[0], 0, steps[1], groups)
-    return activate(y, epilogue).permute(0, 2, 3, 1)
-
-
 @formula
 def is_window(window: Window) -> bool:
     """Whether the numbers are sane and small."""
@@ -178,12 +139,6 @@ def is_window(window: Window) -> bool:
 def slides(window: Window2d) -> bool:
     """Expects `window` to have a kernel, stride, dilation and up from 1 on, all numbers being less than 2^24."""
     return is_window(window.w) and is_window(window.h)
-
-
-@formula
-def is_dense(window: Window2d) -> bool:
-    """Expects `window` to have an up of 1: only conv_2d spreads its input."""
-    return window.w.up == 1 and window.h.up == 1
 
 
 @formula
@@ -244,33 +199,20 @@ def fits_groups(x: Operand, ne: Dims, groups: int) -> bool:
 
 
 @formula
-def packed_size(channels: Dim, out_channels: Dim, window: Window2d, groups: int) -> int:
-    """How many floats ``pack_conv_weight`` gives."""
+def is_kernel(weight: Operand, x: Operand, ne: Dims, window: Window2d, groups: int) -> bool:
+    """Expects `weight` to have the dims of `window`, the channels of `x` over `groups` and those of the result `ne`."""
     return (
-        groups
-        * ceil_div(out_channels // groups, OC_BLOCK)
-        * OC_BLOCK
-        * (window.w.kernel * window.h.kernel * (channels // groups))
-        + channels // groups
+        weight.ne[0] == window.w.kernel
+        and weight.ne[1] == window.h.kernel
+        and weight.ne[2] == x.ne[0] // groups
+        and weight.ne[3] == ne[0]
     )
 
 
 @formula
-def is_packed(weight: Operand, x: Operand, ne: Dims, window: Window2d, groups: int) -> bool:
-    """Expects `weight` to be packed for the channels of `x` and of the result `ne`, in `groups`, under `window`."""
-    return count(weight.ne) == packed_size(x.ne[0], ne[0], window, groups)
-
-
-@formula
-def is_depthwise(weight: Operand, x: Operand, ne: Dims, window: Window2d) -> bool:
-    """Expects `weight` to have a tap of `window` for each channel of `x`, and the result `ne` the same channels."""
-    return x.ne[0] == ne[0] and count(weight.ne) == ne[0] * window.w.kernel * window.h.kernel
-
-
-@formula
-def is_bias(bias: Operand | None, ne: Dims) -> bool:
-    """Expects `bias` to have an element for each channel of the result `ne`."""
-    return bias is None or count(bias.ne) == ne[0]
+def is_bias(bias: Operand | None, channels: Dim) -> bool:
+    """Expects `bias` to have an element for each of the `channels`."""
+    return bias is None or count(bias.ne) == channels
 
 
 @formula
@@ -332,13 +274,13 @@ def interpolates(a: Operand, ne: Dims) -> bool:
         "has_few_taps(window)",
         "slides(window)",
         "fits_groups(x, ne, groups)",
-        "is_packed(weight, x, ne, window, groups)",
-        "is_bias(bias, ne)",
+        "is_kernel(weight, x, ne, window, groups)",
+        "is_bias(bias, ne[0])",
         "keeps_batch(x, ne)",
         "reaches(x, ne, window)",
     ),
     work="ne[1] * ne[2] * ne[3] * count(weight.ne)",
-    call="custom",
+    call="self.conv_2d(x, weight, bias, window, groups, epilogue)",
     kernel="conv_2d",
 )
 def conv_2d(
@@ -351,49 +293,17 @@ def conv_2d(
     groups: int,
     epilogue: Epilogue,
 ) -> torch.Tensor:
-    """Convolution, channels innermost, with packed weights, bias and activation (custom), computed in f32.
+    """Convolution of images with channels innermost, computed in f32 (custom). ``weight`` is ``ne = KW, KH, IC, OC``.
 
-    ``pad`` is the near side's; the far side's follows from ``ne``. ``up > 1`` reads the input as if ``up - 1`` zeros
-    stood between its pixels: a transposed convolution.
+    ``IC`` is per group. ``pad`` is the near side's; the far side's follows from ``ne``. ``up > 1`` reads the input as
+    if ``up - 1`` zeros stood between its pixels: a transposed convolution.
     """
     if 0 in shape_of(ne):
         return x.new_zeros(shape_of(ne))
-    channels = shape_of(ne)[-1]
-    size = (x.shape[-1] // groups, window.h.kernel, window.w.kernel, groups)
-    kernel = unpack_conv_weight(weight.float(), channels, *size)
-    return _convolved(x, kernel, bias, ne, window, groups, epilogue)
-
-
-@op(
-    81,
-    inputs={"x": "f32 cont", "weight": "f32 cont", "bias": "f32? cont"},
-    result="x.dtype, ne",
-    checks=(
-        "has_few_taps(window)",
-        "slides(window)",
-        "is_dense(window)",
-        "is_depthwise(weight, x, ne, window)",
-        "is_bias(bias, ne)",
-        "keeps_batch(x, ne)",
-        "reaches(x, ne, window)",
-    ),
-    work="count(ne) * window.w.kernel * window.h.kernel",
-    call="custom",
-    kernel="conv_2d_dw",
-)
-def conv_2d_dw(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    *,
-    ne: Dims,
-    window: Window2d,
-    epilogue: Epilogue,
-) -> torch.Tensor:
-    """Depthwise convolution, channels innermost (custom). ``weight`` is ``ne = C, KW, KH``."""
-    channels = shape_of(ne)[-1]
-    taps = weight.reshape(window.h.kernel, window.w.kernel, channels)
-    return _convolved(x, taps.permute(2, 0, 1).unsqueeze(1), bias, ne, window, channels, epilogue)
+    flat = None if bias is None else bias.reshape(-1)
+    steps = [(getattr(window.h, name), getattr(window.w, name)) for name in ("stride", "dilation")]
+    y = F.conv2d(_fitted(x, ne, window), weight.float(), flat, steps[0], 0, steps[1], groups)
+    return activate(y, epilogue).permute(0, 2, 3, 1)
 
 
 class _Windows(NamedTuple):

@@ -76,7 +76,7 @@ def _released(data_type: str) -> Change | None:
 
 def _constants(graph: Graph) -> dict[str, Any]:
     named = [*graph.constants, *(state.init for state in graph.states if state.init is not None)]
-    return {constant.key: constant.data().contiguous() for constant in named if constant.data is not None}
+    return {constant.key: constant.stored() for constant in named if constant.data is not None}
 
 
 def _accelerators() -> list[str]:

@@ -12,7 +12,7 @@ import mlx.core as mx
 import numpy as np
 
 from ....ir.graph import Node
-from ....ir.ops.spatial import OC_BLOCK, Activation, Epilogue, PoolKind, Window, Window3d, far_pad
+from ....ir.ops.spatial import Activation, Epilogue, PoolKind, Window, Window3d, far_pad
 from ...linear import is_linear
 from ..registry import Function, planned, shape_of
 from .elementwise import gelu_exact, hard_swish, relu_of, silu_of
@@ -81,25 +81,28 @@ def _fitted(x: mx.array, windows: tuple[_Window, _Window]) -> mx.array:
     return x
 
 
-def _unpacked(weight: mx.array, node: Node) -> mx.array:
-    """``OC, KH, KW, IC / groups`` in f32, of the packed weight (see ``pack_conv_weight``); ``IC, OC`` where linear."""
-    groups, window = int(node.attrs["groups"]), node.attrs["window"]
-    kh, kw = window.h.kernel, window.w.kernel
-    x = node.inputs[0]
+def _kernel(weight: mx.array, node: Node) -> mx.array:
+    """The weight in f32 as :func:`conv_2d` reads it, from ``OC, IC / groups, KH, KW``."""
+    weight = weight.astype(mx.float32)
+    if is_linear(node.attrs):
+        return weight[:, :, 0, 0].T
+    if _is_depthwise(node):
+        return mx.contiguous(weight[:, 0].transpose(1, 2, 0))
+    return mx.contiguous(weight.transpose(0, 2, 3, 1))
+
+
+def _is_depthwise(node: Node) -> bool:
+    x, window = node.inputs[0], node.attrs["window"]
     assert x is not None
-    oc, ic = int(node.output.ne[0]), int(x.ne[0]) // groups
-    blocks = -(-(oc // groups) // OC_BLOCK)
-    body = weight.reshape(-1)[: groups * blocks * kh * kw * ic * OC_BLOCK].astype(mx.float32)
-    full = body.reshape(groups, blocks, kh, kw, ic, OC_BLOCK).transpose(0, 1, 5, 2, 3, 4)
-    kept = full.reshape(groups, blocks * OC_BLOCK, kh, kw, ic)[:, : oc // groups]
-    return kept.reshape(oc, ic).T if is_linear(node.attrs) else mx.contiguous(kept.reshape(oc, kh, kw, ic))
+    is_dense = window.w.up == window.h.up == 1
+    return is_dense and bool(node.attrs["groups"] == x.ne[0] == node.output.ne[0])
 
 
 def _flat(bias: mx.array, node: Node) -> mx.array:
     return bias.reshape(-1)
 
 
-@planned(prepare={1: _unpacked, 2: _flat})
+@planned(prepare={1: _kernel, 2: _flat})
 def conv_2d(node: Node) -> Function:
     """Convolution with bias and activation, in f32."""
     windows = _windows(node)
@@ -113,7 +116,7 @@ def conv_2d(node: Node) -> Function:
     plain = all(w.pad >= 0 and w.far >= 0 for w in windows)
     exact = all(w.pad == 0 and w.far == 0 for w in windows)
 
-    def linear(x: mx.array, matrix: mx.array, bias: mx.array | None = None) -> mx.array:
+    def multiply(x: mx.array, matrix: mx.array, bias: mx.array | None = None) -> mx.array:
         x = x if exact else _fitted(x, windows)
         return activate(x @ matrix if bias is None else mx.addmm(bias, x, matrix))
 
@@ -124,28 +127,43 @@ def conv_2d(node: Node) -> Function:
             y = mx.conv_general(_fitted(x, windows), weight, **how)
         return activate(y if bias is None else y + bias)
 
-    return linear if is_linear(node.attrs) else convolve
+    if is_linear(node.attrs):
+        return multiply
+    return _by_taps(windows, activate) if _is_depthwise(node) else convolve
 
 
-@planned()
-def conv_2d_dw(node: Node) -> Function:
+def _by_taps(windows: tuple[_Window, _Window], activate: Callable[[mx.array], mx.array]) -> Function:
     """Depthwise convolution: the image shifted by each tap, times the tap's row of weights."""
-    windows = down, across = _windows(node)
-    activate = _activation(node)
+    down, across = windows
 
     def tap(image: mx.array, row: int, column: int) -> mx.array:
         top, left = row * down.dilation, column * across.dilation
         rows = slice(top, top + (down.out - 1) * down.stride + 1, down.stride)
         return image[:, rows, slice(left, left + (across.out - 1) * across.stride + 1, across.stride)]
 
-    def convolve(x: mx.array, weight: mx.array, bias: mx.array | None) -> mx.array:
+    def convolve(x: mx.array, weight: mx.array, bias: mx.array | None = None) -> mx.array:
         image = _fitted(x, windows)
-        weight = weight.reshape(down.kernel, across.kernel, -1)
         taps = [(row, column) for row in range(down.kernel) for column in range(across.kernel)]
         y = functools.reduce(mx.add, (tap(image, *at) * weight[at] for at in taps))
-        return activate(y if bias is None else y + bias.reshape(-1))
+        return activate(y if bias is None else y + bias)
 
     return convolve
+
+
+def _matrix(weight: mx.array, node: Node) -> mx.array:
+    del node
+    return weight[0, 0].astype(mx.float32).T
+
+
+@planned(prepare={1: _matrix, 2: _flat})
+def linear(node: Node) -> Function:
+    """A layer with one matrix, a bias and an activation, in f32."""
+    activate = _activation(node)
+
+    def product(x: mx.array, matrix: mx.array, bias: mx.array | None = None) -> mx.array:
+        return activate(x @ matrix if bias is None else mx.addmm(bias, x, matrix))
+
+    return product
 
 
 # ------------------------------------------------------------------------------------------------------------ pooling

@@ -18,7 +18,6 @@ from ....ir.ops.custom import BinaryKind, UnaryKind
 from ..context import FLOATS, NARROW, Context, Tensor, compute_type
 from ..layout import aligned
 from ..registry import Refused, lowers
-from .convolution import with_activation, with_bias
 
 aten = torch.ops.aten
 dim_order_ops = torch.ops.dim_order_ops
@@ -167,14 +166,13 @@ def mul(cx: Context, a: Tensor, b: Any) -> Tensor:
 
 @lowers(aten.add.Tensor, aten.add.Scalar)
 def add(cx: Context, a: Tensor, b: Any, alpha: Any = 1) -> Tensor:
-    """``a + alpha * b``; a linear layer's bias is found here."""
+    """``a + alpha * b``."""
     if cx.dtype() == DType.BOOL:
         return arithmetic(cx, BinaryKind.BITWISE_OR, a, b)
     number = _number(b)
     if number is not None and cx.dtype() in FLOATS:
         return _affine(cx, a, 1.0, number * alpha)
-    fused = with_bias(cx, a, b) if alpha == 1 and isinstance(b, Tensor) else None
-    return fused or arithmetic(cx, BinaryKind.ADD, a, _scaled(cx, b, alpha))
+    return arithmetic(cx, BinaryKind.ADD, a, _scaled(cx, b, alpha))
 
 
 @lowers(aten.sub.Tensor, aten.sub.Scalar)
@@ -376,19 +374,19 @@ def relu(cx: Context, a: Tensor) -> Tensor:
     """``max(a, 0)``."""
     if a.dtype not in FLOATS:
         return arithmetic(cx, BinaryKind.MAXIMUM, a, 0)
-    return with_activation(cx, a, "clamp", 0.0, math.inf) or _unary(cx, a, "relu")
+    return _unary(cx, a, "relu")
 
 
 @lowers(aten.silu.default, preserve=True)
 def silu(cx: Context, a: Tensor) -> Tensor:
     """``a * sigmoid(a)``."""
-    return with_activation(cx, a, "silu") or _unary(cx, a, "silu")
+    return _unary(cx, a, "silu")
 
 
 @lowers(aten.hardswish.default, preserve=True)
 def hardswish(cx: Context, a: Tensor) -> Tensor:
     """``a * relu6(a + 3) / 6``."""
-    return with_activation(cx, a, "hardswish") or _unary(cx, a, "hardswish")
+    return _unary(cx, a, "hardswish")
 
 
 @lowers(aten.gelu.default)
@@ -396,7 +394,7 @@ def gelu(cx: Context, a: Tensor, approximate: str = "none") -> Tensor:
     """GELU, exact or by tanh."""
     if approximate == "tanh":
         return _unary(cx, a, "gelu")
-    return with_activation(cx, a, "gelu_erf") or _unary(cx, a, "gelu_erf")
+    return _unary(cx, a, "gelu_erf")
 
 
 @lowers(aten.leaky_relu.default)
@@ -464,7 +462,7 @@ def clamp(cx: Context, a: Tensor, min: float | None = None, max: float | None = 
     if cx.dtype() in FLOATS:
         low = -math.inf if min is None else float(min)
         high = math.inf if max is None else float(max)
-        return with_activation(cx, a, "clamp", low, high) or _unary(cx, a, "clamp", min=low, max=high)
+        return _unary(cx, a, "clamp", min=low, max=high)
     return _between(cx, a, min, max)
 
 

@@ -13,7 +13,6 @@ from ....ir.graph import Value
 from ....ir.ops.spatial import NO_EPILOGUE
 from ..context import FLOATS, Context, Tensor
 from ..registry import Refused, lowers
-from .convolution import PackedLinear
 from .quantized import constant_behind, widened
 
 aten = torch.ops.aten
@@ -48,7 +47,7 @@ def product_of_rows(cx: Context, a: Value, b: Value) -> Value:
 
 
 def affine(cx: Context, rows: Value, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """``rows @ weight.T + bias``: with packed weights where they are constant, else with ggml's product.
+    """``rows @ weight.T + bias``: a layer where the weight is constant, else ggml's product.
 
     A bfloat16 weight is left to ggml's product, which reads it as it is: CPUs have instructions for that. So is one
     that is stored in another type: ggml rounds the rows to what it multiplies that type with (blocks of int8, or f16).
@@ -58,10 +57,11 @@ def affine(cx: Context, rows: Value, weight: Tensor, bias: Tensor | None) -> Ten
         y = cx.builder.emit("mul_mat", matrix, cx.builder.convert(rows, DType.F32))
         y = y if factor is None else cx.builder.emit("mul", y, factor)
         return cx.rounded(y if bias is None else cx.builder.emit("add", y, cx.f32(bias).value))
-    constant = weight.data is not None and (bias is None or (bias.data is not None and bias.rank == 1))
-    constant = constant and 0 not in weight.shape and weight.dtype != DType.BF16
-    if "packed_linear" in cx.fusions and constant:
-        return PackedLinear(rows, weight, bias).emit(cx, NO_EPILOGUE)
+    is_layer = weight.data is not None and 0 not in weight.shape and weight.dtype != DType.BF16
+    if is_layer and (bias is None or tuple(bias.shape) == (weight.shape[0],)):
+        addend = None if bias is None else cx.f32(bias).value
+        x = cx.builder.convert(rows, DType.F32)
+        return cx.rounded(cx.builder.emit("linear", x, weight.value, addend, epilogue=NO_EPILOGUE))
     y = product_of_rows(cx, weight.value, rows)
     return cx.rounded(y if bias is None else cx.builder.emit("add", y, cx.f32(bias).value))
 

@@ -14,7 +14,6 @@ from ....ir.ops.custom import BinaryKind, ReduceKind, UnaryKind
 from ..context import FLOATS, Context, Tensor
 from ..layout import along
 from ..registry import Refused, lowers
-from .convolution import with_batch_norm
 from .reduction import averaged, reduced
 
 aten = torch.ops.aten
@@ -43,35 +42,47 @@ def batch_norm(
     momentum: float,
     eps: float,
 ) -> tuple[Tensor | None, ...] | Refused:
-    """Inference batch norm: folded into the convolution before it, else a scale and a shift per channel."""
+    """Inference batch norm: a scale and a shift per channel."""
     del momentum
     if not _unused(cx, 1, 2):
         return Refused("the saved statistics of a batch norm are read")
-    folded = with_batch_norm(cx, x, weight, bias, mean, variance, eps)
-    if folded is not None:
-        return folded, None, None
-    statistics = [t for t in (variance, mean, weight, bias) if t is not None]
-    if any(t.data is None for t in statistics) or x.dtype not in FLOATS:
-        return Refused("a batch norm whose statistics are not constant, or not of floats")
     if x.rank > 4 and not is_one(x.shape[0]):  # else the outermost dim of four is that of the channels
         x = Tensor(
             cx.builder.reshape(x.value, (product(x.shape[2:]), *x.shape[1::-1])), (*x.shape[:2], product(x.shape[2:]))
         )
-    channels = int(as_dim(mean.shape[0]))
+    per_channel = (int(as_dim(mean.shape[0])), *([1] * (x.rank - 2)))
+    affine = scale_and_shift(cx, mean, variance, weight, bias, eps, per_channel)
+    if affine is None or x.dtype not in FLOATS:
+        return Refused("a batch norm whose statistics are not constant, or not of floats")
+    axes, (dense, scale, shift) = common_layout(cx.builder, [cx.f32(x).value, *(tensor.value for tensor in affine)])
+    return cx.rounded(cx.builder.permute(_scaled(cx, dense, scale, shift), axes), 0), None, None
+
+
+def scale_and_shift(
+    cx: Context,
+    mean: Tensor,
+    variance: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
+    shape: Sequence[int],
+) -> tuple[Tensor, Tensor] | None:
+    """An inference batch norm as constants of a shape to multiply with and to add; None where they are computed."""
+    statistics = [t for t in (variance, mean, weight, bias) if t is not None]
+    if any(t.data is None for t in statistics):
+        return None
+    has_weight, has_bias = weight is not None, bias is not None
 
     def scale(variance: torch.Tensor, mean: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
         del mean
-        return (torch.rsqrt(variance.double() + eps) * (rest[0].double() if weight else 1.0)).float()
+        return torch.rsqrt(variance.double() + eps) * (rest[0].double() if has_weight else 1.0)
 
     def shift(variance: torch.Tensor, mean: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
-        factor = torch.rsqrt(variance.double() + eps) * (rest[0].double() if weight else 1.0)
-        return ((rest[-1].double() if bias else 0.0) - mean.double() * factor).float()
+        return (rest[-1].double() if has_bias else 0.0) - mean.double() * scale(variance, mean, *rest)
 
-    per_channel = (channels, *([1] * (x.rank - 2)))
-    scales = cx.derived(f"scale{eps:g}", statistics, per_channel, lambda *s: scale(*s).view(per_channel), DType.F32)
-    shifts = cx.derived(f"shift{eps:g}", statistics, per_channel, lambda *s: shift(*s).view(per_channel), DType.F32)
-    axes, (dense, s, t) = common_layout(cx.builder, [cx.f32(x).value, scales.value, shifts.value])
-    return cx.rounded(cx.builder.permute(_scaled(cx, dense, s, t), axes), 0), None, None
+    scales = cx.derived(f"scale{eps:g}", statistics, shape, lambda *s: scale(*s).view(tuple(shape)), DType.F32)
+    shifts = cx.derived(f"shift{eps:g}", statistics, shape, lambda *s: shift(*s).view(tuple(shape)), DType.F32)
+    return scales, shifts
 
 
 @lowers(aten._native_batch_norm_legit.no_stats)

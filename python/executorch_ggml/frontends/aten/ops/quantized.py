@@ -80,7 +80,7 @@ def _with_blocks(cx: Context, made: Tensor, values: Tensor, scales: Any, zeros: 
     """
     parts = [_contents(part) for part in (values, scales, 0 if zeros is None else zeros)]
     matrix = values.rank == 2 and group is not None and 0 not in values.shape and int(values.shape[1]) % group == 0
-    if group is None or not matrix or "integer_weights" not in cx.fusions or _is_fake(*parts):
+    if group is None or not matrix or not cx.integer_weights or _is_fake(*parts):
         return made
     name = re.sub(r"\.parametrizations\.(\w+)\.original0$", r".\1", values.key)  # where torchao unwraps a parameter
     on_a_grid = "it meets activations that the model quantizes"

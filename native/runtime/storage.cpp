@@ -1,0 +1,89 @@
+#include "storage.h"
+
+#include <algorithm>
+
+#include "formulas.h"
+#include "status.h"
+
+namespace executorch_ggml {
+namespace {
+
+constexpr int64_t kBlock = 16;  // output channels of a block
+
+// A weight in blocks: groups of output channels, each with taps by input channels.
+struct Blocks {
+  int64_t groups;
+  int64_t outputs;  // channels of a group
+  int64_t inputs;   // channels of a group
+  int64_t taps;
+
+  int64_t blocks() const { return (outputs + kBlock - 1) / kBlock; }
+  int64_t block_size() const { return kBlock * taps * inputs; }
+};
+
+Blocks blocks_of(const StorageLayout& layout, const ggml_tensor* t) {
+  if (layout.kind == Storage::MatrixBlocks) return {1, t->ne[1], t->ne[0], 1};
+  return {layout.groups, t->ne[3] / layout.groups, t->ne[2], t->ne[0] * t->ne[1]};
+}
+
+// Elements of two or four bytes: layouts move them and do not look at them.
+template <class T>
+void unpack_elements(const StorageLayout& layout, const ggml_tensor* tensor, const T* stored, T* plain) {
+  if (layout.kind == Storage::Depthwise) {
+    const int64_t taps = tensor->ne[0] * tensor->ne[1];
+    for (int64_t channel = 0; channel < layout.groups; ++channel) {
+      for (int64_t tap = 0; tap < taps; ++tap) plain[channel * taps + tap] = stored[tap * layout.groups + channel];
+    }
+    return;
+  }
+  const Blocks b = blocks_of(layout, tensor);
+  for (int64_t group = 0; group < b.groups; ++group) {
+    for (int64_t output = 0; output < b.outputs; ++output) {
+      const T* block = stored + (group * b.blocks() + output / kBlock) * b.block_size() + output % kBlock;
+      T* row = plain + (group * b.outputs + output) * b.inputs * b.taps;
+      for (int64_t input = 0; input < b.inputs; ++input) {
+        for (int64_t tap = 0; tap < b.taps; ++tap) {
+          row[input * b.taps + tap] = block[(tap * b.inputs + input) * kBlock];
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Status check_storage(const StorageLayout& layout, const ggml_tensor* tensor) {
+  const size_t item = ggml_type_size(tensor->type);
+  if (layout.kind == Storage::Plain) return {};
+  if (static_cast<int>(layout.kind) > kStorageMax) {
+    return Status::error(
+        format("storage layout #%d is unknown to this runtime; update executorch-ggml", static_cast<int>(layout.kind)));
+  }
+  const bool elements = ggml_blck_size(tensor->type) == 1 && (item == 2 || item == 4);
+  const bool matrix = layout.kind != Storage::MatrixBlocks || (tensor->ne[2] == 1 && tensor->ne[3] == 1);
+  const bool grouped = layout.groups >= 1 && tensor->ne[3] % layout.groups == 0;
+  const bool depthwise = layout.kind != Storage::Depthwise || (layout.groups == tensor->ne[3] && tensor->ne[2] == 1);
+  // Blocks are at most sixteen times as large as what is in them, and a run of zeros follows.
+  const bool small = count({tensor->ne[0], tensor->ne[1], tensor->ne[2], tensor->ne[3]}) < INT64_MAX / 64;
+  if (elements && matrix && depthwise && small && (layout.kind == Storage::MatrixBlocks || grouped)) return {};
+  return Status::error(
+      format("storage layout #%d with %lld groups does not fit its type and dims; export the model again",
+             static_cast<int>(layout.kind), static_cast<long long>(layout.groups)));
+}
+
+size_t stored_bytes(const StorageLayout& layout, const ggml_tensor* tensor) {
+  if (layout.kind == Storage::Plain || layout.kind == Storage::Depthwise) return ggml_nbytes(tensor);
+  const Blocks b = blocks_of(layout, tensor);
+  const int64_t elements = b.groups * b.blocks() * b.block_size() + b.inputs;
+  return static_cast<size_t>(elements) * ggml_type_size(tensor->type);
+}
+
+void unpack(const StorageLayout& layout, const ggml_tensor* tensor, const void* stored, void* plain) {
+  if (ggml_type_size(tensor->type) == 4) {
+    unpack_elements(layout, tensor, static_cast<const uint32_t*>(stored), static_cast<uint32_t*>(plain));
+  } else {
+    unpack_elements(layout, tensor, static_cast<const uint16_t*>(stored), static_cast<uint16_t*>(plain));
+  }
+}
+
+}  // namespace executorch_ggml

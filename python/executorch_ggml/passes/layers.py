@@ -1,0 +1,96 @@
+"""Layers with constant weights, as passes see them: a `linear` or `conv_2d` node, behind views of its result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..ir.dims import is_one, product, same
+from ..ir.dtypes import DType
+from ..ir.graph import Constant, Node, Value
+from ..ir.ops.spatial import Epilogue
+from .rewrite import Rewriter, computed_by, input_of
+
+LAYERS = frozenset({"linear", "conv_2d"})
+_VIEWS = frozenset({"permute", "reshape", "cont"})
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer and the views through which a value shows its result, the innermost first. Nothing else reads either."""
+
+    node: Node
+    views: tuple[Node, ...]
+
+    @staticmethod
+    def behind(rewriter: Rewriter, value: Value, *, rounded: bool = False) -> Layer | None:
+        """The layer whose result a value shows whole, if it is for this one reader alone; None where there is none.
+
+        ``rounded``: as it was before it was rounded to a half type and widened again.
+        """
+        views: list[Node] = []
+        if rewriter.reads(value) != 1:
+            return None
+        while value.producer is not None and (value.producer.op in _VIEWS or (rounded and _is_conversion(value))):
+            if value.producer.op in _VIEWS:
+                views.insert(0, value.producer)
+            value = input_of(value, 0)
+            if rewriter.reads(value) > 1:
+                return None
+        node = value.producer
+        is_layer = node is not None and node.op in LAYERS and value.dtype == DType.F32
+        return Layer(node, tuple(views)) if node is not None and is_layer else None
+
+    @property
+    def epilogue(self) -> Epilogue:
+        """What the layer applies to its result."""
+        epilogue: Epilogue = self.node.attrs["epilogue"]
+        return epilogue
+
+    def emit(self, rewriter: Rewriter, *, inputs: Sequence[Value | None] | None = None, **attrs: Any) -> Value:
+        """The same value with other inputs or attributes of the layer."""
+        node = self.node
+        value = rewriter.builder.emit(node.op, *(inputs or node.inputs), **{**node.attrs, **attrs})
+        for view in self.views:
+            if view.op == "permute":
+                value = rewriter.builder.permute(value, view.attrs["axes"])
+            elif view.op == "reshape":
+                value = rewriter.builder.reshape(value, view.attrs["ne"])
+        return value
+
+    def per_channel(self, rewriter: Rewriter, value: Value) -> Constant | None:
+        """The constant that a value is, if it has one number a channel of the layer as the views show it."""
+        wide = [dim for dim, size in enumerate(value.ne) if not is_one(size)]
+        constant = rewriter.constant(value)
+        if constant is None or len(wide) != 1:
+            return None
+        dim: int | None = wide[0]
+        shown = self.views[-1].output if self.views else self.node.output
+        if dim is None or not same(value.ne[dim], shown.ne[dim]):
+            return None
+        for view in reversed(self.views):
+            dim = _dim_before(view, dim)
+            if dim is None:
+                return None
+        return constant if dim == 0 else None  # channels are innermost
+
+
+def _is_conversion(value: Value) -> bool:
+    """Whether a value is f32 rounded to a half type, or that widened."""
+    if not computed_by(value, "convert"):
+        return False
+    return {value.dtype, input_of(value, 0).dtype} in ({DType.F32, DType.F16}, {DType.F32, DType.BF16})
+
+
+def _dim_before(view: Node, dim: int) -> int | None:
+    """The dim of a view's source that a dim of its result is, or None where it is none by itself."""
+    if view.op == "permute":
+        return int(view.attrs["axes"].index(dim))
+    if view.op == "cont":
+        return dim
+    source, shown = input_of(view.output, 0).ne, view.output.ne
+    for index in range(4):
+        if same(source[index], shown[dim]) and same(product(source[:index]), product(shown[:dim])):
+            return index
+    return None

@@ -1,0 +1,39 @@
+"""Storage layouts are bijections."""
+
+import pytest
+import torch
+from tests.helpers import rand
+
+from executorch_ggml.ir.storage import PLAIN, Storage, StorageLayout, pack, unpack
+
+KERNELS = [(5, 3, 2, 3, 1), (16, 4, 1, 1, 1), (34, 2, 3, 3, 2), (6, 1, 3, 3, 6), (1, 1, 1, 1, 1)]
+
+
+@pytest.mark.parametrize(("oc", "ic", "kh", "kw", "groups"), KERNELS)
+def test_kernels(oc: int, ic: int, kh: int, kw: int, groups: int) -> None:
+    weight, layout = rand(oc, ic, kh, kw), StorageLayout(Storage.KERNEL_BLOCKS, groups)
+    packed = pack(weight, layout)
+    blocks = groups * -(-(oc // groups) // 16)
+    assert packed.shape == (blocks * 16 * ic * kh * kw + ic,)
+    assert torch.equal(unpack(packed, (oc, ic, kh, kw), layout), weight)
+    assert packed.count_nonzero() == weight.count_nonzero()
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 5, 7), (1, 1, 16, 3), (1, 1, 33, 1)], ids=str)
+def test_matrices(shape: tuple[int, ...]) -> None:
+    matrix, layout = rand(*shape), StorageLayout(Storage.MATRIX_BLOCKS)
+    packed = pack(matrix, layout)
+    assert packed[:2].tolist() == [matrix[0, 0, 0, 0], matrix[0, 0, 1, 0] if shape[2] > 1 else 0.0]
+    assert torch.equal(unpack(packed, shape, layout), matrix)
+
+
+def test_depthwise() -> None:
+    weight, layout = rand(5, 1, 3, 2), StorageLayout(Storage.DEPTHWISE, 5)
+    packed = pack(weight, layout)
+    assert torch.equal(packed[:5], weight[:, 0, 0, 0])
+    assert torch.equal(unpack(packed, (5, 1, 3, 2), layout), weight)
+
+
+def test_plain() -> None:
+    weight = rand(2, 3, 1, 4)
+    assert torch.equal(unpack(pack(weight, PLAIN), (2, 3, 1, 4), PLAIN), weight)
