@@ -2,8 +2,9 @@
 
 python -m tests.runtime.damage_files FOLDER pte|ptd COUNT [--stock]
 
-FOLDER holds the good files (make_files, pickled as files.pkl). A crash or a hang of a child is counted, and the next
-child goes on after it. --stock gives the files to ExecuTorch's own runtime as they are, to see what the check is for.
+FOLDER holds the good files (files.pkl, which is made where it is missing). A crash or a hang of a child is counted, and
+the next child goes on after it. --stock gives the files to ExecuTorch's own runtime as they are, to see what the check
+is for.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections import Counter
 from pathlib import Path
 
 from executorch.runtime import Runtime
-from tests.runtime.file_damage import Damager, Files
+from tests.runtime.file_damage import Damager, Files, make_files
 
 import executorch_ggml
 
@@ -114,10 +115,14 @@ def main() -> None:
     parser.add_argument("count", type=int)
     parser.add_argument("--stock", action="store_true")
     options = parser.parse_args()
+    good = options.folder / "files.pkl"
+    if not good.exists():
+        options.folder.mkdir(parents=True, exist_ok=True)
+        good.write_bytes(pickle.dumps(make_files(options.folder)))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
     os.environ.update(EXECUTORCH_GGML_NUM_THREADS="1", GGML_NO_BACKTRACE="1")
-    files: dict[str, Files] = pickle.loads((options.folder / "files.pkl").read_bytes())
+    files: dict[str, Files] = pickle.loads(good.read_bytes())
     chosen = {name: each for name, each in files.items() if options.kind == "pte" or each.ptd is not None}
     damagers = [Damager(name, each, options.kind) for name, each in chosen.items()]
     outcomes = run(damagers, options.count, options.folder, options.stock)
