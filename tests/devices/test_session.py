@@ -21,6 +21,7 @@ from executorch_ggml.frontends.aten import Lowering
 from executorch_ggml.ir.graph import Graph, Node
 from executorch_ggml.ir.ops.movement import shape_of
 from executorch_ggml.ir.serialize import serialize
+from executorch_ggml.passes import run_passes
 from executorch_ggml.runtime import Session, list_devices
 
 
@@ -107,11 +108,10 @@ class Counter(nn.Module):
 
 
 def session(model: nn.Module, inputs: tuple[Tensor, ...], device: str, **how: Any) -> Session:
-    graph = Lowering(decomposed(torch.export.export(model.eval(), inputs, **how))).graph()
+    graph = run_passes(Lowering(decomposed(torch.export.export(model.eval(), inputs, **how))).graph())
     constants = {}
     for constant in graph.constants:
-        assert constant.data is not None
-        constants[constant.key] = constant.data().reshape(shape_of(constant.value.ne)).contiguous()
+        constants[constant.key] = constant.stored()
     for state in graph.states:
         if state.init is not None and state.init.data is not None:
             constants[state.init.key] = state.init.data().reshape(shape_of(state.value.ne)).contiguous()

@@ -14,6 +14,7 @@ from torch import nn
 import executorch_ggml
 from executorch_ggml.ir.dims import product
 from executorch_ggml.ir.dtypes import DType
+from executorch_ggml.ir.storage import PLAIN
 from executorch_ggml.quant import TYPES, GgmlQuantConfig, Importance, dequantized, report
 
 WIDE = (512, 512)
@@ -207,8 +208,8 @@ def test_convolutions_are_kept_in_half_types() -> None:
     image, x = Image().eval(), torch.randn(1, 3, 9, 9)
     config = GgmlQuantConfig("q8_0", min_elements=0)
     graph = lowered(image, (x,), weights=config)
-    packed = [constant for constant in graph.constants if "packed" in constant.key]
-    assert {constant.value.dtype for constant in packed} == {DType.F16}
+    blocked = [constant for constant in graph.constants if constant.storage != PLAIN]
+    assert {constant.value.dtype for constant in blocked} == {DType.F16}
     (made,) = run_session(session(graph), (x,))
     assert_same(made, image(x), 2e-3)
     assert_same(made, dequantized(image, config, x)(x), 1e-3)  # norms are folded in before the rounding

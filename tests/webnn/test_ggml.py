@@ -117,4 +117,4 @@ def test_attention_is_one_node(b: MLGraphBuilder, batch: list[int]) -> None:
 def test_linear_layers_take_their_bias_and_activation_along(b: MLGraphBuilder) -> None:
     y = b.add(b.matmul(b.input("x", [2, 3, 5]), b.constant(weights(5, 4))), b.constant(weights(4)))
     made = ops(agrees(b.graph_info({"y": b.relu(y)})))
-    assert [op for op in made if op != "reshape"] == ["conv_2d"]
+    assert [op for op in made if op != "reshape"] == ["linear"]

@@ -45,7 +45,7 @@ def _layer() -> list[Case]:
         op(LAYER, rand(4, 6), [6], rand(6), rand(6)),
         having(op(LAYER, rand(2, 300) + 50, [300]), tolerance=1e-4),
         *(having(op(LAYER, x.to(d), [8]), name=str(d)) for d in (F16, BF16)),
-        having(op(LAYER, x, [8], None, None, -0.5), refused="not_negative"),
+        having(op(LAYER, x, [8], None, None, -0.5), refused="expected eps to be 0 or more"),
     ]
     cases.append(having(op(NATIVE_LAYER, x, [8], const(8), const(8), 1e-5), keep=(0,)))
     cases.append(having(op(NATIVE_LAYER, x, [5, 8], None, None, 1e-3), keep=(0,)))
