@@ -367,7 +367,7 @@ def test_sizes_that_an_op_cannot_take() -> None:
         (_set("constants.0.groups", -5), "constant weight: storage layout #2 with -5 groups does not fit"),
         (_set("constants.0.groups", 5), "constant weight: 204 bytes, expected 972"),
         (_set("values.1.dtype", int(DType.I64)), "constant weight: storage layout #2 .* does not fit its type"),
-        (_set("values.1.ne.n3", 2**31 - 1), "constant weight: .*bytes, expected"),
+        (_set("values.1.ne.n3", 2**31 - 1), "constant weight: .* bytes, (more than|expected)"),
         (_set("values.1.ne.n3", 2**40), "constant weight: a size of 1099511627776, expected"),
         (_set("outputs.0.value", 1), "constant weight: an output, which must be stored plain"),
     ],
