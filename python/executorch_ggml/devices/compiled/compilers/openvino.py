@@ -40,6 +40,8 @@ class OpenVinoCompiler(Compiler):
 
     def refuses(self, node: Node) -> str | None:
         """What its CPU plugin computes in another way than torch."""
+        if _rounds_to_bf16(node) and "BF16" not in _capabilities():
+            return f"{node.op} rounds to bfloat16, which openvino leaves out on this processor"
         return _refused(node)
 
     def compile(self, model: Path, folder: Path) -> None:
@@ -80,6 +82,22 @@ def _core() -> Any:
     return _package().Core()
 
 
+@functools.lru_cache(maxsize=1)
+def _capabilities() -> frozenset[str]:
+    """What the CPU plugin says that it computes in on this processor: without AVX-512 no bfloat16."""
+    return frozenset(_core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
+
+
+def _rounds_to_bf16(node: Node) -> bool:
+    """Whether a node rounds to bfloat16: its result, or the rows that a matrix of it is multiplied with."""
+    matrix = node.inputs[0] if node.op in ("mul_mat", "mul_mat_id") else None
+    rounded = [node.output, *([matrix] if matrix is not None else [])]
+    return any(value.dtype == DType.BF16 for value in rounded) and node.op not in _MOVES
+
+
+_MOVES = frozenset(
+    {"reshape", "permute", "view", "cont", "broadcast", "concat", "take", "take_rows", "select", "scatter"}
+)
 _WIDTHS = {DType.I8: 1, DType.U8: 1, DType.I16: 2, DType.I32: 4, DType.I64: 8}
 
 
