@@ -4,7 +4,7 @@ import pytest
 import torch
 from tests.helpers import rand
 
-from executorch_ggml.ir.storage import PLAIN, Storage, StorageLayout, pack, unpack
+from executorch_ggml.ir.storage import PLAIN, Storage, StorageLayout, pack, stored_count, unpack
 
 KERNELS = [(5, 3, 2, 3, 1), (16, 4, 1, 1, 1), (34, 2, 3, 3, 2), (6, 1, 3, 3, 6), (1, 1, 1, 1, 1)]
 
@@ -14,7 +14,7 @@ def test_kernels(oc: int, ic: int, kh: int, kw: int, groups: int) -> None:
     weight, layout = rand(oc, ic, kh, kw), StorageLayout(Storage.KERNEL_BLOCKS, groups)
     packed = pack(weight, layout)
     blocks = groups * -(-(oc // groups) // 16)
-    assert packed.shape == (blocks * 16 * ic * kh * kw + ic,)
+    assert packed.shape == (blocks * 16 * ic * kh * kw + ic,) == (stored_count((oc, ic, kh, kw), layout),)
     assert torch.equal(unpack(packed, (oc, ic, kh, kw), layout), weight)
     assert packed.count_nonzero() == weight.count_nonzero()
 
@@ -25,6 +25,7 @@ def test_matrices(shape: tuple[int, ...]) -> None:
     packed = pack(matrix, layout)
     assert packed[:2].tolist() == [matrix[0, 0, 0, 0], matrix[0, 0, 1, 0] if shape[2] > 1 else 0.0]
     assert torch.equal(unpack(packed, shape, layout), matrix)
+    assert packed.numel() == stored_count(shape, layout)
 
 
 def test_depthwise() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .dims import is_one, product, same
 from .dtypes import DType
 from .op import Dim, Dims, OpSpec
-from .storage import PLAIN, StorageLayout, pack
+from .storage import PLAIN, StorageLayout, pack, stored_count
 
 if TYPE_CHECKING:
     import sympy
@@ -102,13 +102,23 @@ class Constant:
     storage: StorageLayout = PLAIN
     kept_in: DType | None = None
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The dims, outermost first."""
+        n0, n1, n2, n3 = (int(n) for n in self.value.ne)
+        return n3, n2, n1, n0
+
+    @property
+    def stored_bytes(self) -> int:
+        """How many bytes it takes in a program."""
+        return self.value.dtype.nbytes(stored_count(self.shape, self.storage))
+
     def stored(self) -> torch.Tensor:
         """The contents as they lie in a program."""
         assert self.data is not None, f"constant {self.key} carries no data"
         if self.storage == PLAIN:
             return self.data().contiguous()
-        plain = self.data().to(self.value.dtype.torch)
-        return pack(plain.reshape(tuple(int(n) for n in reversed(self.value.ne))), self.storage).contiguous()
+        return pack(self.data().to(self.value.dtype.torch).reshape(self.shape), self.storage).contiguous()
 
 
 @dataclass(eq=False)

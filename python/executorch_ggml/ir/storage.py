@@ -7,6 +7,7 @@ where another device or another kernel needs the plain order, the elements are p
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -47,6 +48,15 @@ def pack(plain: torch.Tensor, layout: StorageLayout) -> torch.Tensor:
 def unpack(packed: torch.Tensor, shape: tuple[int, ...], layout: StorageLayout) -> torch.Tensor:
     """The inverse of :func:`pack`; ``shape`` is the constant's, outermost first."""
     return _LAYOUTS[layout.kind][1](packed.reshape(-1), shape, layout.groups).reshape(shape)
+
+
+def stored_count(shape: tuple[int, ...], layout: StorageLayout) -> int:
+    """How many elements :func:`pack` gives for a constant of a shape, outermost first."""
+    if layout.kind in (Storage.PLAIN, Storage.DEPTHWISE):
+        return math.prod(shape)
+    outputs, inputs, *taps = shape if layout.kind == Storage.KERNEL_BLOCKS else shape[-2:]
+    blocks = layout.groups * -(-(outputs // layout.groups) // OC_BLOCK)
+    return blocks * OC_BLOCK * inputs * math.prod(taps) + inputs
 
 
 def _pack_kernel(weight: torch.Tensor, groups: int) -> torch.Tensor:

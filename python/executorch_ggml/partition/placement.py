@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -61,11 +60,7 @@ def _constants(delegate: LoweredBackendModule) -> dict[str, np.ndarray[Any, Any]
 def blank_constants(graph: Graph) -> dict[str, np.ndarray[Any, Any]]:
     """Zeros in the place of a graph's constants, which its placement does not depend on."""
     entries = [*graph.constants, *(state.init for state in graph.states if state.init is not None)]
-    return {
-        entry.key: np.zeros(entry.value.dtype.nbytes(math.prod(map(int, entry.value.ne))), np.uint8)
-        for entry in entries
-        if not entry.key.startswith("gguf:")
-    }
+    return {entry.key: np.zeros(entry.stored_bytes, np.uint8) for entry in entries if not entry.key.startswith("gguf:")}
 
 
 def sizes_at(graph: Graph, arguments: Sequence[Any]) -> dict[sympy.Symbol, int]:
