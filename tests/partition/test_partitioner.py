@@ -86,7 +86,7 @@ def test_inspect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(tmp_path / "model.pte")]) == 0
     printed = capsys.readouterr().out
     assert "method forward: 2 delegates, 1 calls outside" in printed
-    assert "conv_2d(%x" in printed.replace("%input", "%x")
+    assert "linear(%x" in printed.replace("%input", "%x")
     assert f"[left to ExecuTorch x1] aten.sin.default: {REASON}" in printed
     (tmp_path / "text.pte").write_text("not a program")
     assert main(["inspect", str(tmp_path / "text.pte")]) == 1
