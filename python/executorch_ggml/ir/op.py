@@ -20,7 +20,7 @@ from typing import Any
 from .dtypes import DType
 from .formulas import Check, Dim, Dims, Expression, Operand, seen
 
-IR_VERSION = 2  # of the wire format
+IR_VERSION = 3  # of the wire format
 
 __all__ = [
     "IR_VERSION",

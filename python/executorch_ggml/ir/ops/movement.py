@@ -300,7 +300,7 @@ def take_rows(a: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     checks=("takes_rows_at(state, index, src)", "is_below(index, state.ne[1])", "shows_state(state)"),
     empty=Empty.COMPUTED,
     writes=Writes.ROWS,
-    call="ggml_set_rows(ctx, state, src, index)",
+    call="compositions::set_rows(self, state, index, src)",
 )
 def set_rows(state: torch.Tensor, index: torch.Tensor, src: torch.Tensor) -> torch.Tensor:
     """Rows of ``src`` written to a named state, or a view of one, at ``index`` (``ggml_set_rows``).
