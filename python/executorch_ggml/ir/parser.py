@@ -20,7 +20,9 @@ _LEAF = re.compile(
     rf"(?P<kind>input|constant|state) [%@$](?P<name>\S+): {_TYPE}"
     r"(?: stored as (?P<storage>\w+)(?:, groups=(?P<groups>\d+))?)?"
 )
-_NODE = re.compile(rf"(?P<host>host )?(?P<result>%\w+) = (?P<op>\w+)\((?P<arguments>.*)\): {_TYPE}(?:\s+# (?P<name>.*))?")
+_NODE = re.compile(
+    rf"(?P<host>host )?(?P<result>%\w+) = (?P<op>\w+)\((?P<arguments>.*)\): {_TYPE}(?:\s+# (?P<name>.*))?"
+)
 _SYMBOL = re.compile(r"symbol (?P<name>\w+): input (?P<input>\d+) dim (?P<dim>-?\d+), (?P<min>\d+) to (?P<max>\d+)")
 _OUTPUT = re.compile(r"output (?P<name>\S+): (?P<value>\S+) as \[(?P<shape>[^\]]*)\]")
 
