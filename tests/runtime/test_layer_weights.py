@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from executorch_ggml.ir.builder import Builder
 from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.ir.graph import Graph, Value
+from executorch_ggml.ir.op import Dims
 from executorch_ggml.ir.ops.spatial import Epilogue, Window, Window2d
 from executorch_ggml.ir.serialize import serialize
 from executorch_ggml.ir.storage import PLAIN, Storage, StorageLayout, pack
@@ -45,7 +46,7 @@ def matrix(type: DType = DType.F32, storage: StorageLayout = PLAIN) -> Graph:
     return build.finish()
 
 
-def _weight(build: Builder, ne: tuple[int, ...], type: DType, storage: StorageLayout) -> Value:
+def _weight(build: Builder, ne: Dims, type: DType, storage: StorageLayout) -> Value:
     weight = build.constant("weight", type, ne)
     stored = build.constant_of(weight)
     assert stored is not None
