@@ -69,14 +69,13 @@ std::string describe_op(const ggml_tensor* node) {
   return ggml_op_desc(node) + types + " to " + ggml_type_name(node->type);
 }
 
-std::vector<std::vector<ggml_tensor*>> sources_of_nodes(ggml_cgraph* graph) {
-  std::vector<std::vector<ggml_tensor*>> sources;
-  for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
-    const ggml_tensor* node = ggml_graph_node(graph, i);
-    sources.emplace_back(node->src, node->src + GGML_MAX_SRC);
-  }
-  return sources;
-}
+// A node and what it reads before the scheduler puts copies there. Backends change the order of a graph's nodes.
+struct NodeSources {
+  explicit NodeSources(ggml_tensor* of) : node(of) { std::copy_n(of->src, GGML_MAX_SRC, sources); }
+
+  ggml_tensor* node;
+  ggml_tensor* sources[GGML_MAX_SRC];
+};
 
 // The bytes that a tensor of the boundary moves between the caller's memory and a device's.
 size_t bytes_moved(const ggml_tensor* tensor) {
@@ -555,11 +554,12 @@ Status PreparedGraph::schedule() {
   order_views();
   place_views();
   EXECUTORCH_GGML_TRY(place_nodes(backends[1]));
-  const std::vector<std::vector<ggml_tensor*>> sources = sources_of_nodes(cgraph_);
+  const std::vector<NodeSources> sources(ggml_graph_nodes(cgraph_),
+                                         ggml_graph_nodes(cgraph_) + ggml_graph_n_nodes(cgraph_));
   if (!ggml_backend_sched_alloc_graph(sched_, cgraph_)) {
     return Status::error(format("no memory on the device for intermediate values of %zu bytes", device_memory_));
   }
-  count_copies(sources);
+  for (const NodeSources& of : sources) count_copies(of.node, of.sources);
   return {};
 }
 
@@ -594,15 +594,11 @@ std::string PreparedGraph::reason_for_cpu(const ggml_tensor* node) const {
 }
 
 // ggml's scheduler puts a copy in the place of a source that is in memory which the node's device cannot read.
-void PreparedGraph::count_copies(const std::vector<std::vector<ggml_tensor*>>& sources) {
-  std::unordered_set<const ggml_tensor*> copies;
-  for (size_t i = 0; i < sources.size(); ++i) {
-    ggml_tensor* node = ggml_graph_node(cgraph_, static_cast<int>(i));
-    const bool on_device = ggml_backend_sched_get_tensor_backend(sched_, node) == device_;
-    for (int k = 0; k < GGML_MAX_SRC; ++k) {
-      if (node->src[k] == sources[i][k] || !copies.insert(node->src[k]).second) continue;
-      (on_device ? copied_to_device_ : copied_from_device_) += ggml_nbytes(node->src[k]);
-    }
+void PreparedGraph::count_copies(ggml_tensor* node, ggml_tensor* const* sources) {
+  const bool on_device = ggml_backend_sched_get_tensor_backend(sched_, node) == device_;
+  for (int k = 0; k < GGML_MAX_SRC; ++k) {
+    if (node->src[k] == sources[k] || !copies_.insert(node->src[k]).second) continue;
+    (on_device ? copied_to_device_ : copied_from_device_) += ggml_nbytes(node->src[k]);
   }
 }
 

@@ -169,7 +169,7 @@ class PreparedGraph {
   Status place_nodes(ggml_backend_t cpu);
   void order_views();
   std::string reason_for_cpu(const ggml_tensor* node) const;
-  void count_copies(const std::vector<std::vector<ggml_tensor*>>& sources);
+  void count_copies(ggml_tensor* node, ggml_tensor* const* sources);
   void explain_custom_nodes(bool add);
 
   const fb::Graph& graph_;
@@ -195,7 +195,8 @@ class PreparedGraph {
   Plan plans_[2];
   ggml_backend_sched_t sched_ = nullptr;
   std::unordered_map<const ggml_tensor*, std::string> reasons_;  // of nodes that the device does not compute
-  size_t copied_to_device_ = 0;                                  // between splits
+  std::unordered_set<const ggml_tensor*> copies_;                // between splits
+  size_t copied_to_device_ = 0;                                  // their bytes
   size_t copied_from_device_ = 0;
   std::vector<devices::CustomNode> custom_;  // for a device that asks what they mean
   std::vector<Boundary> inputs_;
