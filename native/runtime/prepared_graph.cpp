@@ -587,9 +587,9 @@ void PreparedGraph::order_views() {
 
 // Why the device does not compute a node; "" where it does.
 std::string PreparedGraph::reason_for_cpu(const ggml_tensor* node) const {
+  if (prologue_.count(node) != 0) return "it depends on integer inputs alone";
   const char* needs = custom_nodes_of(device_) == nullptr ? needs_cpu(node) : nullptr;
   if (needs != nullptr) return needs;
-  if (prologue_.count(node) != 0) return "it depends on integer inputs alone";
   return ggml_backend_supports_op(device_, node) ? "" : "the device does not support " + describe_op(node);
 }
 

@@ -40,6 +40,7 @@ from executorch_ggml import llm
 from executorch_ggml.partition.placement import placement
 from executorch_ggml.quant import GgmlQuantConfig
 from executorch_ggml.runtime import Placement, load, set_device
+from executorch_ggml.runtime.session import PROLOGUE
 
 ROOT = Path(__file__).resolve().parents[2]
 VULKAN = Path(sys.prefix) / "ggml-vulkan" / "libggml-vulkan.so"
@@ -56,13 +57,14 @@ class Row:
     device: str
     splits: int = 0
     on_device: int = 0
+    in_prologue: int = 0
     nodes: int = 0
     bytes_to_device: int = 0
     bytes_from_device: int = 0
     error: float | None = None
     failure: str = ""
     on_cpu: dict[str, int] = field(default_factory=dict)
-    """How many nodes the CPU computes, by op and reason."""
+    """How many nodes the CPU computes that are no prologue, by op and reason."""
 
 
 @dataclass
@@ -220,9 +222,10 @@ def rows(model: str, subject: Subject, device: str, path: Path) -> list[Row]:
 
 def _place(row: Row, placed: Placement) -> None:
     row.splits, row.on_device, row.nodes = placed.splits, placed.on_device, len(placed.nodes)
+    row.in_prologue = placed.in_prologue
     row.bytes_to_device, row.bytes_from_device = placed.bytes_to_device, placed.bytes_from_device
     for node in placed.nodes:
-        if node.device != placed.device:
+        if node.reason not in ("", PROLOGUE):
             what = f"{node.op}: {node.reason}"
             row.on_cpu[what] = row.on_cpu.get(what, 0) + 1
 
@@ -290,11 +293,11 @@ def environment(devices: Sequence[str]) -> dict[str, str]:
 
 def table(measured: Sequence[Row]) -> str:
     """The rows for people."""
-    head = ("model", "method", "device", "splits", "on device", "to device", "from device", "error")
+    head = ("model", "method", "device", "splits", "on device", "before it", "to device", "from device", "error")
     cells = [head]
     for row in measured:
         if row.failure and not row.nodes:
-            cells.append((row.model, row.method, row.device, "", "", "", "", row.failure[:110]))
+            cells.append((row.model, row.method, row.device, "", "", "", "", "", row.failure[:110]))
             continue
         error = (
             row.failure[:110] if row.error is None and row.failure else "" if row.error is None else f"{row.error:.1e}"
@@ -302,6 +305,7 @@ def table(measured: Sequence[Row]) -> str:
         counts = (
             str(row.splits),
             f"{row.on_device}/{row.nodes}",
+            str(row.in_prologue),
             f"{row.bytes_to_device:,}",
             f"{row.bytes_from_device:,}",
         )

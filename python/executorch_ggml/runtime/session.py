@@ -20,6 +20,9 @@ class Device(NamedTuple):
     kind: str
 
 
+PROLOGUE = "it depends on integer inputs alone"  # why the CPU computes a node before the device begins
+
+
 class NodePlacement(NamedTuple):
     """A node of a program: its name, its op in the IR, and ggml's name of the device that computes it.
 
@@ -53,6 +56,11 @@ class Placement:
         return sum(placed.device == self.device for placed in self.nodes)
 
     @property
+    def in_prologue(self) -> int:
+        """How many nodes the CPU computes before the device begins: index arithmetic."""
+        return sum(placed.reason == PROLOGUE for placed in self.nodes)
+
+    @property
     def bytes_per_call(self) -> int:
         """What crosses in both directions."""
         return self.bytes_to_device + self.bytes_from_device
@@ -62,7 +70,9 @@ class Placement:
         computed = f"device {self.device} computes {self.on_device} of ggml's {len(self.nodes)} nodes"
         moved = f"a call moves {self.bytes_to_device:,} bytes to it and {self.bytes_from_device:,} back"
         lines = [f"{computed}, in {self.splits} split{plural}; {moved}"]
-        left = Counter((p.device, p.op, p.reason) for p in self.nodes if p.device != self.device)
+        if self.in_prologue:
+            lines.append(f"  [before it on the CPU x{self.in_prologue}] index arithmetic: {PROLOGUE}")
+        left = Counter((p.device, p.op, p.reason) for p in self.nodes if p.reason not in ("", PROLOGUE))
         lines += [f"  [left to {device} x{n}] {op}: {reason}" for (device, op, reason), n in left.most_common()]
         return "\n".join(lines)
 
