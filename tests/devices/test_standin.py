@@ -66,6 +66,22 @@ def test_what_is_said_to_cross_does(device: str) -> None:
     assert reasons <= {"it is a kernel of this runtime for the CPU", PROLOGUE}
 
 
+def gates(x: Tensor, i: Tensor) -> Tensor:
+    """Nodes that do not depend on their neighbors, between copies."""
+    halves = [torch.sigmoid(x[k : k + 4] * k).cummax(0)[0] + torch.relu(x[i]) for k in range(4)]
+    return torch.cat(halves) @ x.transpose(0, 1)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_device_may_change_the_order_of_nodes(device: str) -> None:
+    x, i = torch.randn(8, 6), torch.arange(4)
+    program = session(Calls(gates), (x, i), device)
+    standin_device.reset()
+    check(program.run(x, i), [gates(x, i)])
+    placement, counters = program.placement(x, i), standin_device.counters()
+    assert (counters.bytes_set, counters.bytes_got) == (placement.bytes_to_device, placement.bytes_from_device)
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_states_stay_on_the_device(device: str) -> None:
     x, eager = torch.randn(4), Counting()

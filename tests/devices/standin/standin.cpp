@@ -232,6 +232,26 @@ ggml_status compute(ggml_backend_t backend, ggml_cgraph* graph) {
   return nodes == 0 ? GGML_STATUS_SUCCESS : ggml_backend_graph_compute(worker->cpu, shadow.graph());
 }
 
+// Whether a node reads another, or either writes to memory that is there before.
+bool is_after(const ggml_tensor* node, const ggml_tensor* other) {
+  const auto writes = [](const ggml_tensor* t) { return t->view_src != nullptr && !is_view(t); };
+  if (writes(node) || writes(other) || node->view_src == other) return true;
+  for (const ggml_tensor* source : node->src) {
+    if (source != nullptr && (source == other || source->view_src == other)) return true;
+  }
+  return false;
+}
+
+// Changes the order of nodes, as ggml-vulkan does.
+void swap_neighbors(ggml_backend_t, ggml_cgraph* graph) {
+  ggml_tensor** nodes = ggml_graph_nodes(graph);
+  for (int i = 0; i + 1 < ggml_graph_n_nodes(graph); ++i) {
+    if (is_after(nodes[i + 1], nodes[i])) continue;
+    std::swap(nodes[i], nodes[i + 1]);
+    ++i;
+  }
+}
+
 // ------------------------------------------------------------------------------------------------------ devices
 
 struct Kind {
@@ -239,11 +259,12 @@ struct Kind {
   const char* description;
   bool (*supports)(const ggml_tensor* op);
   bool refuses_custom;
+  bool changes_order;
 };
 constexpr Kind kKinds[] = {
-    {"standin:cuda", "a stand-in with ggml-cuda's rules", cuda_supports, false},
-    {"standin:vulkan", "a stand-in with ggml-vulkan's rules", vulkan_supports, false},
-    {"standin:rpc", "a stand-in with ggml-rpc's rules", rpc_supports, true},
+    {"standin:cuda", "a stand-in with ggml-cuda's rules", cuda_supports, false, false},
+    {"standin:vulkan", "a stand-in with ggml-vulkan's rules", vulkan_supports, false, true},
+    {"standin:rpc", "a stand-in with ggml-rpc's rules", rpc_supports, true, false},
 };
 constexpr size_t kCount = sizeof(kKinds) / sizeof(kKinds[0]);
 
@@ -303,6 +324,7 @@ ggml_backend_t open(ggml_backend_dev_t device, const char*) {
   backend->get_name = name_of_backend;
   backend->free = close;
   backend->graph_compute = compute;
+  if (of(device)->kind->changes_order) backend->graph_optimize = reinterpret_cast<void (*)()>(swap_neighbors);
   backend->device = device;
   backend->context = new Worker{cpu, of(device)->kind->refuses_custom};
   return reinterpret_cast<ggml_backend_t>(backend);
