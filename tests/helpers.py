@@ -37,6 +37,7 @@ from executorch_ggml.partition import GgmlPartitioner
 from executorch_ggml.partition.backend import ALL_FUSIONS
 from executorch_ggml.passes import PASSES, run_passes
 from executorch_ggml.runtime import Session
+from executorch_ggml.targets import ggml
 
 TOLERANCE = 1e-5
 # Results of half types are rounded once, as torch's are, from sums that differ in their last bits: they may be the next
@@ -429,9 +430,12 @@ def check_case(case: Case) -> None:
     verify(graph)
     ready = session(graph)
     tolerance = max([case.tolerance, *(TOLERANCES.get(t.dtype, 0.0) for t in case.inputs)])
+    on_devices = ggml.run(graph)
+    verify(on_devices)
     for inputs in (args, *case.others):
         expected = module(*inputs)
         assert_all_same(run_interpreter(graph, inputs), expected, tolerance, "interpreter")
+        assert_all_same(run_interpreter(on_devices, inputs), expected, tolerance, "interpreter, ggml target")
         assert_all_same(run_session(ready, inputs), expected, tolerance, "session")
 
 
