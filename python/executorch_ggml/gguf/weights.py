@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from ..frontends.aten.weights import StoredWeight
-from ..quant.codec import dequantize
+from ..ir.codec import dequantize
 from .file import GgufTensor
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from ..frontends.aten.weights import check_values
+from ..ir.codec import quantize
 from ..ir.dtypes import DType
 from ..quant import GgmlQuantConfig, Importance
-from ..quant.codec import quantize
 from ..quant.config import encoded
 from ..quant.types import fitting
 from .architectures import Architecture, architecture_for

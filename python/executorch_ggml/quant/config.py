@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from ..frontends.aten.weights import StoredWeight
+from ..ir.codec import needs_importance, quantize
 from ..ir.dtypes import DType
-from .codec import needs_importance, quantize
 from .importance import Importance
 from .types import TYPES, fitting
 

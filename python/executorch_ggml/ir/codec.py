@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
-from .. import _session
-from ..ir.dtypes import DType
+from ._lazy import session
+from .dtypes import DType
 
 _LARGEST_SUM = 1e18  # of weighted squares within a block, which ggml squares once more
 _CHUNK = 1 << 20  # elements that a thread takes at once
@@ -16,7 +16,7 @@ _CHUNK = 1 << 20  # elements that a thread takes at once
 
 def needs_importance(dtype: DType) -> bool:
     """Whether ggml quantizes to the type only with an importance matrix (``ggml_quantize_requires_imatrix``)."""
-    return dtype.is_quantized and _session.quantize_requires_importance(dtype.ggml_type)
+    return dtype.is_quantized and session.quantize_requires_importance(dtype.ggml_type)
 
 
 def quantize(values: torch.Tensor, dtype: DType, importance: torch.Tensor | None = None) -> torch.Tensor:
@@ -63,7 +63,7 @@ def dequantize(data: torch.Tensor, dtype: DType, shape: Sequence[int]) -> torch.
     if not dtype.is_quantized:
         return flat.view(dtype.torch).float().reshape(tuple(shape))
     made = torch.empty(count, dtype=torch.float32)
-    _session.dequantize(dtype.ggml_type, flat.numpy(), made.numpy())
+    session.dequantize(dtype.ggml_type, flat.numpy(), made.numpy())
     return made.reshape(tuple(shape))
 
 
@@ -92,7 +92,7 @@ def _quantize_rows(rows: torch.Tensor, dtype: DType, importance: torch.Tensor | 
     def share(start: int) -> None:
         part = rows[start : start + step]
         into = made[start * row_bytes : (start + len(part)) * row_bytes]
-        _session.quantize(dtype.ggml_type, part.numpy(), into.numpy(), weights)
+        session.quantize(dtype.ggml_type, part.numpy(), into.numpy(), weights)
 
     with ThreadPoolExecutor() as pool:
         list(pool.map(share, range(0, len(rows), step)))
