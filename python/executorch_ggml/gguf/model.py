@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from ..frontends.aten.weights import VALUES_ELSEWHERE, check_values
+from ..runtime.gguf_file import GgufError, GgufFile, GgufTensor, weight_type
 from .architectures import Architecture, architecture_of
-from .file import GgufError, GgufFile, GgufTensor, weight_type
 from .tokenizer import special_ids
 from .weights import GgufWeights, values_of
 

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..runtime.gguf_file import GgufFile
 from .fields import head_dim, read_field
-from .file import GgufFile
 
 # A factor by which each frequency is divided; llama.cpp applies it where it is there.
 FREQUENCY_FACTORS = "rope_freqs.weight"

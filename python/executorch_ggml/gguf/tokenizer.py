@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .file import GgufFile
+from ..runtime.gguf_file import GgufFile
 
 # Regular expressions that text is cut with before merges, by llama.cpp's name for them (`tokenizer.ggml.pre`). Of
 # several names the first is written. transformers has most of them in integrations/gguf; these are llama.cpp's own

@@ -10,7 +10,7 @@ import torch
 
 from ..frontends.aten.weights import StoredWeight
 from ..ir.codec import dequantize
-from .file import GgufTensor
+from ..runtime.gguf_file import GgufTensor
 
 
 class GgufWeights:

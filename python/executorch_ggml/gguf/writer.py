@@ -17,8 +17,8 @@ from ..ir.dtypes import DType
 from ..quant import GgmlQuantConfig, Importance
 from ..quant.config import encoded
 from ..quant.types import fitting
+from ..runtime.gguf_file import weight_type
 from .architectures import Architecture, architecture_for
-from .file import weight_type
 from .mixtures import mixture
 from .model import file_of
 from .tokenizer import tokenizer_metadata

@@ -7,16 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..frontends.aten.ops.experts import expert_linear
 from ..ir.dtypes import DType
-
-if TYPE_CHECKING:
-    from ..gguf.file import GgufTensor
+from ..runtime.gguf_file import GgufFile, GgufTensor
 
 aten = torch.ops.aten
 
@@ -124,8 +122,6 @@ class Importance:
     @classmethod
     def load(cls, path: str | Path, names: Mapping[str, str] | None = None) -> Importance:
         """Read llama.cpp's GGUF form; ``names`` gives the parameters' names by those in the file."""
-        from ..gguf.file import GgufFile
-
         file = GgufFile(path)
         if file.field("general.type", str, "") != "imatrix":
             raise ValueError(f"{path} is no importance matrix: its general.type is not 'imatrix'")
