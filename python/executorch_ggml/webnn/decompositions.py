@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from .builder import MLGraphBuilder
+from .builder import GraphBuilder
 from .graph_info import GraphInfo
 from .operand import MLOperand
+from .operators import OPERATORS
 
 Decomposition = Callable[..., list[MLOperand]]
 DECOMPOSITIONS: dict[str, Decomposition] = {}
@@ -20,7 +21,7 @@ def decompose(graph: GraphInfo, names: Collection[str]) -> GraphInfo:
     """The graph with the operators ``names`` made of others."""
     if not any(operation.name in names for operation in graph.operations):
         return graph
-    builder = MLGraphBuilder(_Nowhere())  # type: ignore[arg-type] # no context: nothing is run
+    builder = GraphBuilder()
     made: dict[int, MLOperand] = {}
     for name, place in graph.inputs.items():
         made[place] = builder.input(name, graph.operands[place].shape, graph.operands[place].data_type)
@@ -35,7 +36,7 @@ def decompose(graph: GraphInfo, names: Collection[str]) -> GraphInfo:
         if operation.name in names:
             results = DECOMPOSITIONS[operation.name](builder, **operands, **operation.options)
         else:
-            every = {tensor: operands.get(tensor) for tensor in _tensors(operation.name)}
+            every = {tensor.name: operands.get(tensor.name) for tensor in OPERATORS[operation.name].tensors}
             results = builder._add(operation.name, every, dict(operation.options), operation.label)
         made.update(zip(operation.outputs, results, strict=True))
     info = builder.graph_info({name: made[place] for name, place in graph.outputs.items()})
@@ -44,19 +45,6 @@ def decompose(graph: GraphInfo, names: Collection[str]) -> GraphInfo:
     return GraphInfo(
         info.operands, info.operations, {name: info.inputs[name] for name in graph.inputs}, info.outputs, info.constants
     )
-
-
-def _tensors(operator: str) -> list[str]:
-    from .operators import OPERATORS
-
-    return [tensor.name for tensor in OPERATORS[operator].tensors]
-
-
-class _Nowhere:
-    """A context that runs nothing."""
-
-    def _check_not_lost(self) -> None:
-        pass
 
 
 def decomposes(name: str) -> Callable[[Decomposition], Decomposition]:
@@ -72,7 +60,7 @@ def decomposes(name: str) -> Callable[[Decomposition], Decomposition]:
 # ------------------------------------------------------------------------------------------------ recurrent networks
 
 
-def _as(builder: MLGraphBuilder, operand: MLOperand, data_type: Any) -> MLOperand:
+def _as(builder: GraphBuilder, operand: MLOperand, data_type: Any) -> MLOperand:
     return operand if operand.data_type == data_type else builder.cast(operand, data_type)
 
 
@@ -81,7 +69,7 @@ class _Cell:
 
     def __init__(
         self,
-        builder: MLGraphBuilder,
+        builder: GraphBuilder,
         weights: Sequence[Any],
         layout: str,
         activations: Sequence[str],
@@ -170,7 +158,7 @@ def _run_cell(cell: _Cell, rows: MLOperand, states: list[MLOperand], data_type: 
 
 
 def _run_network(
-    builder: MLGraphBuilder,
+    builder: GraphBuilder,
     sequence: MLOperand,
     cells: list[_Cell],
     initial: list[MLOperand | None],
@@ -200,11 +188,11 @@ def _run_network(
     return [_as(builder, result, data_type) for result in results]
 
 
-def _joined(builder: MLGraphBuilder, operands: list[MLOperand], axis: int) -> MLOperand:
+def _joined(builder: GraphBuilder, operands: list[MLOperand], axis: int) -> MLOperand:
     return operands[0] if len(operands) == 1 else builder.concat(operands, axis)
 
 
-def _state(builder: MLGraphBuilder, state: MLOperand | None, direction: int, batch: int, hidden: int) -> MLOperand:
+def _state(builder: GraphBuilder, state: MLOperand | None, direction: int, batch: int, hidden: int) -> MLOperand:
     if state is None:
         return builder.constant(0.0, [batch, hidden], "float32")
     slab = _slab(builder, state, direction)
@@ -212,7 +200,7 @@ def _state(builder: MLGraphBuilder, state: MLOperand | None, direction: int, bat
     return slab
 
 
-def _slab(builder: MLGraphBuilder, operand: MLOperand | None, direction: int) -> MLOperand | None:
+def _slab(builder: GraphBuilder, operand: MLOperand | None, direction: int) -> MLOperand | None:
     """One direction's part of what has directions as its first dimension."""
     if operand is None:
         return None
@@ -220,7 +208,7 @@ def _slab(builder: MLGraphBuilder, operand: MLOperand | None, direction: int) ->
     return builder.reshape(builder.slice(operand, [direction] + [0] * len(rest), [1, *rest]), rest)
 
 
-def _wide(builder: MLGraphBuilder, *operands: MLOperand | None) -> list[Any]:
+def _wide(builder: GraphBuilder, *operands: MLOperand | None) -> list[Any]:
     """Operands in float32, so far as they are given."""
     return [None if operand is None else _as(builder, operand, "float32") for operand in operands]
 
@@ -232,7 +220,7 @@ def _directions(direction: str) -> list[bool]:
 
 @decomposes("gru_cell")
 def _gru_cell(
-    builder: MLGraphBuilder,
+    builder: GraphBuilder,
     input: MLOperand,
     weight: MLOperand,
     recurrent_weight: MLOperand,
@@ -253,7 +241,7 @@ def _gru_cell(
 
 @decomposes("lstm_cell")
 def _lstm_cell(
-    builder: MLGraphBuilder,
+    builder: GraphBuilder,
     input: MLOperand,
     weight: MLOperand,
     recurrent_weight: MLOperand,
@@ -275,7 +263,7 @@ def _lstm_cell(
 
 @decomposes("gru")
 def _gru(
-    builder: MLGraphBuilder,
+    builder: GraphBuilder,
     input: MLOperand,
     weight: MLOperand,
     recurrent_weight: MLOperand,
@@ -308,7 +296,7 @@ def _gru(
 
 @decomposes("lstm")
 def _lstm(
-    builder: MLGraphBuilder,
+    builder: GraphBuilder,
     input: MLOperand,
     weight: MLOperand,
     recurrent_weight: MLOperand,

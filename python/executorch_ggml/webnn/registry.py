@@ -45,7 +45,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "torch": "executorch_ggml.webnn.converters.torch:convert",
     },
     "executor": {
-        "ggml": "executorch_ggml.webnn.executors.ggml:GgmlExecutor",
+        "ggml": "executorch_ggml.frontends.webnn.executor:GgmlExecutor",
         "coreml": "executorch_ggml.webnn.executors.coreml:CoremlExecutor",
         "onnx": "executorch_ggml.webnn.executors.onnx:OnnxExecutor",
         "torch": "executorch_ggml.webnn.executors.torch:TorchExecutor",
