@@ -30,7 +30,7 @@ from .backend import (
     STATES_BY_NAME_KEY,
     WEIGHTS_FILE_KEY,
     WEIGHTS_KEY,
-    remember_weights,
+    WeightsValue,
 )
 from .complex_numbers import in_reals
 from .compositions import composed
@@ -173,7 +173,7 @@ class GgmlPartitioner(Partitioner):
         if self.fusions != ALL_FUSIONS:
             specs.append(CompileSpec(FUSIONS_KEY, ",".join(sorted(self.fusions)).encode()))
         if self.weights is not None:
-            specs.append(CompileSpec(WEIGHTS_KEY, remember_weights(self.weights).encode()))
+            specs.append(CompileSpec(WEIGHTS_KEY, WeightsValue.of(self.weights)))
         if self.state_types:
             names = {pattern: dtype.name for pattern, dtype in self.state_types.items()}
             specs.append(CompileSpec(STATE_TYPES_KEY, json.dumps(names).encode()))
