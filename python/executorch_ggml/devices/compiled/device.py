@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from ...ir.arrays import as_numpy, as_torch, numpy_dtype
 from ...ir.dtypes import DType
-from ..arrays import as_numpy, as_torch, numpy_dtype
 from ..device import GgmlDevice
 from . import compilers, formats, translations
 from .cache import Cache

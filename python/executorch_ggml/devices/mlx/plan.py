@@ -11,9 +11,9 @@ import mlx.core as mx
 import numpy as np
 
 from ...ir._lazy import session
+from ...ir.arrays import Contents, as_numpy, contents
 from ...ir.dtypes import DType
 from ...ir.op import Writes
-from ..arrays import Contents, as_numpy, contents
 from .arrays import from_numpy, kept, to_numpy
 from .empty import empty_refusal, function_of_empty
 from .quantized import Packed, pack

@@ -8,11 +8,11 @@ from math import prod
 
 import numpy as np
 
-from ..ir.builder import Builder
-from ..ir.dtypes import DType
-from ..ir.graph import Value
-from ..ir.ops.indexing import ScatterKind
-from .arrays import Contents
+from ...ir.arrays import Contents
+from ...ir.builder import Builder
+from ...ir.dtypes import DType
+from ...ir.graph import Value
+from ...ir.ops.indexing import ScatterKind
 
 
 def window(b: Builder, base: Value, ne: Sequence[int], strides: Sequence[int], offset: int) -> Value:
