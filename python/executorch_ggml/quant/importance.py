@@ -24,17 +24,17 @@ SUMS, COUNTS = ".in_sum2", ".counts"  # llama.cpp's names of an entry's two tens
 Args = Sequence[Any] | Mapping[str, Any] | torch.Tensor  # of a call: in their order, by name, or a single one
 
 
-def call(model: Callable[..., Any], given: Args) -> Any:
+def call(model: Callable[..., Any], call_args: Args) -> Any:
     """What a model answers."""
-    args, kwargs = arguments(given)
+    args, kwargs = arguments(call_args)
     return model(*args, **kwargs)
 
 
-def arguments(given: Args) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def arguments(call_args: Args) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Those by place, and those by name."""
-    if isinstance(given, Mapping):
-        return (), dict(given)
-    return ((given,) if isinstance(given, torch.Tensor) else tuple(given)), {}
+    if isinstance(call_args, Mapping):
+        return (), dict(call_args)
+    return ((call_args,) if isinstance(call_args, torch.Tensor) else tuple(call_args)), {}
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Importance:
             for args in inputs:
                 call(model, args)
         first = {id(parameter): name for name, parameter in model.named_parameters()}
-        names = {name: first[id(given)] for name, given in model.named_parameters(remove_duplicate=False)}
+        names = {name: first[id(parameter)] for name, parameter in model.named_parameters(remove_duplicate=False)}
         entries = {name: seen.entries.get(name_of_first) for name, name_of_first in names.items()}
         return cls({name: entry for name, entry in entries.items() if entry is not None})
 

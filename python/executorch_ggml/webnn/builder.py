@@ -74,8 +74,8 @@ class GraphBuilder(Operators):
         self._check_open()
         if not isinstance(label, str):
             raise TypeError(fault(name, "label", described(label), "a text"))
-        places: dict[str, int | tuple[int, ...]] = {}
-        given: dict[str, Any] = {}
+        operand_ids: dict[str, int | tuple[int, ...]] = {}
+        infos: dict[str, Any] = {}
         known = self._operands
         for tensor in OPERATORS[name].tensors:
             operand = operands[tensor.name]
@@ -85,16 +85,16 @@ class GraphBuilder(Operators):
                 if not isinstance(operand, (list, tuple)) or not operand:
                     raise TypeError(fault(name, tensor.name, described(operand), "a list of operands", label))
                 many = tuple(self._place(name, tensor.name, item, label) for item in operand)
-                places[tensor.name], given[tensor.name] = many, [known[place] for place in many]
+                operand_ids[tensor.name], infos[tensor.name] = many, [known[place] for place in many]
             else:
                 place = self._place(name, tensor.name, operand, label)
-                places[tensor.name], given[tensor.name] = place, known[place]
-        results, plain = OPERATORS[name].check(given, options, label)
+                operand_ids[tensor.name], infos[tensor.name] = place, known[place]
+        results, plain = OPERATORS[name].check(infos, options, label)
         made = [self._append(Operand(data_type, shape)) for data_type, shape in results]
         outputs = tuple(operand._id for operand in made)
         for place in outputs:
             self._maker[place] = len(self._operations)
-        self._operations.append(Operation(name, places, plain, outputs, label))
+        self._operations.append(Operation(name, operand_ids, plain, outputs, label))
         return made
 
     def _place(self, operator: str, argument: str, operand: Any, label: str) -> int:

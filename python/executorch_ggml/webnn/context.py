@@ -141,7 +141,7 @@ class MLContext:
             raise TypeError(fault("compute", "inputs", described(list(inputs)), described(sorted(expected))))
         if outputs is not None and not isinstance(outputs, Mapping):
             raise TypeError(fault("compute", "outputs", described(outputs), "arrays by name"))
-        given = []
+        arrays = []
         for name, (info, dtype) in expected.items():
             value = inputs[name]
             if not (
@@ -152,8 +152,8 @@ class MLContext:
                 and not graph._four_bits
             ):
                 value = array_of("compute", f"input {name!r}", value, info)
-            given.append(value)
-        results = dict(zip(graph.info.outputs, program(given), strict=True))
+            arrays.append(value)
+        results = dict(zip(graph.info.outputs, program(arrays), strict=True))
         if outputs is None:
             return results
         for name, target in outputs.items():
@@ -221,9 +221,9 @@ class MLContext:
         tensors = [*inputs.values(), *outputs.values()]
         if len({id(tensor) for tensor in tensors}) != len(tensors):
             raise TypeError("dispatch: a tensor is given twice")
-        given = self._matching("inputs", inputs, info.input_operands())
+        arrays = self._matching("inputs", inputs, info.input_operands())
         targets = self._matching("outputs", outputs, info.output_operands())
-        for target, result in zip(targets, program(given), strict=True):
+        for target, result in zip(targets, program(arrays), strict=True):
             target[...] = result
 
     def _program_of(self, caller: str, graph: Any) -> Program:

@@ -22,15 +22,15 @@ def decompose(graph: GraphInfo, names: Collection[str]) -> GraphInfo:
     if not any(operation.name in names for operation in graph.operations):
         return graph
     builder = GraphBuilder()
-    made: dict[int, MLOperand] = {}
+    values: dict[int, MLOperand] = {}
     for name, place in graph.inputs.items():
-        made[place] = builder.input(name, graph.operands[place].shape, graph.operands[place].data_type)
+        values[place] = builder.input(name, graph.operands[place].shape, graph.operands[place].data_type)
     for place, array in graph.constants.items():
         operand = graph.operands[place]
-        made[place] = builder.constant(array, operand.shape, operand.data_type)
+        values[place] = builder.constant(array, operand.shape, operand.data_type)
     for operation in graph.operations:
         operands: dict[str, Any] = {
-            name: made[place] if isinstance(place, int) else [made[i] for i in place]
+            name: values[place] if isinstance(place, int) else [values[i] for i in place]
             for name, place in operation.operands.items()
         }
         if operation.name in names:
@@ -38,8 +38,8 @@ def decompose(graph: GraphInfo, names: Collection[str]) -> GraphInfo:
         else:
             every = {tensor.name: operands.get(tensor.name) for tensor in OPERATORS[operation.name].tensors}
             results = builder._add(operation.name, every, dict(operation.options), operation.label)
-        made.update(zip(operation.outputs, results, strict=True))
-    info = builder.graph_info({name: made[place] for name, place in graph.outputs.items()})
+        values.update(zip(operation.outputs, results, strict=True))
+    info = builder.graph_info({name: values[place] for name, place in graph.outputs.items()})
     unused = set(graph.inputs) - set(info.inputs)
     assert not unused, f"inputs {unused} that nothing needs"
     return GraphInfo(
@@ -153,8 +153,8 @@ class _Lstm(_Cell):
 
 
 def _run_cell(cell: _Cell, rows: MLOperand, states: list[MLOperand], data_type: str) -> list[MLOperand]:
-    made = cell.step(cell.projected(rows), states)
-    return [_as(cell.builder, state, data_type) for state in made]
+    next_states = cell.step(cell.projected(rows), states)
+    return [_as(cell.builder, state, data_type) for state in next_states]
 
 
 def _run_network(

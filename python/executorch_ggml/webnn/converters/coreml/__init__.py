@@ -67,15 +67,15 @@ def to_program(graph: GraphInfo) -> Program:
 
 
 def _placeholders(graph: GraphInfo, reasons: dict[str, None]) -> dict[str, Any]:
-    made = {}
+    placeholders = {}
     for name, place in graph.inputs.items():
         try:
-            made[input_name(name)] = placeholder_of(graph.operands[place])
+            placeholders[input_name(name)] = placeholder_of(graph.operands[place])
         except CannotError as cannot:
             reasons[f"input {name!r}: {cannot}"] = None
     if reasons:
         raise OperationError("; ".join(reasons))
-    return made
+    return placeholders
 
 
 def _emit(graph: GraphInfo, operation: Operation, values: dict[int, Any], reasons: dict[str, None]) -> None:
