@@ -15,7 +15,9 @@ import torch
 
 from ...ir.arrays import as_numpy, as_torch, numpy_dtype
 from ...ir.dtypes import DType
+from ...ir.serialize import serialize
 from ..device import GgmlDevice
+from ..torch_device import TorchDevice
 from . import compilers, formats, translations
 from .cache import Cache
 from .compilers import CompileError, Compiler, InputError
@@ -289,13 +291,10 @@ def compile_graph(
 
 def on_cpu(graph: Graph) -> Plan:
     """The graph in the native runtime, or, of types that numpy lacks, by the op table's references."""
-    from ..torch_device import TorchDevice
-
     ports = (*graph.inputs, *graph.outputs)
     if any(port.value.dtype == DType.BF16 for port in ports):
         return TorchDevice().plan(graph)
-    from ...ir.serialize import serialize
-    from ...runtime import Session
+    from ...runtime import Session  # programs with a ggml of their own may have none
 
     constants = {constant.key: constant.stored() for constant in graph.constants if constant.data}
     session = Session(serialize(graph), constants)
