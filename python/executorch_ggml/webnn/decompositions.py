@@ -5,7 +5,7 @@ A decomposition is written as a user of the builder would write it. Half types a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .builder import GraphBuilder
@@ -17,9 +17,9 @@ Decomposition = Callable[..., list[MLOperand]]
 DECOMPOSITIONS: dict[str, Decomposition] = {}
 
 
-def decompose(graph: GraphInfo, names: Collection[str]) -> GraphInfo:
-    """The graph with the operators ``names`` made of others."""
-    if not any(operation.name in names for operation in graph.operations):
+def decompose(graph: GraphInfo) -> GraphInfo:
+    """The graph with the operators that have a decomposition made of others."""
+    if not any(operation.name in DECOMPOSITIONS for operation in graph.operations):
         return graph
     builder = GraphBuilder()
     values: dict[int, MLOperand] = {}
@@ -29,11 +29,8 @@ def decompose(graph: GraphInfo, names: Collection[str]) -> GraphInfo:
         operand = graph.operands[place]
         values[place] = builder.constant(array, operand.shape, operand.data_type)
     for operation in graph.operations:
-        operands: dict[str, Any] = {
-            name: values[place] if isinstance(place, int) else [values[i] for i in place]
-            for name, place in operation.operands.items()
-        }
-        if operation.name in names:
+        operands = operation.operands_from(values.__getitem__)
+        if operation.name in DECOMPOSITIONS:
             results = DECOMPOSITIONS[operation.name](builder, **operands, **operation.options)
         else:
             every = {tensor.name: operands.get(tensor.name) for tensor in OPERATORS[operation.name].tensors}

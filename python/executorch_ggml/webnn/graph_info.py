@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +43,13 @@ class Operation:
                 yield operand
             else:
                 yield from operand
+
+    def operands_from(self, value_of: Callable[[int], Any]) -> dict[str, Any]:
+        """Its operands by name: the value of each place, or a list of them where there are several."""
+        return {
+            name: value_of(place) if isinstance(place, int) else [value_of(i) for i in place]
+            for name, place in self.operands.items()
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,10 +123,7 @@ class GraphInfo:
             set(operation.operands) <= tensors, f"{spec.name}: operands {sorted(set(operation.operands) - tensors)}"
         )
         _expect(set(operation.options) == options, f"{spec.name}: options {sorted(operation.options)}")
-        operands: dict[str, Any] = {
-            k: self.operands[v] if isinstance(v, int) else [self.operands[i] for i in v]
-            for k, v in operation.operands.items()
-        }
+        operands = operation.operands_from(self.operands.__getitem__)
         results, plain = spec.check(operands, operation.options, operation.label)
         _expect(plain == dict(operation.options), f"{spec.name}: options {operation.options}, expected {plain}")
         _expect(
