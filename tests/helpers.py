@@ -34,7 +34,7 @@ from executorch_ggml.ir.serialize import deserialize, serialize
 from executorch_ggml.ir.storage import PLAIN, unpack
 from executorch_ggml.ir.verify import verify
 from executorch_ggml.partition import GgmlPartitioner
-from executorch_ggml.partition.backend import ALL_FUSIONS, named_constants
+from executorch_ggml.partition.backend import ALL_FUSIONS
 from executorch_ggml.passes import PASSES, run_passes
 from executorch_ggml.runtime import Session
 
@@ -149,7 +149,7 @@ def decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedPr
 
 def session(graph: Graph, *, threads: int = 2) -> Session:
     """A native session of a graph whose constants carry their data."""
-    constants = {constant.key: constant.stored() for constant in named_constants(graph)}
+    constants = {constant.key: constant.stored() for constant in graph.named_constants()}
     return Session(serialize(graph), constants, threads=threads)
 
 
@@ -213,7 +213,7 @@ class Delegated:
         graph = deserialize(delegate.processed_bytes)
         store = delegate.named_data_store_output
         assert store is not None
-        for constant in named_constants(graph):
+        for constant in graph.named_constants():
             raw = store.buffers[store.pte_data[constant.key].buffer_index]
             dtype = torch.uint8 if constant.value.dtype.is_quantized else constant.value.dtype.torch
             contents = torch.frombuffer(bytearray(raw), dtype=dtype) if raw else torch.empty(0)

@@ -171,6 +171,10 @@ bool shares_memory(ggml_backend_t backend) {
   return ggml_backend_buft_is_host(ggml_backend_get_default_buffer_type(backend));
 }
 
+bool runs_prologue(ggml_backend_t backend) {
+  return backend != nullptr && !shares_memory(backend) && custom_nodes_of(backend) == nullptr;
+}
+
 devices::CustomNodesFunction custom_nodes_of(ggml_backend_t backend) {
   ggml_backend_reg_t reg = ggml_backend_dev_backend_reg(ggml_backend_get_device(backend));
   return reinterpret_cast<devices::CustomNodesFunction>(ggml_backend_reg_get_proc_address(reg, devices::kCustomNodes));

@@ -64,6 +64,10 @@ Status open_device(const std::string& name, ggml_backend_t* backend);
 // Whether the CPU's kernels can read and write the device's memory.
 bool shares_memory(ggml_backend_t backend);
 
+// Whether what a program marks as the host's is computed by the CPU before the rest: not where the CPU reads the
+// device's memory (null: the CPU), or the device computes what the program says, whatever it is.
+bool runs_prologue(ggml_backend_t backend);
+
 // How to tell a device what custom nodes mean; null where it does not care.
 devices::CustomNodesFunction custom_nodes_of(ggml_backend_t backend);
 

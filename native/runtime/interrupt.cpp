@@ -30,16 +30,18 @@ struct Interrupt {
   int64_t next = 0;  // when to check; 0: the clock was not read yet
   unsigned graphs = 0;
   bool can_end = false;
+  const RunStatus* status = nullptr;
 };
 
 thread_local Interrupt interrupt;
 
 }  // namespace
 
-void set_interrupt(InterruptCheck check, void* context) { interrupt = {check, context, 0, 0, false}; }
+void set_interrupt(InterruptCheck check, void* context) { interrupt = {check, context, 0, 0, false, nullptr}; }
 
-void begin_run(bool is_short) {
+void begin_run(bool is_short, const RunStatus* status) {
   Interrupt& mine = interrupt;
+  mine.status = status;
   mine.can_end = mine.check != nullptr && (!is_short || ++mine.graphs % kShortGraphs == 0);
 }
 
@@ -47,6 +49,7 @@ void commit_run() { interrupt.can_end = false; }
 
 bool run_is_interrupted(void*) {
   Interrupt& mine = interrupt;
+  if (mine.status != nullptr && !mine.status->ok()) return true;
   if (!mine.can_end) return false;
   const int64_t time = now();
   const bool wanted = mine.next != 0 && time >= mine.next && mine.check(mine.context) != 0;

@@ -1,6 +1,8 @@
 // Runs that their caller ends early, as Ctrl-C does.
 #pragma once
 
+#include "status.h"
+
 namespace executorch_ggml {
 
 // Whether to end the run: anything but 0. Called on the thread that runs, between nodes.
@@ -9,8 +11,9 @@ using InterruptCheck = int (*)(void* context);
 // From now on the runs of this thread ask `check`, about ten times a second; null: they ask nobody.
 void set_interrupt(InterruptCheck check, void* context);
 
-// A graph begins on this thread: it can be interrupted until commit_run(). Of short ones not each is.
-void begin_run(bool is_short);
+// A graph begins on this thread: it can be interrupted until commit_run(). Of short ones not each is. It ends by itself
+// once `status` says that a kernel failed; null: it goes on.
+void begin_run(bool is_short, const RunStatus* status = nullptr);
 
 // What the graph does from here on must be done whole. On the thread that called.
 void commit_run();

@@ -4,9 +4,11 @@
 #include <cmath>
 #include <iterator>
 
+#include "compositions.h"
 #include "kernel_choice.h"
 #include "kernels/convolution/convolution.h"
 #include "payload.h"
+#include "rpc.h"
 #include "status.h"
 
 namespace executorch_ggml {
@@ -120,11 +122,22 @@ ggml_tensor* NodeBuilder::unmet(const char* expected, std::initializer_list<Attr
   return nullptr;
 }
 
-bool NodeBuilder::all_f32(ggml_tensor* const* inputs) {
-  for (size_t i = 0; i < node_->inputs()->size(); ++i) {
-    if (inputs[i] && inputs[i]->type != GGML_TYPE_F32) return fail("only f32 runs on devices other than the CPU");
-  }
-  return true;
+ggml_tensor* NodeBuilder::refuse(std::string message) {
+  fail(std::move(message));
+  return nullptr;
+}
+
+bool NodeBuilder::runs(const ggml_tensor* node) const {
+  if (device_ == nullptr) return ggml_backend_dev_supports_op(cpu_device(), node);
+  const DeviceCall call(device_);
+  return ggml_backend_supports_op(device_, node);
+}
+
+bool NodeBuilder::fits(const Dims& ne, const char* what) {
+  const int64_t bytes = saturating_mul(count(ne), sizeof(float));
+  if (bytes != INT64_MAX && static_cast<size_t>(bytes) <= memory_limit_) return true;
+  return fail(format("%s need %lld bytes, more than the %zu that a program may use", what,
+                     static_cast<long long>(bytes), memory_limit_));
 }
 
 bool NodeBuilder::dim(int64_t sdim, const char* attr, int64_t* value) {
@@ -229,7 +242,7 @@ ggml_tensor* NodeBuilder::custom(Kernel kernel, const MulMatParams& params,
 // The rows of b quantized for int8 GEMM with a, by one node for all such products; null where each quantizes them
 // itself: for few rows another node costs more, and other devices know the program's nodes alone.
 ggml_tensor* NodeBuilder::quantized_rows(const ggml_tensor* a, ggml_tensor* b) {
-  const kernels::IntegerProduct* product = on_cpu_ ? kernels::integer_product_of(a) : nullptr;
+  const kernels::IntegerProduct* product = on_cpu() ? kernels::integer_product_of(a) : nullptr;
   if (product == nullptr || ggml_nrows(b) <= kernels::kStreamRows) return nullptr;
   ggml_tensor*& quantized = quantized_[{b, product->quantize}];
   if (quantized == nullptr) {
@@ -245,10 +258,7 @@ ggml_tensor* NodeBuilder::quantized_rows(const ggml_tensor* a, ggml_tensor* b) {
 ggml_tensor* NodeBuilder::update_state(ggml_tensor* state, ggml_tensor* index, ggml_tensor* src, const Dims& ne,
                                        int64_t axis, bool wrap) {
   const ScatterParams params{ne, axis, ScatterKind::Assign, /*include_self=*/true, wrap};
-  if (!use_kernels_ && ggml_is_quantized(state->type)) {
-    fail("a quantized state can be kept on the CPU alone");
-    return nullptr;
-  }
+  if (!use_kernels_ && ggml_is_quantized(state->type)) return refuse("a quantized state can be kept on the CPU alone");
   if (!use_kernels_) {
     if (src->type != state->type) src = ggml_cast(ctx_, src, state->type);
     return ggml_cpy(ctx_, custom(kernels::scatter, params, {state, index, src}), state);
@@ -264,19 +274,27 @@ StorageLayout NodeBuilder::storage_of(const ggml_tensor* tensor) const {
   return found == storage_.end() ? StorageLayout() : found->second;
 }
 
+// How a layer's weight lies, which becomes its packed form where there is one in the layout that the kernel wants.
+StorageLayout NodeBuilder::use_layer(const StorageLayout& wanted, ggml_tensor** weight) const {
+  const auto is_packed = [&](const Layer& layer) { return layer.weight == *weight && layer.layout == wanted; };
+  const auto found = std::find_if(layers_.begin(), layers_.end(), is_packed);
+  if (found == layers_.end()) return storage_of(*weight);
+  *weight = found->packed;
+  return wanted;
+}
+
 // A weight in the blocks of other groups, or of another op, is no weight of this one.
 ggml_tensor* NodeBuilder::conv_2d(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* bias, const Window2d& window,
                                   int64_t groups, const Epilogue& epilogue) {
-  const StorageLayout stored = storage_of(weight);
   const bool is_dense = window.w.up == 1 && window.h.up == 1;
   const bool by_channel = groups == x->ne[0] && groups == ne_[0] && is_dense && weight->type == GGML_TYPE_F32;
+  const StorageLayout stored = use_layer({by_channel ? Storage::Depthwise : Storage::KernelBlocks, groups}, &weight);
   const bool fits = stored.kind == Storage::Plain ||
                     (stored.groups == groups &&
                      (stored.kind == Storage::KernelBlocks || (stored.kind == Storage::Depthwise && by_channel)));
   if (!fits) {
-    fail(format("weight is stored for another layer (layout #%d, %lld groups); export the model again",
-                static_cast<int>(stored.kind), static_cast<long long>(stored.groups)));
-    return nullptr;
+    return refuse(format("weight is stored for another layer (layout #%d, %lld groups); export the model again",
+                         static_cast<int>(stored.kind), static_cast<long long>(stored.groups)));
   }
   const kernels::ConvolutionParams params{window, groups, epilogue, stored.kind};
   const bool depthwise = by_channel && stored.kind != Storage::KernelBlocks;
@@ -284,11 +302,10 @@ ggml_tensor* NodeBuilder::conv_2d(ggml_tensor* x, ggml_tensor* weight, ggml_tens
 }
 
 ggml_tensor* NodeBuilder::linear(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* bias, const Epilogue& epilogue) {
-  const StorageLayout stored = storage_of(weight);
+  const StorageLayout stored = use_layer({Storage::MatrixBlocks, 1}, &weight);
   if (stored.kind != Storage::Plain && stored.kind != Storage::MatrixBlocks) {
-    fail(format("weight is stored for another layer (layout #%d); export the model again",
-                static_cast<int>(stored.kind)));
-    return nullptr;
+    return refuse(format("weight is stored for another layer (layout #%d); export the model again",
+                         static_cast<int>(stored.kind)));
   }
   const kernels::ConvolutionParams params{Window2d(), 1, epilogue, stored.kind};
   return custom(kernels::conv_2d, params, {x, weight, bias});
@@ -408,7 +425,7 @@ bool NodeBuilder::sums_nothing(const OpInfo& spec, ggml_tensor* const* inputs) c
                      [](const ggml_tensor* input) { return input && ggml_nelements(input) == 0; });
 }
 
-Status NodeBuilder::build(const fb::Node& node) {
+Status NodeBuilder::build(const fb::Node& node, bool for_host) {
   const OpInfo spec = op_info(node.op_type());
   if (spec.op == nullptr || node.op() == nullptr) {
     return error(node,
@@ -421,6 +438,7 @@ Status NodeBuilder::build(const fb::Node& node) {
   ggml_tensor* inputs[8] = {};
   EXECUTORCH_GGML_TRY(gather_inputs(node, spec, inputs));
   node_ = &node;
+  use_kernels_ = has_host_memory_ || for_host;
   const Status status = declared(*graph_.values()->Get(node.output()), &ne_);
   if (!status.ok()) return error(node, "its output: " + status.message());
   ggml_tensor* made = nullptr;

@@ -110,15 +110,16 @@ class NodeBuilder {
       : ctx_(ctx),
         graph_(graph),
         shapes_(shapes),
-        on_cpu_(device == nullptr),
-        use_kernels_(on_cpu_ || shares_memory(device)),
+        device_(device),
+        has_host_memory_(device == nullptr || shares_memory(device)),
+        use_kernels_(has_host_memory_),
         memory_limit_(memory_limit),
         status_(status),
         calls_(calls),
         values_(*values) {}
 
-  // Build one node; its tensor goes to values[node.output()].
-  Status build(const fb::Node& node);
+  // Build one node; its tensor goes to values[node.output()]. What is for the host is built as for the CPU alone.
+  Status build(const fb::Node& node, bool for_host = false);
 
   // A value's dims, with the sizes at hand.
   Status declared(const fb::Value& value, Dims* ne) const;
@@ -137,6 +138,11 @@ class NodeBuilder {
   // Products of two matrices read the packed form of the first.
   void remember_packed(const ggml_tensor* matrix, ggml_tensor* packed) { packed_[matrix] = packed; }
 
+  // Layers whose kernel reads weights in a layout read the packed form of a constant that is stored plain.
+  void remember_packed(const ggml_tensor* weight, const StorageLayout& layout, ggml_tensor* packed) {
+    layers_.push_back({weight, layout, packed});
+  }
+
   // Multiply-adds, or elements touched, of the nodes so far.
   int64_t work() const { return work_; }
 
@@ -148,7 +154,12 @@ class NodeBuilder {
   bool uses_kernels() const { return use_kernels_; }
   ggml_tensor* unmet(const char* expected, std::initializer_list<Attr> given);
   bool missing(const char* attr) { return fail(format("attribute %s is missing; export the model again", attr)); }
-  bool all_f32(ggml_tensor* const* inputs);
+  ggml_tensor* refuse(std::string message);
+  bool on_cpu() const { return device_ == nullptr; }
+  // Whether the device computes a node, by what it says of itself.
+  bool runs(const ggml_tensor* node) const;
+  // Whether an f32 tensor of these dims, `what`, is within the memory limit.
+  bool fits(const Dims& ne, const char* what);
   bool dim(int64_t sdim, const char* attr, int64_t* value);
   bool dims(const fb::Ne* ne, const char* attr, Dims* value);
   bool ints(const flatbuffers::Vector<int64_t>* from, const char* attr, Ints* value);
@@ -188,6 +199,7 @@ class NodeBuilder {
  private:
   bool fail(std::string message);
   StorageLayout storage_of(const ggml_tensor* tensor) const;
+  StorageLayout use_layer(const StorageLayout& wanted, ggml_tensor** weight) const;
   Status check_stored(const fb::Node& node, const InputSpec& spec, const ggml_tensor* tensor) const;
   Status error(const fb::Node& node, const std::string& message) const;
   void use_packed(const OpInfo& spec, ggml_tensor** inputs) const;
@@ -207,8 +219,9 @@ class NodeBuilder {
   ggml_context* ctx_;
   const fb::Graph& graph_;
   const Shapes& shapes_;
-  bool on_cpu_;
-  bool use_kernels_;
+  ggml_backend_t device_;  // null: the CPU
+  bool has_host_memory_;
+  bool use_kernels_;  // for the node being built
   size_t memory_limit_;
   RunStatus* status_;
   KernelCalls* calls_;
@@ -216,6 +229,12 @@ class NodeBuilder {
   std::unordered_map<const ggml_tensor*, int64_t> bounds_;  // of what to_index gave, and what only moves it
   std::unordered_set<const ggml_tensor*> states_;
   std::unordered_map<const ggml_tensor*, ggml_tensor*> packed_;
+  struct Layer {
+    const ggml_tensor* weight;
+    StorageLayout layout;
+    ggml_tensor* packed;
+  };
+  std::vector<Layer> layers_;
   std::map<std::pair<const ggml_tensor*, decltype(kernels::IntegerProduct::quantize)>, ggml_tensor*> quantized_;
   std::unordered_map<const ggml_tensor*, StorageLayout> storage_;  // of constants that are not plain
   int64_t work_ = 0;

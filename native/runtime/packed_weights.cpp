@@ -80,16 +80,21 @@ Status PackedWeights::make(ggml_backend_buffer_type_t type, const void* data, co
   return {};
 }
 
-Status PackedWeights::prepack(const kernels::IntegerProduct& product, const void* data, const ggml_tensor* like,
-                              Matrix* made) {
+// In memory of ours, which no backend looks into.
+Status PackedWeights::allocate(size_t bytes, const ggml_tensor* like, Matrix* made) {
   made->ctx = open_context(1);
   if (made->ctx == nullptr) return no_memory(like);
   made->tensor = tensor_like(made->ctx, like);
-  const size_t bytes = kernels::prepacked_bytes(*product.prepacked, like);
   made->buffer = ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), bytes);
   if (made->buffer == nullptr) return no_memory(like);
   made->tensor->buffer = made->buffer;
   made->tensor->data = ggml_backend_buffer_get_base(made->buffer);
+  return {};
+}
+
+Status PackedWeights::prepack(const kernels::IntegerProduct& product, const void* data, const ggml_tensor* like,
+                              Matrix* made) {
+  EXECUTORCH_GGML_TRY(allocate(kernels::prepacked_bytes(*product.prepacked, like), like, made));
   made->tensor->extra = const_cast<kernels::IntegerProduct*>(&product);
   kernels::prepack(*product.prepacked, like, data, made->tensor->data);
   return {};
@@ -112,13 +117,38 @@ Status PackedWeights::pack(const std::string& key, const void* data, ggml_tensor
     }
     found = matrices_.emplace(key, made).first;
   }
-  const ggml_tensor* made = found->second.tensor;
-  if (!same_matrix(made, tensor)) return {};
+  *packed = use(found->second, tensor);
+  return {};
+}
+
+Status PackedWeights::pack_layer(const std::string& key, const StorageLayout& layout, const void* data,
+                                 ggml_tensor* tensor, bool* packed) {
+  std::lock_guard<Mutex> lock(mutex_);
+  const std::string name =
+      format("%s\n%d %lld", key.c_str(), static_cast<int>(layout.kind), static_cast<long long>(layout.groups));
+  auto found = matrices_.find(name);
+  if (found == matrices_.end()) {
+    Matrix made;
+    const Status status = allocate(stored_bytes(layout, tensor), tensor, &made);
+    if (!status.ok()) {
+      free(&made);
+      return status;
+    }
+    executorch_ggml::pack(layout, tensor, data, made.tensor->data);
+    found = matrices_.emplace(name, made).first;
+  }
+  *packed = use(found->second, tensor);
+  return {};
+}
+
+// Point a tensor of the same type and dims to the packed weight; false for another.
+bool PackedWeights::use(const Matrix& matrix, ggml_tensor* tensor) {
+  const ggml_tensor* made = matrix.tensor;
+  if (!same_matrix(made, tensor)) return false;
   tensor->buffer = made->buffer;
   tensor->data = made->data;
   tensor->extra = made->extra;
-  *packed = true;
-  return {};
+  return true;
 }
 
 }  // namespace executorch_ggml

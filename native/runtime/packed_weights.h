@@ -1,4 +1,4 @@
-// Matrices in the layouts that are multiplied fastest, our own or those of ggml's CPU backend, made from those that
+// Weights in the layouts that are computed with fastest, our own or those of ggml's CPU backend, made from those that
 // programs store.
 #pragma once
 
@@ -11,10 +11,11 @@
 #include "ggml-backend.h"
 #include "kernels/product/integer_product.h"
 #include "result.h"
+#include "storage.h"
 
 namespace executorch_ggml {
 
-// What the sessions of one program share, so that each matrix is packed once.
+// What the sessions of one program share, so that each weight is packed once.
 class PackedWeights {
  public:
   PackedWeights() = default;
@@ -26,6 +27,10 @@ class PackedWeights {
   // `*packed` is false, and nothing is done, where the CPU has no layout of its own for it.
   Status pack(const std::string& key, const void* data, ggml_tensor* tensor, bool* packed);
 
+  // Make `tensor` the plain weight at `data` in the layout that a layer's kernel reads, which must fit it.
+  Status pack_layer(const std::string& key, const StorageLayout& layout, const void* data, ggml_tensor* tensor,
+                    bool* packed);
+
  private:
   struct Matrix {
     ggml_context* ctx = nullptr;
@@ -35,7 +40,9 @@ class PackedWeights {
   static Status prepack(const kernels::IntegerProduct& product, const void* data, const ggml_tensor* like,
                         Matrix* made);
   static Status make(ggml_backend_buffer_type_t type, const void* data, const ggml_tensor* like, Matrix* made);
+  static Status allocate(size_t bytes, const ggml_tensor* like, Matrix* made);
   static void free(Matrix* matrix);
+  static bool use(const Matrix& matrix, ggml_tensor* tensor);
 
   Mutex mutex_;
   std::map<std::string, Matrix> matrices_;

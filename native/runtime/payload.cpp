@@ -35,14 +35,24 @@ bool ports_are_aligned(const flatbuffers::Vector<flatbuffers::Offset<fb::Port>>*
   return true;
 }
 
+bool graphs_are_aligned(const fb::Program& program) {
+  for (flatbuffers::uoffset_t i = 0; program.graphs() != nullptr && i < program.graphs()->size(); ++i) {
+    const fb::Graph& graph = *program.graphs()->Get(i);
+    const bool aligned = is_aligned(graph.values()) && is_aligned(graph.exprs()) && ports_are_aligned(graph.inputs()) &&
+                         ports_are_aligned(graph.outputs());
+    if (!aligned) return false;
+  }
+  return true;
+}
+
 // The program's version alone: the rest may be of another version's schema.
 bool read_version(const uint8_t* body, size_t size, uint32_t* version) {
   flatbuffers::Verifier verifier(body, size);
   if (verifier.VerifyOffset<>(0) == 0) return false;
   const auto* table = flatbuffers::GetRoot<flatbuffers::Table>(body);
   if (!table->VerifyTableStart(verifier)) return false;
-  if (!table->VerifyField<uint32_t>(verifier, fb::Graph::VT_VERSION, sizeof(uint32_t))) return false;
-  *version = table->GetField<uint32_t>(fb::Graph::VT_VERSION, 0);
+  if (!table->VerifyField<uint32_t>(verifier, fb::Program::VT_VERSION, sizeof(uint32_t))) return false;
+  *version = table->GetField<uint32_t>(fb::Program::VT_VERSION, 0);
   return true;
 }
 
@@ -56,19 +66,14 @@ Status verify(const uint8_t* body, size_t size) {
           version, kIrVersion));
     }
     flatbuffers::Verifier verifier(body, size);
-    if (fb::VerifyGraphBuffer(verifier)) {
-      const fb::Graph& graph = *fb::GetGraph(body);
-      const bool aligned = is_aligned(graph.values()) && is_aligned(graph.exprs()) &&
-                           ports_are_aligned(graph.inputs()) && ports_are_aligned(graph.outputs());
-      if (aligned) return {};
-    }
+    if (fb::VerifyProgramBuffer(verifier) && graphs_are_aligned(*fb::GetProgram(body))) return {};
   }
   return Status::error("IR is not a valid FlatBuffer of schema ggml_ir.fbs; export the model again");
 }
 
 }  // namespace
 
-Status open_payload(const void* data, size_t size, const fb::Graph** graph) {
+Status open_payload(const void* data, size_t size, const fb::Program** program) {
   const auto* bytes = static_cast<const uint8_t*>(data);
   if (bytes == nullptr || size < kHeaderSize) {
     return Status::error(format("IR of %zu bytes, expected a header of %zu and more: not an executorch-ggml program",
@@ -93,8 +98,9 @@ Status open_payload(const void* data, size_t size, const fb::Graph** graph) {
     return Status::error("IR is not aligned to 8 bytes; load the program from a file or an aligned buffer");
   }
   EXECUTORCH_GGML_TRY(verify(body, body_size));
-  *graph = fb::GetGraph(body);
-  return {};
+  *program = fb::GetProgram(body);
+  if ((*program)->graphs() != nullptr && (*program)->graphs()->size() > 0) return {};
+  return Status::error("IR has no graph; export the model again");
 }
 
 }  // namespace executorch_ggml

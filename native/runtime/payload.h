@@ -18,7 +18,7 @@ bool is_aligned(const flatbuffers::Vector<T>* vector) {
   return vector == nullptr || reinterpret_cast<uintptr_t>(vector->Data()) % sizeof(int64_t) == 0;
 }
 
-// Check untrusted bytes and give the graph inside, which points into them.
-Status open_payload(const void* data, size_t size, const fb::Graph** graph);
+// Check untrusted bytes and give the program inside, which points into them and has a graph.
+Status open_payload(const void* data, size_t size, const fb::Program** program);
 
 }  // namespace executorch_ggml

@@ -8,6 +8,7 @@
 
 #include "interrupt.h"
 #include "memory_plan.h"
+#include "readers.h"
 #include "rpc.h"
 #include "status.h"
 
@@ -82,10 +83,16 @@ size_t bytes_moved(const ggml_tensor* tensor) {
   return tensor->buffer == nullptr || ggml_backend_buffer_is_host(tensor->buffer) ? 0 : ggml_nbytes(tensor);
 }
 
+const ggml_tensor* root_of(const ggml_tensor* tensor) { return tensor->view_src ? tensor->view_src : tensor; }
+
 // The kernel of the node before the writes to states.
 void commit(ggml_tensor*, int thread, int, void*) {
   if (thread == 0) commit_run();
 }
+
+// How many tensors ggml gets of one node, at most: a kernel's, or what a composition on a device is made of.
+constexpr size_t kKernelTensors = 3;
+constexpr size_t kCompositionTensors = 16;
 
 // How many nodes may wait to be put into ggml's graph: it goes back along them by recursion.
 constexpr int kMaxDepth = 256;
@@ -246,10 +253,11 @@ PreparedGraph::~PreparedGraph() {
 }
 
 Status PreparedGraph::open_arena(const Leaves& leaves) {
-  // ggml aborts where its arena or its graph overflows: a node makes three tensors at most, an output one, and one
-  // comes before the writes to states.
-  const size_t tensors = 3 * count(graph_.nodes()) + size_of(graph_.inputs()) + size_of(graph_.outputs()) + 2;
-  const size_t in_graph = tensors + 2 * leaves.constants.size() + leaves.states.size();
+  // ggml aborts where its arena or its graph overflows: an output makes one tensor, and one comes before the writes to
+  // states.
+  const size_t of_node = device_ != nullptr ? kCompositionTensors : kKernelTensors;
+  const size_t tensors = of_node * count(graph_.nodes()) + size_of(graph_.inputs()) + size_of(graph_.outputs()) + 2;
+  const size_t in_graph = tensors + leaves.constants.size() + leaves.packed.size() + leaves.states.size();
   if (in_graph > kMostTensors) {
     return Status::error(
         format("a graph of %zu tensors, expected at most %zu; split the model", in_graph, kMostTensors));
@@ -266,13 +274,20 @@ Status PreparedGraph::build(const Leaves& leaves) {
   for (size_t i = 0; i < leaves.constants.size(); ++i) {
     values[graph_.constants()->Get(i)->value()] = leaves.constants[i];
     builder.remember_storage(leaves.constants[i], leaves.storage[i]);
-    if (leaves.packed[i] != nullptr) builder.remember_packed(leaves.constants[i], leaves.packed[i]);
+  }
+  for (const Leaves::Packed& packed : leaves.packed) {
+    builder.remember_packed(packed.constant, packed.layout, packed.tensor);
   }
   for (size_t i = 0; i < leaves.states.size(); ++i) {
     values[graph_.states()->Get(i)->value()] = leaves.states[i];
     builder.remember_state(leaves.states[i]);
   }
+  made_.resize(count(graph_.nodes()), nullptr);
+  host_ = runs_prologue(device_) ? host_nodes(graph_) : std::vector<bool>(made_.size(), false);
+  outputs_.resize(size_of(graph_.outputs()));
+  output_sizes_.resize(outputs_.size());
   EXECUTORCH_GGML_TRY(make_inputs(&builder, &values));
+  EXECUTORCH_GGML_TRY(make_prologue(&builder, values));
   EXECUTORCH_GGML_TRY(make_nodes(&builder, values));
   EXECUTORCH_GGML_TRY(make_outputs(values));
   add_state_changes(values);
@@ -283,6 +298,7 @@ Status PreparedGraph::build(const Leaves& leaves) {
 }
 
 Status PreparedGraph::make_inputs(NodeBuilder* builder, std::vector<ggml_tensor*>* values) {
+  const std::vector<Readers> readers = readers_of_values(graph_);
   inputs_.resize(size_of(graph_.inputs()));
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const fb::Port& port = *graph_.inputs()->Get(i);
@@ -293,19 +309,80 @@ Status PreparedGraph::make_inputs(NodeBuilder* builder, std::vector<ggml_tensor*
     if (!status.ok())
       return Status::error(format("input %zu (%s): %s", i, text(port.name()), status.message().c_str()));
     ggml_set_input(tensor);
-    put_on_host(tensor, &inputs_[i]);
+    inputs_[i].tensor = tensor;
+    const bool on_host = device_ == nullptr || (runs_prologue(device_) && readers[port.value()].on_host);
+    if (on_host) put_on_host(&inputs_[i]);
     (*values)[port.value()] = tensor;
   }
   return {};
 }
 
+// Whether the CPU alone has a tensor before the device begins, or it is the CPU's memory.
+bool PreparedGraph::is_on_host(const ggml_tensor* tensor) const {
+  const ggml_tensor* root = root_of(tensor);
+  if (device_ == nullptr || prologue_.count(tensor) != 0 || prologue_.count(root) != 0) return true;
+  return runs_prologue(device_) && root->buffer != nullptr && ggml_backend_buffer_is_host(root->buffer);
+}
+
+// Whether a node writes to a state that the device keeps, since its nodes read it too.
+bool PreparedGraph::writes_device(const fb::Node& node, const std::vector<ggml_tensor*>& values) const {
+  if (op_info(node.op_type()).writes == Writes::No) return false;
+  for (size_t k = 0; k < size_of(node.inputs()); ++k) {
+    const int value = node.inputs()->Get(static_cast<flatbuffers::uoffset_t>(k));
+    const bool known = value >= 0 && static_cast<size_t>(value) < values.size() && values[value] != nullptr;
+    if (known && !is_on_host(values[value])) return true;
+  }
+  return false;
+}
+
+// What the CPU computes first goes into ggml's graph first, in one piece: the device has all of the rest.
+Status PreparedGraph::make_prologue(NodeBuilder* builder, const std::vector<ggml_tensor*>& values) {
+  std::vector<ggml_tensor*> writes;
+  for (size_t i = 0; i < made_.size(); ++i) {
+    if (!host_[i]) continue;
+    const fb::Node& node = *graph_.nodes()->Get(static_cast<flatbuffers::uoffset_t>(i));
+    host_[i] = !writes_device(node, values);
+    if (!host_[i]) continue;
+    EXECUTORCH_GGML_TRY(make_node(builder, i, values));
+    const bool is_write = op_info(node.op_type()).writes != Writes::No;
+    if (is_write) writes.push_back(made_[i]);
+    if (!is_write) ggml_build_forward_expand(cgraph_, made_[i]);
+  }
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    ggml_tensor* value = values[graph_.outputs()->Get(static_cast<flatbuffers::uoffset_t>(i))->value()];
+    if (device_ != nullptr && value != nullptr && prologue_.count(value) != 0)
+      EXECUTORCH_GGML_TRY(make_output(i, value));
+  }
+  for (ggml_tensor* write : writes) ggml_build_forward_expand(cgraph_, write);
+  return {};
+}
+
+// All tensors that a node of the prologue is made of are the prologue's.
+Status PreparedGraph::make_node(NodeBuilder* builder, size_t index, const std::vector<ggml_tensor*>& values) {
+  const fb::Node& node = *graph_.nodes()->Get(static_cast<flatbuffers::uoffset_t>(index));
+  while (host_[index] && next_tensor()) continue;
+  EXECUTORCH_GGML_TRY(builder->build(node, host_[index]));
+  made_[index] = values[node.output()];
+  if (op_info(node.op_type()).writes == Writes::Whole) EXECUTORCH_GGML_TRY(make_state_write(made_[index]));
+  while (host_[index] && next_tensor()) prologue_.insert(last_tensor_);
+  return {};
+}
+
+// Goes on to the tensor that was made after the last one; false where there is none.
+bool PreparedGraph::next_tensor() {
+  ggml_context* ctx = arena_.context();
+  ggml_tensor* next = last_tensor_ == nullptr ? ggml_get_first_tensor(ctx) : ggml_get_next_tensor(ctx, last_tensor_);
+  if (next != nullptr) last_tensor_ = next;
+  return next != nullptr;
+}
+
 Status PreparedGraph::make_nodes(NodeBuilder* builder, const std::vector<ggml_tensor*>& values) {
   std::vector<int> depth(values.size(), 0);
-  for (size_t i = 0; i < count(graph_.nodes()); ++i) {
-    const fb::Node& node = *graph_.nodes()->Get(i);
-    EXECUTORCH_GGML_TRY(builder->build(node));
-    ggml_tensor* made = values[node.output()];
-    made_.push_back(made);
+  for (size_t i = 0; i < made_.size(); ++i) {
+    if (host_[i]) continue;
+    const fb::Node& node = *graph_.nodes()->Get(static_cast<flatbuffers::uoffset_t>(i));
+    EXECUTORCH_GGML_TRY(make_node(builder, i, values));
+    ggml_tensor* made = made_[i];
     if (device_ != nullptr && made->op == GGML_OP_CUSTOM && builder->made_as_said()) {
       custom_.push_back({made, program_.number, program_.bytes, program_.size, static_cast<int64_t>(i),
                          shapes_.exprs().data(), shapes_.exprs().size()});
@@ -319,7 +396,6 @@ Status PreparedGraph::make_nodes(NodeBuilder* builder, const std::vector<ggml_te
       ggml_build_forward_expand(cgraph_, made);
       deep = 0;
     }
-    if (op_info(node.op_type()).writes == Writes::Whole) EXECUTORCH_GGML_TRY(make_state_write(made));
   }
   return {};
 }
@@ -363,35 +439,37 @@ ggml_tensor* PreparedGraph::output_tensor(ggml_tensor* value) const {
 }
 
 Status PreparedGraph::make_outputs(const std::vector<ggml_tensor*>& values) {
-  outputs_.resize(size_of(graph_.outputs()));
-  output_sizes_.resize(outputs_.size());
   for (size_t i = 0; i < outputs_.size(); ++i) {
-    const fb::Port& port = *graph_.outputs()->Get(i);
-    const Status status = make_output(i, values[port.value()]);
-    if (!status.ok())
-      return Status::error(format("output %zu (%s): %s", i, text(port.name()), status.message().c_str()));
+    if (outputs_[i].tensor != nullptr) continue;  // the prologue's
+    EXECUTORCH_GGML_TRY(make_output(i, values[graph_.outputs()->Get(i)->value()]));
   }
   return {};
 }
 
 Status PreparedGraph::make_output(size_t index, ggml_tensor* value) {
-  if (value == nullptr) return Status::error("its value is made by no node");
-  EXECUTORCH_GGML_TRY(port_sizes(shapes_, *graph_.outputs()->Get(index), value, &output_sizes_[index]));
+  const fb::Port& port = *graph_.outputs()->Get(static_cast<flatbuffers::uoffset_t>(index));
+  Status status = Status::error("its value is made by no node");
+  if (value != nullptr) status = port_sizes(shapes_, port, value, &output_sizes_[index]);
+  if (!status.ok())
+    return Status::error(format("output %zu (%s): %s", index, text(port.name()), status.message().c_str()));
   ggml_tensor* tensor = output_tensor(value);
   if (tensor == nullptr) tensor = ggml_cont(arena_.context(), value);
   ggml_set_output(tensor);
-  put_on_host(tensor, &outputs_[index]);
+  outputs_[index].tensor = tensor;
+  if (is_on_host(value)) {
+    if (device_ != nullptr) prologue_.insert(tensor);
+    put_on_host(&outputs_[index]);
+  }
   ggml_build_forward_expand(cgraph_, value);
   ggml_build_forward_expand(cgraph_, tensor);
   return {};
 }
 
 // On the CPU the caller's memory is used in place; another device gets and gives copies.
-void PreparedGraph::put_on_host(ggml_tensor* tensor, Boundary* boundary) {
-  boundary->tensor = tensor;
-  if (device_ != nullptr) return;
-  tensor->buffer = host_buffer();
-  tensor->data = host_placeholder();
+void PreparedGraph::put_on_host(Boundary* boundary) {
+  boundary->in_place = true;
+  boundary->tensor->buffer = host_buffer();
+  boundary->tensor->data = host_placeholder();
 }
 
 // Views lie where what they show lies; those of the boundary's tensors move with them from run to run.
@@ -402,6 +480,7 @@ void PreparedGraph::place_views() {
   }
   for (ggml_tensor* t = ggml_get_first_tensor(arena_.context()); t; t = ggml_get_next_tensor(arena_.context(), t)) {
     if (t->view_src == nullptr || t->view_src->data == nullptr) continue;
+    if (device_ != nullptr && t->view_src->buffer != host_buffer()) continue;  // the scheduler's to place
     t->buffer = t->view_src->buffer;
     t->data = static_cast<char*>(t->view_src->data) + t->view_offs;
     const auto found = boundaries.find(t->view_src);
@@ -474,6 +553,7 @@ Status PreparedGraph::schedule() {
   if (sched_ == nullptr) return Status::error("ggml cannot make a scheduler");
   explain_custom_nodes(true);
   order_views();
+  place_views();
   EXECUTORCH_GGML_TRY(place_nodes(backends[1]));
   const std::vector<std::vector<ggml_tensor*>> sources = sources_of_nodes(cgraph_);
   if (!ggml_backend_sched_alloc_graph(sched_, cgraph_)) {
@@ -509,6 +589,7 @@ void PreparedGraph::order_views() {
 std::string PreparedGraph::reason_for_cpu(const ggml_tensor* node) const {
   const char* needs = custom_nodes_of(device_) == nullptr ? needs_cpu(node) : nullptr;
   if (needs != nullptr) return needs;
+  if (prologue_.count(node) != 0) return "it depends on integer inputs alone";
   return ggml_backend_supports_op(device_, node) ? "" : "the device does not support " + describe_op(node);
 }
 
@@ -534,7 +615,8 @@ Status PreparedGraph::place_nodes(ggml_backend_t cpu) {
     std::string reason = reason_for_cpu(node);
     const bool takes = reason.empty();
     if (!takes) reasons_.emplace(node, std::move(reason));
-    if (!takes && !shared && written_buffer(node) != nullptr) {
+    const ggml_backend_buffer_t written = written_buffer(node);
+    if (!takes && !shared && written != nullptr && !ggml_backend_buffer_is_host(written)) {
       return Status::error(format("%s: device %s keeps the state that it writes, but does not support %s to %s",
                                   ggml_get_name(node), ggml_backend_name(device_), ggml_op_name(node->op),
                                   describe(node).c_str()));
@@ -543,7 +625,8 @@ Status PreparedGraph::place_nodes(ggml_backend_t cpu) {
     for (ggml_tensor* source : node->src) {
       if (source == nullptr || !takes) continue;
       ggml_tensor* root = source->view_src != nullptr ? source->view_src : source;
-      if ((root->flags & GGML_TENSOR_FLAG_INPUT) != 0) ggml_backend_sched_set_tensor_backend(sched_, root, device_);
+      if ((root->flags & GGML_TENSOR_FLAG_INPUT) != 0 && root->buffer == nullptr)
+        ggml_backend_sched_set_tensor_backend(sched_, root, device_);
     }
   }
   return {};
@@ -558,7 +641,7 @@ Placement PreparedGraph::placement() const {
   for (const Boundary& input : inputs_) placement.bytes_to_device += bytes_moved(input.tensor);
   for (const Boundary& output : outputs_) placement.bytes_from_device += bytes_moved(output.tensor);
   for (size_t i = 0; i < made_.size(); ++i) {
-    if (is_view(made_[i])) continue;
+    if (made_[i] == nullptr || is_view(made_[i])) continue;
     const fb::Node& node = *graph_.nodes()->Get(static_cast<flatbuffers::uoffset_t>(i));
     ggml_backend_t backend = sched_ ? ggml_backend_sched_get_tensor_backend(sched_, made_[i]) : cpu_->backend();
     if (backend == nullptr) continue;  // nothing reads it
@@ -576,7 +659,7 @@ void PreparedGraph::explain_custom_nodes(bool add) {
 }
 
 Status PreparedGraph::compute() {
-  begin_run(/*is_short=*/work_ < kParallelWork);
+  begin_run(/*is_short=*/work_ < kParallelWork, prologue_.empty() ? nullptr : &status_);
   ggml_status result = GGML_STATUS_SUCCESS;
   if (sched_ != nullptr) {
     result = ggml_backend_sched_graph_compute(sched_, cgraph_);
@@ -586,6 +669,7 @@ Status PreparedGraph::compute() {
     EXECUTORCH_GGML_TRY(make_plan(lease));
     result = ggml_backend_graph_plan_compute(lease.lane().backend(), plans_[lease.threads() > 1].plan);
   }
+  if (!status_.ok()) return Status::error(status_.message());
   if (result == GGML_STATUS_ABORTED) return Status::error("the run was interrupted");
   return result == GGML_STATUS_SUCCESS ? Status() : Status::error(format("ggml: %s", ggml_status_to_string(result)));
 }
@@ -594,18 +678,18 @@ Status PreparedGraph::run(void* const* inputs, void* const* outputs) {
   const DeviceCall call(device_);
   status_.clear();
   for (size_t i = 0; i < inputs_.size(); ++i) {
-    if (device_ == nullptr) {
+    if (inputs_[i].in_place) {
       inputs_[i].place(inputs[i]);
     } else if (inputs_[i].tensor->buffer != nullptr) {  // null where nothing reads the input
       ggml_backend_tensor_set(inputs_[i].tensor, inputs[i], 0, ggml_nbytes(inputs_[i].tensor));
     }
   }
-  if (device_ == nullptr) {
-    for (size_t i = 0; i < outputs_.size(); ++i) outputs_[i].place(outputs[i]);
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    if (outputs_[i].in_place) outputs_[i].place(outputs[i]);
   }
   EXECUTORCH_GGML_TRY(compute());
-  if (!status_.ok()) return Status::error(status_.message());
-  for (size_t i = 0; device_ != nullptr && i < outputs_.size(); ++i) {
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    if (outputs_[i].in_place) continue;
     ggml_backend_tensor_get(outputs_[i].tensor, outputs[i], 0, ggml_nbytes(outputs_[i].tensor));
   }
   return {};

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "cpu.h"
@@ -26,7 +27,13 @@ struct TensorView {
 struct Leaves {
   std::vector<ggml_tensor*> constants;
   std::vector<StorageLayout> storage;  // of each constant, as it lies where its tensor points
-  std::vector<ggml_tensor*> packed;    // what products read instead of the constant, or null
+  // What products (of plain layout) or layers read instead of a constant.
+  struct Packed {
+    ggml_tensor* constant;
+    StorageLayout layout;
+    ggml_tensor* tensor;
+  };
+  std::vector<Packed> packed;
   std::vector<ggml_tensor*> states;
 };
 
@@ -128,9 +135,10 @@ class PreparedGraph {
     int threads = 0;
   };
 
-  // A tensor at the boundary and the views whose data moves with it.
+  // A tensor at the boundary and the views whose data moves with it, where it is the caller's memory.
   struct Boundary {
     ggml_tensor* tensor = nullptr;
+    bool in_place = false;
     std::vector<ggml_tensor*> views;
     void place(void* data) const;
   };
@@ -140,13 +148,18 @@ class PreparedGraph {
   Status build(const Leaves& leaves);
   Status open_arena(const Leaves& leaves);
   Status make_inputs(NodeBuilder* builder, std::vector<ggml_tensor*>* values);
+  Status make_prologue(NodeBuilder* builder, const std::vector<ggml_tensor*>& values);
   Status make_nodes(NodeBuilder* builder, const std::vector<ggml_tensor*>& values);
+  Status make_node(NodeBuilder* builder, size_t index, const std::vector<ggml_tensor*>& values);
+  bool next_tensor();
+  bool is_on_host(const ggml_tensor* tensor) const;
+  bool writes_device(const fb::Node& node, const std::vector<ggml_tensor*>& values) const;
   Status make_state_write(ggml_tensor* write);
   void add_state_changes(const std::vector<ggml_tensor*>& values);
   Status make_outputs(const std::vector<ggml_tensor*>& values);
   Status make_output(size_t index, ggml_tensor* value);
   ggml_tensor* output_tensor(ggml_tensor* value) const;
-  void put_on_host(ggml_tensor* tensor, Boundary* boundary);
+  static void put_on_host(Boundary* boundary);
   void place_views();
   Status check_memory(size_t bytes) const;
   Status plan_on_cpu();
@@ -171,6 +184,9 @@ class PreparedGraph {
   Arena arena_;
   ggml_cgraph* cgraph_ = nullptr;
   std::vector<ggml_tensor*> made_;  // by each of the program's nodes
+  std::vector<bool> host_;  // whether a node is of the prologue, which the CPU computes before the device begins
+  std::unordered_set<const ggml_tensor*> prologue_;  // tensors of these nodes
+  ggml_tensor* last_tensor_ = nullptr;               // of the arena, that next_tensor() has come to
   int64_t work_ = 0;
   size_t device_memory_ = 0;
   // The CPU alone: memory, and ggml's plans for a run on one thread and for one on several. Else the scheduler, which

@@ -5,8 +5,10 @@
 #include <unordered_set>
 
 #include "payload.h"
+#include "readers.h"
 #include "rpc.h"
 #include "status.h"
+#include "targets.h"
 
 namespace executorch_ggml {
 namespace {
@@ -65,37 +67,6 @@ Status port_infos(const fb::Graph& graph, const T* ports, const char* what, std:
   return {};
 }
 
-bool is_matrix(const fb::Value& value) { return value.ne().n2() == 1 && value.ne().n3() == 1; }
-
-// How nodes read a value.
-struct Reads {
-  bool as_matrix = false;  // as the first operand of a product of two matrices
-  bool otherwise = false;
-};
-
-std::vector<Reads> reads_of_values(const fb::Graph& graph) {
-  const size_t count = size_of(graph.values());
-  std::vector<Reads> reads(count);
-  const auto known = [&](int value) { return value >= 0 && static_cast<size_t>(value) < count; };
-  for (size_t i = 0; i < size_of(graph.nodes()); ++i) {
-    const fb::Node& node = *graph.nodes()->Get(i);
-    const size_t inputs = size_of(node.inputs());
-    for (size_t k = 0; k < inputs; ++k) {
-      const int value = node.inputs()->Get(k);
-      if (!known(value)) continue;
-      const int other = k == 0 && inputs == 2 ? node.inputs()->Get(1) : -1;
-      const bool matrices = known(other) && is_matrix(*graph.values()->Get(other));
-      const bool packed = matrices && op_info(node.op_type()).reads_packed;
-      (packed ? reads[value].as_matrix : reads[value].otherwise) = true;
-    }
-  }
-  for (size_t i = 0; i < size_of(graph.outputs()); ++i) {
-    const int value = graph.outputs()->Get(i)->value();
-    if (known(value)) reads[value].otherwise = true;
-  }
-  return reads;
-}
-
 bool is_output(const fb::Graph& graph, int value) {
   for (size_t i = 0; i < size_of(graph.outputs()); ++i) {
     if (graph.outputs()->Get(static_cast<flatbuffers::uoffset_t>(i))->value() == value) return true;
@@ -120,10 +91,14 @@ Status Session::open(const void* payload, size_t size, ConstantSource* constants
   weights_ = options.weights ? options.weights : std::make_shared<PackedWeights>();
   states_ = options.states ? options.states : std::make_shared<States>();
   static std::atomic<uint64_t> programs{0};
-  EXECUTORCH_GGML_TRY(open_payload(payload, size, &graph_));
+  const fb::Program* program = nullptr;
+  EXECUTORCH_GGML_TRY(open_payload(payload, size, &program));
   program_ = {static_cast<const uint8_t*>(payload) + kHeaderSize, size - kHeaderSize, ++programs};
-  EXECUTORCH_GGML_TRY(check(*graph_));
+  EXECUTORCH_GGML_TRY(check(*program));
   EXECUTORCH_GGML_TRY(open_device(options.device, &device_));
+  graph_ = &graph_for(*program, device_);
+  EXECUTORCH_GGML_TRY(port_infos(*graph_, graph_->inputs(), "input", &inputs_));
+  EXECUTORCH_GGML_TRY(port_infos(*graph_, graph_->outputs(), "output", &outputs_));
   EXECUTORCH_GGML_TRY(Cpu::open(options.threads, /*shared=*/device_ == nullptr, &cpu_));
   EXECUTORCH_GGML_TRY(make_constants(constants));
   EXECUTORCH_GGML_TRY(make_states(constants));
@@ -162,15 +137,18 @@ Session::~Session() {
   if (device_) ggml_backend_free(device_);
 }
 
-Status Session::check(const fb::Graph& graph) {
-  std::vector<bool> taken(size_of(graph.values()), false);
-  EXECUTORCH_GGML_TRY(check_values(graph, graph.inputs(), "input", &taken));
-  EXECUTORCH_GGML_TRY(check_values(graph, graph.constants(), "constant", &taken));
-  EXECUTORCH_GGML_TRY(check_values(graph, graph.states(), "state", &taken));
-  EXECUTORCH_GGML_TRY(check_values(graph, graph.outputs(), "output", nullptr));
-  EXECUTORCH_GGML_TRY(Shapes::check(graph));
-  EXECUTORCH_GGML_TRY(port_infos(graph, graph.inputs(), "input", &inputs_));
-  return port_infos(graph, graph.outputs(), "output", &outputs_);
+Status Session::check(const fb::Program& program) {
+  for (size_t i = 0; i < size_of(program.graphs()); ++i) {
+    const fb::Graph& graph = *program.graphs()->Get(static_cast<flatbuffers::uoffset_t>(i));
+    std::vector<bool> taken(size_of(graph.values()), false);
+    EXECUTORCH_GGML_TRY(check_values(graph, graph.inputs(), "input", &taken));
+    EXECUTORCH_GGML_TRY(check_values(graph, graph.constants(), "constant", &taken));
+    EXECUTORCH_GGML_TRY(check_values(graph, graph.states(), "state", &taken));
+    EXECUTORCH_GGML_TRY(check_values(graph, graph.outputs(), "output", nullptr));
+    EXECUTORCH_GGML_TRY(Shapes::check(graph));
+  }
+  EXECUTORCH_GGML_TRY(check_targets(program));
+  return check_same_ports(program);
 }
 
 Status Session::make_leaf(int value, const std::string& key, ggml_tensor** tensor) {
@@ -196,9 +174,9 @@ Status Session::constant_data(ConstantSource* source, const std::string& key, co
       format("constant %s: %zu bytes, expected %zu for %s", key.c_str(), size, expected, describe(tensor).c_str()));
 }
 
-Status Session::own(ggml_tensor* tensor) {
-  ggml_backend_t backend = device_ ? device_ : cpu_->backend();
-  const size_t size = ggml_backend_buft_get_alloc_size(ggml_backend_get_default_buffer_type(backend), tensor);
+Status Session::own(ggml_tensor* tensor, ggml_backend_t backend, size_t bytes) {
+  const size_t alone = ggml_backend_buft_get_alloc_size(ggml_backend_get_default_buffer_type(backend), tensor);
+  const size_t size = std::max(alone, bytes);
   ggml_backend_buffer_t buffer = ggml_backend_alloc_buffer(backend, std::max<size_t>(size, 1));
   if (buffer == nullptr) return Status::error(format("no memory for %s of %zu bytes", ggml_get_name(tensor), size));
   buffers_.push_back(buffer);
@@ -207,22 +185,23 @@ Status Session::own(ggml_tensor* tensor) {
   return status == GGML_STATUS_SUCCESS ? Status() : Status::error(format("no memory for %s", ggml_get_name(tensor)));
 }
 
-// The CPU reads weights where they are; another device, or data that is not aligned, needs a copy, which is plain.
-Status Session::use_in_place(ggml_tensor* tensor, const void* data, StorageLayout* layout) {
-  const bool aligned = reinterpret_cast<uintptr_t>(data) % kAlignment == 0;
-  if (ggml_nbytes(tensor) == 0) {
-    *layout = {};
-    tensor->buffer = host_buffer();
-    tensor->data = host_placeholder();
-    return {};
-  }
-  if (device_ == nullptr && aligned) {
+// The CPU reads constants where they are, in their layout; data that is not aligned needs a copy.
+Status Session::use_in_place(ggml_tensor* tensor, const void* data, const StorageLayout& layout) {
+  if (reinterpret_cast<uintptr_t>(data) % kAlignment == 0) {
     tensor->buffer = host_buffer();
     tensor->data = const_cast<void*>(data);  // no node writes to a constant: only states are written to
     return {};
   }
+  const size_t bytes = stored_bytes(layout, tensor);
+  EXECUTORCH_GGML_TRY(own(tensor, cpu_->backend(), bytes));
+  std::memcpy(tensor->data, data, bytes);
+  return {};
+}
+
+// Another device gets a copy, which is plain.
+Status Session::upload(ggml_tensor* tensor, const void* data, StorageLayout* layout) {
   const DeviceCall call(device_);
-  EXECUTORCH_GGML_TRY(own(tensor));
+  EXECUTORCH_GGML_TRY(own(tensor, device_, 0));
   if (layout->kind == Storage::Plain) {
     ggml_backend_tensor_set(tensor, data, 0, ggml_nbytes(tensor));
     return {};
@@ -234,27 +213,70 @@ Status Session::use_in_place(ggml_tensor* tensor, const void* data, StorageLayou
   return {};
 }
 
-Status Session::pack(const std::string& key, const void* data, ggml_tensor* tensor, bool* packed) {
-  const bool matrix = tensor->ne[2] == 1 && tensor->ne[3] == 1 && ggml_nelements(tensor) > 0;
-  *packed = false;
-  if (!matrix || device_ != nullptr || !ggml_is_quantized(tensor->type)) return {};
-  return weights_->pack(key, data, tensor, packed);
+ggml_tensor* Session::twin_of(const ggml_tensor* tensor) {
+  ggml_tensor* twin = ggml_dup_tensor(arena_.context(), tensor);
+  ggml_set_name(twin, ggml_get_name(tensor));
+  return twin;
 }
 
-// A quantized matrix that is multiplied with is packed. If it is only multiplied with, the program's own is freed; if
-// it is read otherwise too, as an embedding's that is the head's as well, it stays beside the packed one.
+// Packed forms of a plain constant that the CPU computes with. `*only` says that nodes read nothing else: then the
+// tensor itself is packed, in `*layout`, else twins are. Kernels would pack what is plain at each run.
+Status Session::pack(const std::string& key, const void* data, const Readers& readers, ggml_tensor* tensor,
+                     StorageLayout* layout, bool* only) {
+  const bool layers = !readers.layers.empty();
+  const bool quantized = ggml_is_quantized(tensor->type);
+  const bool matrix = tensor->ne[2] == 1 && tensor->ne[3] == 1;
+  const auto packed_tensor = [&](bool others) { return others ? twin_of(tensor) : tensor; };
+  if (readers.as_matrix && quantized && matrix) {
+    ggml_tensor* packed = packed_tensor(readers.otherwise || layers);
+    bool done = false;
+    EXECUTORCH_GGML_TRY(weights_->pack(key, data, packed, &done));
+    if (done && packed != tensor) leaves_.packed.push_back({tensor, {}, packed});
+    *only = done && packed == tensor;
+  }
+  for (const StorageLayout& wanted : readers.layers) {
+    if (!check_storage(wanted, tensor).ok()) continue;  // the layer will say so
+    ggml_tensor* packed = packed_tensor(readers.otherwise || readers.as_matrix || readers.layers.size() > 1);
+    bool done = false;
+    EXECUTORCH_GGML_TRY(weights_->pack_layer(key, wanted, data, packed, &done));
+    if (done && packed != tensor) leaves_.packed.push_back({tensor, wanted, packed});
+    *only = done && packed == tensor;
+    if (*only) *layout = wanted;
+  }
+  return {};
+}
+
+// What the CPU reads is used in place or packed; a device gets what its nodes read. If a constant is read packed alone,
+// the program's own is freed; if it is read otherwise too, as an embedding's that is the head's as well, it stays.
+Status Session::place_constant(ConstantSource* source, const std::string& key, const Readers& readers,
+                               ggml_tensor* tensor, StorageLayout* layout) {
+  const void* data = nullptr;
+  EXECUTORCH_GGML_TRY(constant_data(source, key, tensor, *layout, &data));
+  if (ggml_nbytes(tensor) == 0) {
+    *layout = {};
+    tensor->buffer = host_buffer();
+    tensor->data = host_placeholder();
+    return {};
+  }
+  if (device_ != nullptr && !(runs_prologue() && readers.by_host_alone())) return upload(tensor, data, layout);
+  bool only_packed = false;
+  if (device_ == nullptr && layout->kind == Storage::Plain) {
+    EXECUTORCH_GGML_TRY(pack(key, data, readers, tensor, layout, &only_packed));
+  }
+  if (!only_packed) return use_in_place(tensor, data, *layout);
+  source->release_last();
+  return {};
+}
+
 Status Session::make_constants(ConstantSource* source) {
-  const std::vector<Reads> reads = reads_of_values(*graph_);
-  const size_t leaves = 2 * size_of(graph_->constants()) + size_of(graph_->states());
+  const std::vector<Readers> readers = readers_of_values(*graph_);
+  size_t leaves = 2 * size_of(graph_->constants()) + size_of(graph_->states());
+  for (const Readers& of_value : readers) leaves += of_value.layers.size();
   EXECUTORCH_GGML_TRY(arena_.open(ggml_tensor_overhead() * (leaves + 1)));
   for (size_t i = 0; i < size_of(graph_->constants()); ++i) {
-    const fb::Constant& constant = *graph_->constants()->Get(i);
+    const fb::Constant& constant = *graph_->constants()->Get(static_cast<flatbuffers::uoffset_t>(i));
     const std::string key = text(constant.key());
-    const Reads& of_value = reads[constant.value()];
     ggml_tensor* tensor = nullptr;
-    ggml_tensor* twin = nullptr;
-    const void* data = nullptr;
-    bool packed = false;
     EXECUTORCH_GGML_TRY(make_leaf(constant.value(), "constant " + key, &tensor));
     StorageLayout layout{static_cast<Storage>(constant.storage()), constant.groups()};
     const Status fits = check_storage(layout, tensor);
@@ -262,24 +284,15 @@ Status Session::make_constants(ConstantSource* source) {
     if (layout.kind != Storage::Plain && is_output(*graph_, constant.value())) {
       return Status::error("constant " + key + ": an output, which must be stored plain");
     }
-    EXECUTORCH_GGML_TRY(constant_data(source, key, tensor, layout, &data));
-    if (of_value.as_matrix && of_value.otherwise) {
-      twin = ggml_dup_tensor(arena_.context(), tensor);
-      ggml_set_name(twin, ggml_get_name(tensor));
-      EXECUTORCH_GGML_TRY(pack(key, data, twin, &packed));
-    } else if (of_value.as_matrix) {
-      EXECUTORCH_GGML_TRY(pack(key, data, tensor, &packed));
-      if (packed) source->release_last();
-    }
-    if (!packed || twin != nullptr) EXECUTORCH_GGML_TRY(use_in_place(tensor, data, &layout));
+    EXECUTORCH_GGML_TRY(place_constant(source, key, readers[constant.value()], tensor, &layout));
     leaves_.constants.push_back(tensor);
     leaves_.storage.push_back(layout);
-    leaves_.packed.push_back(packed ? twin : nullptr);
   }
   return {};
 }
 
 Status Session::make_states(ConstantSource* source) {
+  const std::vector<Readers> readers = readers_of_values(*graph_);
   std::unordered_set<std::string> names;
   for (size_t i = 0; i < size_of(graph_->states()); ++i) {
     const fb::State& state = *graph_->states()->Get(i);
@@ -297,7 +310,8 @@ Status Session::make_states(ConstantSource* source) {
                                   name.c_str(), state_memory_, limits_.memory_limit()));
     }
     const auto dtype = static_cast<DType>(graph_->values()->Get(state.value())->dtype());
-    ggml_backend_t backend = device_ ? device_ : cpu_->backend();
+    const bool on_host = device_ == nullptr || (runs_prologue() && readers[state.value()].by_host_alone());
+    ggml_backend_t backend = on_host ? cpu_->backend() : device_;
     EXECUTORCH_GGML_TRY(states_->attach(name, dtype, data, backend, tensor));
     leaves_.states.push_back(tensor);
   }

@@ -8,6 +8,7 @@
 
 #include "packed_weights.h"
 #include "prepared_graph.h"
+#include "readers.h"
 #include "states.h"
 
 namespace executorch_ggml {
@@ -74,15 +75,22 @@ class Session {
  private:
   Session() = default;
   Status open(const void* payload, size_t size, ConstantSource* constants, const SessionOptions& options);
-  Status check(const fb::Graph& graph);
+  static Status check(const fb::Program& program);
   Status make_constants(ConstantSource* source);
   Status make_states(ConstantSource* source);
   Status make_leaf(int value, const std::string& key, ggml_tensor** tensor);
   Status constant_data(ConstantSource* source, const std::string& key, const ggml_tensor* tensor,
                        const StorageLayout& layout, const void** data);
-  Status pack(const std::string& key, const void* data, ggml_tensor* tensor, bool* packed);
-  Status use_in_place(ggml_tensor* tensor, const void* data, StorageLayout* layout);
-  Status own(ggml_tensor* tensor);
+  Status place_constant(ConstantSource* source, const std::string& key, const Readers& readers, ggml_tensor* tensor,
+                        StorageLayout* layout);
+  Status pack(const std::string& key, const void* data, const Readers& readers, ggml_tensor* tensor,
+              StorageLayout* layout, bool* only);
+  Status use_in_place(ggml_tensor* tensor, const void* data, const StorageLayout& layout);
+  Status upload(ggml_tensor* tensor, const void* data, StorageLayout* layout);
+  Status own(ggml_tensor* tensor, ggml_backend_t backend, size_t bytes);
+  ggml_tensor* twin_of(const ggml_tensor* tensor);
+  // Whether host nodes are computed by themselves: not where all nodes read one memory.
+  bool runs_prologue() const { return executorch_ggml::runs_prologue(device_); }
   using PreparedGraphs = std::list<std::unique_ptr<PreparedGraph>>;  // the last used first
 
   // What runs change. A forked process leaves it alone where another thread was about to.

@@ -1,6 +1,7 @@
 #include "storage.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "formulas.h"
 #include "status.h"
@@ -26,28 +27,43 @@ Blocks blocks_of(const StorageLayout& layout, const ggml_tensor* t) {
   return {layout.groups, t->ne[3] / layout.groups, t->ne[2], t->ne[0] * t->ne[1]};
 }
 
-// Elements of two or four bytes: layouts move them and do not look at them.
-template <class T>
-void unpack_elements(const StorageLayout& layout, const ggml_tensor* tensor, const T* stored, T* plain) {
+// Calls `move(stored, plain)` with the places of each element. Layouts move elements and do not look at them.
+template <class Move>
+void each_element(const StorageLayout& layout, const ggml_tensor* tensor, const Move& move) {
   if (layout.kind == Storage::Depthwise) {
     const int64_t taps = tensor->ne[0] * tensor->ne[1];
     for (int64_t channel = 0; channel < layout.groups; ++channel) {
-      for (int64_t tap = 0; tap < taps; ++tap) plain[channel * taps + tap] = stored[tap * layout.groups + channel];
+      for (int64_t tap = 0; tap < taps; ++tap) move(tap * layout.groups + channel, channel * taps + tap);
     }
     return;
   }
   const Blocks b = blocks_of(layout, tensor);
   for (int64_t group = 0; group < b.groups; ++group) {
     for (int64_t output = 0; output < b.outputs; ++output) {
-      const T* block = stored + (group * b.blocks() + output / kBlock) * b.block_size() + output % kBlock;
-      T* row = plain + (group * b.outputs + output) * b.inputs * b.taps;
+      const int64_t block = (group * b.blocks() + output / kBlock) * b.block_size() + output % kBlock;
+      const int64_t row = (group * b.outputs + output) * b.inputs * b.taps;
       for (int64_t input = 0; input < b.inputs; ++input) {
         for (int64_t tap = 0; tap < b.taps; ++tap) {
-          row[input * b.taps + tap] = block[(tap * b.inputs + input) * kBlock];
+          move(block + (tap * b.inputs + input) * kBlock, row + input * b.taps + tap);
         }
       }
     }
   }
+}
+
+// Elements of two or four bytes.
+template <class T>
+void unpack_elements(const StorageLayout& layout, const ggml_tensor* tensor, const void* stored, void* plain) {
+  const auto* from = static_cast<const T*>(stored);
+  auto* to = static_cast<T*>(plain);
+  each_element(layout, tensor, [&](int64_t in_stored, int64_t in_plain) { to[in_plain] = from[in_stored]; });
+}
+
+template <class T>
+void pack_elements(const StorageLayout& layout, const ggml_tensor* tensor, const void* plain, void* stored) {
+  const auto* from = static_cast<const T*>(plain);
+  auto* to = static_cast<T*>(stored);
+  each_element(layout, tensor, [&](int64_t in_stored, int64_t in_plain) { to[in_stored] = from[in_plain]; });
 }
 
 }  // namespace
@@ -79,11 +95,14 @@ size_t stored_bytes(const StorageLayout& layout, const ggml_tensor* tensor) {
 }
 
 void unpack(const StorageLayout& layout, const ggml_tensor* tensor, const void* stored, void* plain) {
-  if (ggml_type_size(tensor->type) == 4) {
-    unpack_elements(layout, tensor, static_cast<const uint32_t*>(stored), static_cast<uint32_t*>(plain));
-  } else {
-    unpack_elements(layout, tensor, static_cast<const uint16_t*>(stored), static_cast<uint16_t*>(plain));
-  }
+  const bool wide = ggml_type_size(tensor->type) == 4;
+  (wide ? unpack_elements<uint32_t> : unpack_elements<uint16_t>)(layout, tensor, stored, plain);
+}
+
+void pack(const StorageLayout& layout, const ggml_tensor* tensor, const void* plain, void* stored) {
+  std::memset(stored, 0, stored_bytes(layout, tensor));  // what pads blocks, and follows them
+  const bool wide = ggml_type_size(tensor->type) == 4;
+  (wide ? pack_elements<uint32_t> : pack_elements<uint16_t>)(layout, tensor, plain, stored);
 }
 
 }  // namespace executorch_ggml

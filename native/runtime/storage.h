@@ -14,6 +14,8 @@ namespace executorch_ggml {
 struct StorageLayout {
   Storage kind = Storage::Plain;
   int64_t groups = 1;  // of the convolution that a weight is of, where the layout depends on them
+
+  bool operator==(const StorageLayout& other) const { return kind == other.kind && groups == other.groups; }
 };
 
 // Whether a constant of the tensor's type and dims can lie so.
@@ -24,5 +26,8 @@ size_t stored_bytes(const StorageLayout& layout, const ggml_tensor* tensor);
 
 // Its elements in the order of the dims, into as many bytes as the tensor has.
 void unpack(const StorageLayout& layout, const ggml_tensor* tensor, const void* stored, void* plain);
+
+// The inverse: from the order of the dims into stored_bytes().
+void pack(const StorageLayout& layout, const ggml_tensor* tensor, const void* plain, void* stored);
 
 }  // namespace executorch_ggml

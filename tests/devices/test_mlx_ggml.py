@@ -20,7 +20,6 @@ from executorch_ggml import devices
 from executorch_ggml.devices.mlx import MlxDevice
 from executorch_ggml.ir.graph import Graph
 from executorch_ggml.ir.serialize import serialize
-from executorch_ggml.partition.backend import named_constants
 from executorch_ggml.runtime import Session
 
 
@@ -56,7 +55,7 @@ def test_a_session_on_mlx() -> None:
     devices.load()
     model = Attention().eval()
     graph = lowered(model, (x,))
-    constants = {constant.key: constant.stored() for constant in named_constants(graph)}
+    constants = {constant.key: constant.stored() for constant in graph.named_constants()}
     session = Session(serialize(graph), constants, device=device.name)
     for _ in range(2):
         outputs = [torch.as_tensor(output) for output in session.run(x)]

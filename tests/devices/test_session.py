@@ -23,6 +23,7 @@ from executorch_ggml.ir.ops.movement import shape_of
 from executorch_ggml.ir.serialize import serialize
 from executorch_ggml.passes import run_passes
 from executorch_ggml.runtime import Session, list_devices
+from executorch_ggml.targets import for_targets
 
 
 class Recording(TorchDevice):
@@ -115,7 +116,7 @@ def session(model: nn.Module, inputs: tuple[Tensor, ...], device: str, **how: An
     for state in graph.states:
         if state.init is not None and state.init.data is not None:
             constants[state.init.key] = state.init.data().reshape(shape_of(state.value.ne)).contiguous()
-    return Session(serialize(graph), constants, device=device, threads=1)
+    return Session(serialize(*for_targets(graph)), constants, device=device, threads=1)
 
 
 def check(made: Sequence[Any], expected: Sequence[Tensor]) -> None:

@@ -25,10 +25,10 @@ def _loaded() -> None:
 
 
 def on_and_off(x: Tensor, i: Tensor) -> Tensor:
-    """The device, a kernel of this runtime's own, a view of its result, and the device again."""
+    """Index arithmetic, the device, a kernel of this runtime's own, a view of its result, and the device again."""
     y = torch.relu(x @ x.transpose(-1, -2))
     z = torch.sigmoid(y) * 3
-    return torch.softmax(z @ y[i].transpose(-1, -2), -1)
+    return torch.softmax(z @ y[i].cummax(-1)[0].transpose(-1, -2), -1)
 
 
 class Counting(nn.Module):
@@ -85,7 +85,7 @@ def test_explain_says_what_crosses() -> None:
     text = str(executorch_ggml.explain(exported, device="standin:cuda"))
     assert "device standin:cuda computes" in text
     assert "bytes to it and" in text
-    assert "] take: it is a kernel of this runtime for the CPU" in text
+    assert "] scan: it is a kernel of this runtime for the CPU" in text
 
 
 # --------------------------------------------------------------------------------------------------------------- rules

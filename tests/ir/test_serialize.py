@@ -15,7 +15,8 @@ from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.ir.graph import Graph, IRError, Node, Value, dense_strides
 from executorch_ggml.ir.interpreter import Interpreter
 from executorch_ggml.ir.printer import to_text
-from executorch_ggml.ir.serialize import deserialize, payload, serialize
+from executorch_ggml.ir.serialize import deserialize, payload, serialize, targets_of
+from executorch_ggml.ir.target import Target
 from executorch_ggml.ir.verify import verify
 
 
@@ -60,6 +61,33 @@ def test_the_same_program_gives_the_same_bytes() -> None:
     first = serialize(mixed_graph())
     torch.manual_seed(0)
     assert serialize(mixed_graph()) == first
+
+
+def test_a_graph_for_each_target() -> None:
+    cpu, ggml = mixed_graph(), mixed_graph()
+    ggml.target = Target.GGML
+    ggml.nodes[0].host = True
+    data = serialize(cpu, ggml)
+    assert targets_of(data) == [Target.CPU, Target.GGML]
+    assert [node.host for node in deserialize(data).nodes] == [False] * len(cpu.nodes)
+    again = deserialize(data, Target.GGML)
+    assert again.target == Target.GGML
+    assert [node.host for node in again.nodes] == [True] + [False] * (len(ggml.nodes) - 1)
+    assert serialize(deserialize(data), again) == data
+    assert deserialize(serialize(cpu), Target.GGML).target == Target.CPU
+    assert deserialize(serialize(ggml)).target == Target.GGML
+
+
+def test_graphs_of_one_program_agree() -> None:
+    cpu, ggml = mixed_graph(), mixed_graph()
+    with pytest.raises(IRError, match="graphs for targets CPU, CPU: expected one a target"):
+        serialize(cpu, ggml)
+    ggml.target = Target.GGML
+    ggml.outputs[0] = dataclasses.replace(ggml.outputs[0], name="other")
+    with pytest.raises(
+        IRError, match=r"outputs of the graph for GGML are .*'other'.*, expected those of the graph for"
+    ):
+        serialize(cpu, ggml)
 
 
 @pytest.mark.parametrize("value", [0.0, -0.0, 1.5, float("inf"), float("-inf"), float("nan"), 1e-45])

@@ -44,7 +44,9 @@ class Damager {
   explicit Damager(std::string ir) : ir_(std::move(ir)) {
     words_of_ir_.resize((ir_.size() - kHeaderSize + 7) / 8);
     std::memcpy(words_of_ir_.data(), ir_.data() + kHeaderSize, ir_.size() - kHeaderSize);
-    find_fields(*fb::GetGraph(words_of_ir_.data()));
+    const fb::Program& program = *fb::GetProgram(words_of_ir_.data());
+    add(&choices_, field(program, fb::Program::VT_VERSION));
+    for (const fb::Graph* graph : *program.graphs()) find_fields(*graph);
   }
 
   std::string damaged(uint64_t seed) const {
@@ -153,7 +155,7 @@ class Damager {
     for (size_t i = 0; graph.nodes() != nullptr && i < graph.nodes()->size(); ++i) {
       find_node(*graph.nodes()->Get(static_cast<flatbuffers::uoffset_t>(i)));
     }
-    add(&choices_, field(graph, fb::Graph::VT_VERSION));
+    add(&choices_, field(graph, fb::Graph::VT_TARGET));
   }
 
   // A dim of an input as the caller has it, and as the graph has it.
@@ -171,6 +173,7 @@ class Damager {
 
   void find_node(const fb::Node& node) {
     add(&choices_, field(node, fb::Node::VT_OP_TYPE));
+    add(&choices_, field(node, fb::Node::VT_HOST));
     add(&links_, field(node, fb::Node::VT_OUTPUT));
     add_elements(&links_, node.inputs());
     find_attributes(static_cast<const uint8_t*>(node.op()));

@@ -19,6 +19,7 @@
 #include "damage.h"
 #include "payload.h"
 #include "session.h"
+#include "targets.h"
 
 namespace executorch_ggml::testing {
 namespace {
@@ -97,11 +98,12 @@ void try_damaged(const Program& program, const std::string& ir, Tally* tally) {
   Status status = load(words, ir.size(), &constants, &session);
   if (!status.ok()) return;
   ++tally->loaded;
-  const fb::Graph* graph = nullptr;
-  if (!open_payload(words.data(), ir.size(), &graph).ok()) return fail(tally, "loads, but its payload does not open");
+  const fb::Program* opened = nullptr;
+  if (!open_payload(words.data(), ir.size(), &opened).ok()) return fail(tally, "loads, but its payload does not open");
+  const fb::Graph& graph = graph_for(*opened, /*device=*/nullptr);
   for (int again = 0; again < 2; ++again) {
     Outputs outputs;
-    status = run_session(session.get(), wanted_inputs(program, *graph, *session), &outputs);
+    status = run_session(session.get(), wanted_inputs(program, graph, *session), &outputs);
   }
   tally->ran += status.ok() ? 1 : 0;
 }

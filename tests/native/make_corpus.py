@@ -104,6 +104,7 @@ class Program:
 
 
 PROGRAMS: dict[str, Callable[[Program], None]] = {}
+ONE_TAP = Window2d(Window(1), Window(1))
 
 
 def program(function: Callable[[Program], None]) -> Callable[[Program], None]:
@@ -271,6 +272,21 @@ def updating(p: Program) -> None:
     rows = p.build.reshape(p.input(torch.tensor([5, 1])), (1, 2))
     new = p.emit("convert", p.random(2, 2, 4), dtype=DType.F16)
     p.output(p.emit("update_state", cache, rows, new, ne=(4, 2, 2, 1), axis=1, wrap=False))
+
+
+@program
+def writing_rows(p: Program) -> None:
+    new = p.random(2, 2, 32)
+    for dtype in (DType.F32, DType.F16):
+        cache = p.build.state(f"cache of {dtype.name}", dtype, (32, 2, 6, 1))
+        rows = p.emit("to_index", p.input(torch.tensor([5, 1])), size=6, wrap=True)
+        seen = p.build.permute(cache, (0, 2, 1, 3))
+        p.output(p.emit("convert", p.emit("set_rows", seen, rows, new), dtype=DType.F32))
+    quantized = p.build.state("quantized cache", DType.Q8_0, (32, 6, 2, 1))
+    ones = p.emit("fill", ne=(32, 2, 2, 1), value=1.0, integer=0, dtype=DType.F32)
+    kept = p.emit("set_rows", quantized, rows, ones)
+    mask = p.input(torch.where(torch.arange(6) % 4 == 1, 0.0, -torch.inf).half().reshape(1, 1, 1, 6))
+    p.output(p.emit("flash_attn_ext", p.random(1, 4, 1, 32), kept, kept, mask, scale=0.3, logit_softcap=0.0))
 
 
 @program
@@ -465,6 +481,20 @@ def depthwise(p: Program) -> None:
 
 
 @program
+def planes(p: Program) -> None:
+    """Convolutions and pooling of images with channels outside."""
+    image, window = p.random(2, 6, 7, 9), Window2d(Window(3, stride=2, pad=1), Window(2, dilation=2))
+    full, single = p.constant(torch.randn(5, 6, 2, 3)), p.constant(torch.randn(6, 1, 2, 3))
+    p.output(p.emit("conv_2d_direct", image, full, ne=(5, 5, 5, 2), window=window))
+    p.output(p.emit("conv_2d_direct", image, p.constant(torch.randn(4, 6, 1, 1)), ne=(9, 7, 4, 2), window=ONE_TAP))
+    p.output(p.emit("conv_2d_dw_direct", image, single, ne=(5, 5, 6, 2), window=window))
+    p.output(p.emit("conv_2d_dw_direct", image, p.emit("mul", single, single), ne=(5, 5, 6, 2), window=window))
+    pooled = Window2d(Window(3, stride=2, pad=1), Window(2))
+    for kind in (PoolKind.MAX, PoolKind.AVG_PAD):
+        p.output(p.emit("pool_2d_direct", image, ne=(5, 6, 6, 2), kind=kind, window=pooled))
+
+
+@program
 def pooling(p: Program) -> None:
     x = _pixels(p, 2, 5, 6, 7)
     window = Window2d(Window(3, stride=2, pad=1), Window(2, pad=1))
@@ -567,7 +597,7 @@ def _sized(data: bytes) -> bytes:
 
 def with_defaults(ir: bytes) -> bytes:
     """The same IR with the fields that have default values written out, so that these can be damaged too."""
-    packed = fb.GraphT.InitFromPackedBuf(payload(ir), 0)
+    packed = fb.ProgramT.InitFromPackedBuf(payload(ir), 0)
     builder = flatbuffers.Builder(1 << 12)
     builder.ForceDefaults(True)
     builder.Finish(packed.Pack(builder), b"GGIR")

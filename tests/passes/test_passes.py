@@ -41,9 +41,9 @@ class Case:
         return f"{self.name}: {self.title}"
 
 
-def cases() -> list[Case]:
+def cases(folder: Path = TEXTS) -> list[Case]:
     found = []
-    for path in sorted(TEXTS.glob("*.txt")):
+    for path in sorted(folder.glob("*.txt")):
         for block in path.read_text().split("## ")[1:]:
             title, _, text = block.partition("\n")
             given, _, result = text.partition("=>")

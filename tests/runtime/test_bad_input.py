@@ -74,11 +74,16 @@ def sealed(body: bytes) -> bytes:
 
 
 def changed(change: Damage, ir: bytes = IR) -> bytes:
-    """The program with a change to its unpacked form."""
-    graph = fb.GraphT.InitFromPackedBuf(ir[HEADER.size :], 0)
-    change(graph)
+    """The program with a change to the unpacked form of its graph."""
+    program = fb.ProgramT.InitFromPackedBuf(ir[HEADER.size :], 0)
+    change(program.graphs[0])
+    return packed(program)
+
+
+def packed(program: Any) -> bytes:
+    """An unpacked program's bytes."""
     builder = fb.flatbuffers.Builder(1 << 12)
-    builder.Finish(graph.Pack(builder), b"GGIR")
+    builder.Finish(program.Pack(builder), b"GGIR")
     return sealed(bytes(builder.Output()))
 
 
@@ -203,6 +208,18 @@ def _set(path: str, value: Any) -> Damage:
     return change
 
 
+def _of_graphs(*targets: int, version: int = IR_VERSION, rename: str = "") -> bytes:
+    """A program with the graph once for each of these targets; in the last one a port has another name."""
+    program = fb.ProgramT.InitFromPackedBuf(IR[HEADER.size :], 0)
+    program.version = version
+    program.graphs = [fb.ProgramT.InitFromPackedBuf(IR[HEADER.size :], 0).graphs[0] for _ in targets]
+    for graph, target in zip(program.graphs, targets, strict=True):
+        graph.target = target
+    if rename:
+        getattr(program.graphs[-1], rename)[0].name = "renamed"
+    return packed(program)
+
+
 def _append_expr(op: int, a: int, b: int) -> Damage:
     def change(graph: Any) -> None:
         entry = fb.ExprT()
@@ -226,7 +243,12 @@ def _append_expr(op: int, a: int, b: int) -> Damage:
         (sealed(b""), "IR is not a valid FlatBuffer"),
         (sealed(b"\0" * 64), "IR is not a valid FlatBuffer"),
         (sealed(IR[16:-8]), "IR is not a valid FlatBuffer|RuntimeError|value|IR version"),
-        (changed(_set("version", 1)), f"IR version 1: this runtime reads version {IR_VERSION}; export the model again"),
+        (_of_graphs(), "IR has no graph; export the model again"),
+        (_of_graphs(version=1), f"IR version 1: this runtime reads version {IR_VERSION}; export the model again"),
+        (_of_graphs(0, 0), "two graphs are for target #0, expected one"),
+        (_of_graphs(0, 7), "graph 1 is for target #7, unknown to this runtime; update executorch-ggml"),
+        (_of_graphs(0, 1, rename="inputs"), "the inputs of the graphs for targets #0 and #1 differ"),
+        (_of_graphs(0, 1, rename="outputs"), "the outputs of the graphs for targets #0 and #1 differ"),
         (changed(_set("inputs.0.value", 77)), "input 0 refers to value 77, expected 0 or more and less than 6"),
         (changed(_set("inputs.0.value", -1)), "input 0 refers to value -1"),
         (changed(_set("constants.0.value", 0)), "constant 0: value 0 is another input's"),
@@ -248,7 +270,7 @@ def test_session_refuses_to_load(ir: bytes, message: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (_first_node(opType=12), r"op #12 is unknown to this runtime; update executorch-ggml"),
+        (_first_node(opType=13), r"op #13 is unknown to this runtime; update executorch-ggml"),
         (_first_node(inputs=[5]), r"node pick \(to_index\): input a is value 5, expected one that"),
         (_first_node(inputs=[-1]), r"node pick \(to_index\): input a is value -1"),
         (_first_node(inputs=[2**31 - 1]), r"node pick \(to_index\): input a is value 2147483647"),
@@ -586,10 +608,9 @@ def _flip(ir: bytearray) -> None:
 
 
 def _newer(ir: bytearray) -> None:
-    body = fb.GraphT.InitFromPackedBuf(bytes(ir[HEADER.size :]), 0)
-    assert body.version == IR_VERSION
-    graph = fb.Graph.GetRootAs(bytes(ir[HEADER.size :]), 0)
-    offset = HEADER.size + graph._tab.Pos + graph._tab.Offset(4)
+    program = fb.Program.GetRootAs(bytes(ir[HEADER.size :]), 0)
+    assert program.Version() == IR_VERSION
+    offset = HEADER.size + program._tab.Pos + program._tab.Offset(4)
     ir[offset : offset + 4] = struct.pack("<I", 7)
     ir[: HEADER.size] = sealed(bytes(ir[HEADER.size :]))[: HEADER.size]
 

@@ -20,6 +20,7 @@ def register(commands: Any) -> None:
     parser = commands.add_parser("inspect", help="print the ggml graphs inside a .pte program")
     parser.add_argument("program", type=Path, help="the .pte file")
     parser.add_argument("--summary", action="store_true", help="leave the graphs' nodes out")
+    parser.add_argument("--target", choices=("cpu", "ggml"), default="cpu", help="whose graphs to print (cpu)")
     parser.add_argument("--device", help="say which nodes this device computes, and what a call moves to it and back")
     parser.add_argument("--gguf", type=Path, action="append", default=[], help="the file with the program's weights")
     parser.set_defaults(run=run)
@@ -28,6 +29,7 @@ def register(commands: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     """Print the program's methods, delegates and calls that ExecuTorch runs."""
     from ..ir.serialize import deserialize
+    from ..ir.target import Target
 
     program, payloads = read_program(args.program)
     for plan in program.execution_plan:
@@ -36,7 +38,7 @@ def run(args: argparse.Namespace) -> None:
             print(f"\ndelegate {index}: {delegate.id}")
             if delegate.id != "GgmlBackend":
                 continue
-            _print_delegate(deserialize(payloads(delegate)), args.summary)
+            _print_delegate(deserialize(payloads(delegate), Target[args.target.upper()]), args.summary)
             if args.device is not None:
                 print(_placement(payloads(delegate), args.device, args.gguf))
         for line in refusal_lines(plan):
@@ -54,13 +56,16 @@ def _print_delegate(graph: Graph, summary: bool) -> None:
 
 def _placement(payload: bytes, device: str, gguf: Sequence[Path]) -> str:
     """What a device computes of a delegate, for inputs of the smallest sizes."""
-    from ..ir.serialize import deserialize
+    from ..ir.serialize import deserialize, targets_of
     from ..partition.placement import blank_constants, inputs_of_sizes
     from ..runtime import Session
 
     graph = deserialize(payload)
     sizes = {entry.symbol: min(max(entry.min, 1), entry.max) for entry in graph.symbols}
-    session = Session(payload, blank_constants(graph), device=device, gguf=gguf)
+    constants: dict[str, Any] = {}
+    for target in targets_of(payload):
+        constants |= blank_constants(deserialize(payload, target))
+    session = Session(payload, constants, device=device, gguf=gguf)
     text = str(session.placement(*inputs_of_sizes(graph, sizes)))
     used = ", ".join(f"{symbol}={size}" for symbol, size in sizes.items())
     return text + (f"\n  (for {used})" if used else "")

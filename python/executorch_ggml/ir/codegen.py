@@ -24,6 +24,7 @@ if __package__:
     from .formulas import FORMULAS, Check, Expression
     from .op import IR_VERSION, OPS, AttrSpec, InputSpec, OpSpec, StructSpec
     from .storage import Storage
+    from .target import Target
 else:  # run as a script: import the table alone, not the package around it
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     from ir.cpp import (  # type: ignore[import-not-found,no-redef] # by its path
@@ -43,6 +44,7 @@ else:  # run as a script: import the table alone, not the package around it
         StructSpec,
     )
     from ir.storage import Storage  # type: ignore[import-not-found,no-redef] # by its path
+    from ir.target import Target  # type: ignore[import-not-found,no-redef] # by its path
 
 ROOT = Path(__file__).resolve().parents[3]
 SCHEMA = ROOT / "schema" / "ggml_ir.fbs"
@@ -77,8 +79,8 @@ def _with_fields(attr: AttrSpec) -> Iterator[AttrSpec]:
 
 
 def enums() -> list[type[enum.IntEnum]]:
-    """DType, Storage, and every enum that an attribute uses, in order of first use."""
-    return list(dict.fromkeys([DType, Storage, *(attr.enum for attr in attributes() if attr.enum is not None)]))
+    """DType, Storage, Target, and every enum that an attribute uses, in order of first use."""
+    return list(dict.fromkeys([DType, Storage, Target, *(attr.enum for attr in attributes() if attr.enum is not None)]))
 
 
 def structs() -> list[StructSpec]:
@@ -93,7 +95,7 @@ _FBS_TYPES = {"f32": "float", "i64": "long", "bool": "bool", "dim": "long", "dim
 _SCHEMA_HEAD = """\
 // {notice}
 //
-// The IR of executorch-ggml: a graph of calls to ggml's builders. Shapes are in ggml order (n0 innermost).
+// The IR of executorch-ggml: graphs of calls to ggml's builders. Shapes are in ggml order (n0 innermost).
 // A "sdim" is a long: a value >= 0 is a size, a value < 0 is expression -value - 1 of Graph.exprs.
 // Numbers are append-only; the version is raised when a reader of the older one would go wrong.
 
@@ -128,11 +130,11 @@ table Constant { key:string; value:int; storage:Storage; groups:long = 1; }
 // A tensor that keeps its contents from run to run; initial is the key of its first contents, or empty for zeros.
 table State { key:string; value:int; initial:string; }
 
-// One call of a builder; an input of -1 is an optional one that is absent.
-table Node { op:Op; inputs:[int]; output:int; name:string; }
+// One call of a builder; an input of -1 is an optional one that is absent. A host node is computed on the CPU, before
+// all that a device computes, and depends on leaves and other host nodes alone.
+table Node { op:Op; inputs:[int]; output:int; name:string; host:bool; }
 
 table Graph {
-  version:uint;
   symbols:[Symbol];
   exprs:[Expr];
   values:[Value];
@@ -141,9 +143,14 @@ table Graph {
   constants:[Constant];
   states:[State];
   nodes:[Node];
+  target:Target;
 }
 
-root_type Graph;
+// A graph for each target, all with the same inputs and outputs. Constants and states are the same by their keys. The
+// version stays the first field, so that readers of any version find it.
+table Program { version:uint; graphs:[Graph]; }
+
+root_type Program;
 """
 
 
@@ -349,9 +356,6 @@ def _formulas(spec: OpSpec) -> list[str]:
         lines += [*result, f"      self.set_work({_in_cpp(spec, spec.work)});"]
     if spec.bound is not None:
         lines.append(f"      self.set_bound({spec.bound});")
-    if any("of[" in line for line in lines):
-        operands = ", ".join(f"self.operand({n})" for n in range(len(spec.inputs)))
-        lines.insert(0, f"      const Operand of[] = {{{operands}}};")
     return lines
 
 
@@ -366,25 +370,29 @@ def _builder_chooses(spec: OpSpec) -> bool:
     return (spec.call or "").startswith("self.")
 
 
-def _dispatch(spec: OpSpec) -> str:
-    lines = [f"    case fb::Op::{spec.class_name}: {{"]
-    if spec.attrs:
-        lines.append(f"      const auto* attrs = node.op_as_{spec.class_name}();")
-    lines += [_decode(attr) for attr in spec.attrs]
-    lines += _formulas(spec)
-    lines += [f"      ggml_tensor* {i.name} = in[{n}];" for n, i in enumerate(spec.inputs)]
+def _calls(spec: OpSpec) -> list[str]:
+    """What computes a node: the row's kernel, or ggml."""
     if spec.call == "custom":
-        lines.append(f"      return {_custom(spec)};")
-    elif spec.kernel and not _builder_chooses(spec):
-        condition = "self.uses_kernels()" + (f" && {spec.when}" if spec.when else "")
-        lines.append(f"      if ({condition}) return {_custom(spec)};")
-        if any(DType.I64 in i.dtypes and DType.I8 not in i.dtypes for i in spec.inputs):
-            lines.append("      if (!self.all_f32(in)) return nullptr;")
-        lines.append(f"      return {_call(spec)};")
-    else:
-        lines.append(f"      return {_call(spec)};")
-    lines.append("    }")
-    return "\n".join(lines)
+        return [f"      return {_custom(spec)};"]
+    if not spec.kernel or _builder_chooses(spec):
+        return [f"      return {_call(spec)};"]
+    own = f"self.uses_kernels() && {spec.when}" if spec.when else "self.uses_kernels()"
+    if spec.stock is not None:
+        own = f"{f'({own})' if spec.when else own} || !{_in_cpp(spec, spec.stock)}"
+    return [f"      if ({own}) return {_custom(spec)};", f"      return {_call(spec)};"]
+
+
+def _dispatch(spec: OpSpec) -> str:
+    lines = _formulas(spec)
+    lines += [f"      ggml_tensor* {i.name} = in[{n}];" for n, i in enumerate(spec.inputs)]
+    lines += _calls(spec)
+    if any("of[" in line for line in lines):
+        operands = ", ".join(f"self.operand({n})" for n in range(len(spec.inputs)))
+        lines.insert(0, f"      const Operand of[] = {{{operands}}};")
+    head = [f"    case fb::Op::{spec.class_name}: {{"]
+    if spec.attrs:
+        head.append(f"      const auto* attrs = node.op_as_{spec.class_name}();")
+    return "\n".join([*head, *map(_decode, spec.attrs), *lines, "    }"])
 
 
 def build_source() -> str:

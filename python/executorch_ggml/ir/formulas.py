@@ -266,6 +266,18 @@ def same_type(a: Operand, b: Operand) -> bool:
 
 
 @formula
+def is_f32(a: Operand) -> bool:
+    """Expects `a` to be of float32."""
+    return a.dtype == DType.F32
+
+
+@formula
+def is_float(dtype: DType) -> bool:
+    """Expects `dtype` to be float32, float16 or bfloat16."""
+    return dtype == DType.F32 or dtype == DType.F16 or dtype == DType.BF16  # noqa: PLR1714 - for C++
+
+
+@formula
 def same_dims(a: Dims, b: Dims) -> bool:
     """Expects `a` and `b` to have one shape."""
     return all(m == n for m, n in zip(a, b))  # noqa: B905 - the language's zip is over dims

@@ -11,6 +11,7 @@ from .dims import is_one, product, same
 from .dtypes import DType
 from .op import Dim, Dims, OpSpec
 from .storage import PLAIN, StorageLayout, pack, stored_count
+from .target import Target
 
 if TYPE_CHECKING:
     import sympy
@@ -63,13 +64,14 @@ def dense_strides(ne: Dims) -> Dims:
 
 @dataclass(eq=False)
 class Node:
-    """One call of a builder."""
+    """One call of a builder. A ``host`` node is computed on the CPU, before all that a device computes."""
 
     spec: OpSpec
     inputs: tuple[Value | None, ...]
     attrs: dict[str, Any]
     output: Value
     name: str
+    host: bool = False
 
     @property
     def op(self) -> str:
@@ -153,8 +155,13 @@ class Graph:
     constants: list[Constant] = field(default_factory=list)
     states: list[State] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
+    target: Target = Target.CPU
 
     def values(self) -> list[Value]:
         """Every value once, leaves first."""
         leaves = [entry.value for group in (self.inputs, self.constants, self.states) for entry in group]
         return leaves + [node.output for node in self.nodes]
+
+    def named_constants(self) -> list[Constant]:
+        """The constants and the first contents of states."""
+        return self.constants + [state.init for state in self.states if state.init is not None]

@@ -28,9 +28,8 @@ def layout_of(value: Value) -> Axes:
 def dense_base(value: Value) -> tuple[Value, Axes]:
     """The value that was computed, with the permutation that it is seen through."""
     axes, source = layout_of(value), value.producer
-    if source is None or source.op != "permute" or source.inputs[0] is None:
-        return value, axes
-    return source.inputs[0], axes
+    base = None if source is None or axes == IDENTITY else source.inputs[0]
+    return (value, IDENTITY) if base is None else (base, axes)
 
 
 def unbroadcast(value: Value) -> Value:

@@ -18,9 +18,9 @@ from functools import cached_property
 from typing import Any
 
 from .dtypes import DType
-from .formulas import Check, Dim, Dims, Expression, Operand
+from .formulas import Check, Dim, Dims, Expression, Operand, seen
 
-IR_VERSION = 2  # of the wire format
+IR_VERSION = 3  # of the wire format
 
 __all__ = [
     "IR_VERSION",
@@ -125,6 +125,7 @@ class OpSpec:
     call: str | None
     kernel: str | None
     when: str | None
+    stock: Expression | None
     reference: Callable[..., Any]
     doc: str
 
@@ -137,6 +138,12 @@ class OpSpec:
         """The result's dtype and dims, for these inputs and attributes."""
         given = self.result(operands)
         return (given.dtype, given.ne) if hasattr(given, "ne") else (DType(given[0]), given[1])
+
+    def has_stock_form(self, inputs: Sequence[Operand | None], attrs: Mapping[str, Any]) -> bool:
+        """Whether ggml's own ops compute a call for these inputs and attributes, on whatever device."""
+        if self.call == "custom" or (self.kernel is not None and (self.call or "").startswith("self.")):
+            return False
+        return self.stock is None or bool(self.stock(self.operands([seen(value) for value in inputs], attrs)))
 
     def operands(self, inputs: Sequence[Operand | None], attrs: Mapping[str, Any]) -> dict[str, Any]:
         """Inputs and attributes by name, as the row's formulas take them."""
@@ -205,6 +212,7 @@ def op(
     call: str | None = None,
     kernel: str | None = None,
     when: str | None = None,
+    stock: str | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare the op that the decorated torch function is the reference of.
 
@@ -215,7 +223,8 @@ def op(
     names the attribute that the result's values are below, and ``reads_packed`` says that the op takes its first input
     packed too. ``call`` is the C++ expression where it is not ``ggml_<name>(ctx, <inputs>, <attributes>)``; ``kernel``
     names the custom CPU kernel that runs the node (alone where ``call`` is ``"custom"``, else instead of ggml's on the
-    CPU, or only where the predicate ``when`` of ``native/runtime/kernel_choice.h`` says so).
+    CPU, or only where the predicate ``when`` of ``native/runtime/kernel_choice.h`` says so). ``stock`` is a formula
+    that says which calls ggml's own ops compute on other devices; the kernel, on the CPU, has the rest.
     """
 
     def declare(reference: Callable[..., Any]) -> Callable[..., Any]:
@@ -242,6 +251,7 @@ def op(
                 call=call,
                 kernel=kernel,
                 when=when,
+                stock=None if stock is None else Expression(stock, given, scope),
                 reference=reference,
                 doc=inspect.cleandoc(reference.__doc__ or ""),
             )

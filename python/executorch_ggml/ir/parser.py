@@ -20,7 +20,9 @@ _LEAF = re.compile(
     rf"(?P<kind>input|constant|state) [%@$](?P<name>\S+): {_TYPE}"
     r"(?: stored as (?P<storage>\w+)(?:, groups=(?P<groups>\d+))?)?"
 )
-_NODE = re.compile(rf"(?P<result>%\w+) = (?P<op>\w+)\((?P<arguments>.*)\): {_TYPE}(?:\s+# (?P<name>.*))?")
+_NODE = re.compile(
+    rf"(?P<host>host )?(?P<result>%\w+) = (?P<op>\w+)\((?P<arguments>.*)\): {_TYPE}(?:\s+# (?P<name>.*))?"
+)
 _SYMBOL = re.compile(r"symbol (?P<name>\w+): input (?P<input>\d+) dim (?P<dim>-?\d+), (?P<min>\d+) to (?P<max>\d+)")
 _OUTPUT = re.compile(r"output (?P<name>\S+): (?P<value>\S+) as \[(?P<shape>[^\]]*)\]")
 
@@ -91,6 +93,8 @@ class _Reader:
         declared = Value(_dtype(match), self._four(match["ne"]), value.strides)
         if str(value) != str(declared):
             raise IRError(f"the op gives {value}")
+        if match["host"] and value.producer is not None:
+            value.producer.host = True
         self.values[match["result"]] = value
 
     def _output(self, match: re.Match[str]) -> None:

@@ -24,7 +24,8 @@ def to_text(graph: Graph) -> str:
         lines.append(f"state ${state.key}: {state.value}")
     for number, node in enumerate(graph.nodes):
         names[node.output] = f"%{number}"
-        lines.append(f"%{number} = {_call(node, names)}: {node.output}  # {node.name}")
+        where = "host " if node.host else ""
+        lines.append(f"{where}%{number} = {_call(node, names)}: {node.output}  # {node.name}")
     lines += [f"output {port.name}: {names[port.value]} as {list(port.shape)}" for port in graph.outputs]
     return "\n".join(lines)
 

@@ -22,35 +22,73 @@ from .graph import Constant, Graph, IRError, Node, Port, State, Symbol, Value, d
 from .op import IR_VERSION, AttrSpec, Dim, Dims
 from .ops import OPS
 from .storage import Storage, StorageLayout
+from .target import Target
 from .verify import verify
 
 MAGIC = b"EGGM"
 _HEADER = struct.Struct("<4sIQ")
 
 
-def serialize(graph: Graph) -> bytes:
-    """The graph as bytes, after verifying it."""
-    verify(graph)
-    packed = _Writer(graph).write()
+def serialize(graph: Graph, *others: Graph) -> bytes:
+    """A program of the graphs as bytes, after verifying them: one a target, with the same inputs and outputs."""
+    graphs = (graph, *others)
+    targets = [each.target for each in graphs]
+    if len(set(targets)) != len(targets):
+        raise IRError(f"graphs for targets {', '.join(each.name for each in targets)}: expected one a target")
+    for each in graphs:
+        verify(each)
+        _check_ports(graph, each)
+    packed = fb.ProgramT()
+    packed.version = IR_VERSION
+    packed.graphs = [_Writer(each).write() for each in graphs]
     builder = _FlatBuilder(1 << 16)
-    if any(_is_negative_zero(value) for node in graph.nodes for value in node.attrs.values()):
+    if any(_is_negative_zero(value) for each in graphs for node in each.nodes for value in node.attrs.values()):
         builder.ForceDefaults(True)  # else it is left out as equal to the default of 0.0
     builder.Finish(packed.Pack(builder), b"GGIR")
     body = bytes(builder.Output())
     return _HEADER.pack(MAGIC, zlib.crc32(body), len(body)) + body
 
 
+def _check_ports(graph: Graph, other: Graph) -> None:
+    """Both graphs take and give the same."""
+    for what, ours, theirs in (("inputs", graph.inputs, other.inputs), ("outputs", graph.outputs, other.outputs)):
+        described = [[(port.name, port.value.dtype.name, port.shape) for port in ports] for ports in (ours, theirs)]
+        if described[0] != described[1]:
+            raise IRError(
+                f"{what} of the graph for {other.target.name} are {described[1]}, expected those of the graph for "
+                f"{graph.target.name}: {described[0]}"
+            )
+
+
 def _is_negative_zero(value: Any) -> bool:
     return isinstance(value, float) and value == 0.0 and math.copysign(1.0, value) < 0
 
 
-def deserialize(data: bytes) -> Graph:
-    """The graph that :func:`serialize` wrote; its constants carry no data. For trusted programs: inspection, tests."""
+def deserialize(data: bytes, target: Target = Target.CPU) -> Graph:
+    """A graph that :func:`serialize` wrote: the one for a target, or where there is none the one for the CPU.
+
+    Its constants carry no data. For trusted programs: inspection, tests.
+    """
+    return _Reader(graph_of(_program(data), target)).read()
+
+
+def targets_of(data: bytes) -> list[Target]:
+    """What the graphs of a program are made for."""
+    return [Target(graph.target) for graph in _program(data).graphs]
+
+
+def graph_of(program: Any, target: Target) -> Any:
+    """The unpacked graph for a target, else the one for the CPU, else the first: as the runtime chooses."""
+    by_target = {graph.target: graph for graph in program.graphs}
+    return by_target.get(target) or by_target.get(Target.CPU) or program.graphs[0]
+
+
+def _program(data: bytes) -> Any:
     body = payload(data)
-    version = fb.Graph.GetRootAs(body, 0).Version()  # before all that another version may have otherwise
+    version = fb.Program.GetRootAs(body, 0).Version()  # before all that another version may have otherwise
     if version != IR_VERSION:
         raise IRError(f"IR version {version}: this build reads version {IR_VERSION}; export the model again")
-    return _Reader(fb.GraphT.InitFromPackedBuf(body, 0)).read()
+    return fb.ProgramT.InitFromPackedBuf(body, 0)
 
 
 def payload(data: bytes) -> bytes:
@@ -111,7 +149,7 @@ class _Writer:
     def write(self) -> Any:
         graph = self.graph
         packed = fb.GraphT()
-        packed.version = IR_VERSION
+        packed.target = int(graph.target)
         packed.symbols = [self._symbol(entry) for entry in graph.symbols]
         packed.values = [self._value(value) for value in self.values]
         packed.inputs = [self._port(port) for port in graph.inputs]
@@ -192,6 +230,7 @@ class _Writer:
         packed.name, packed.output = node.name, self.values[node.output]
         packed.inputs = [-1 if value is None else self.values[value] for value in node.inputs]
         packed.opType = node.spec.number
+        packed.host = node.host
         packed.op = self._op(node)
         return packed
 
@@ -233,7 +272,7 @@ class _Reader:
 
     def read(self) -> Graph:
         packed = self.packed
-        graph = Graph()
+        graph = Graph(target=Target(packed.target))
         for symbol, s in zip(self.symbols, packed.symbols or [], strict=True):
             graph.symbols.append(Symbol(symbol, s.input, s.dim, s.scale, s.offset, s.min, s.max))
         graph.inputs = [self._port(port) for port in packed.inputs or []]
@@ -279,7 +318,7 @@ class _Reader:
             None if index < 0 else self.values[index] for index in ([] if node.inputs is None else node.inputs)
         )
         attrs = {attr.name: unpacked_attr(node.op, attr, self.dim) for attr in spec.attrs}
-        made = Node(spec, inputs, attrs, self.values[node.output], _text(node.name))
+        made = Node(spec, inputs, attrs, self.values[node.output], _text(node.name), bool(node.host))
         made.output.producer = made
         made.output.strides = _strides(spec.name, inputs, attrs, made.output.ne)
         return made

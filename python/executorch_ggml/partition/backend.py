@@ -21,6 +21,7 @@ from ..ir.dtypes import DType
 from ..ir.graph import Constant, Graph, IRError, State
 from ..ir.serialize import serialize
 from ..passes import PASSES, quantize_states, run_passes, summary
+from ..targets import TARGETS, for_targets
 from .states import StateNames
 
 # Constants are used in place from the mapped file: ggml asks for 32 bytes, a cache line is kinder.
@@ -30,6 +31,7 @@ WEIGHTS_FILE_KEY = "weights_file"  # compile spec: the name of the .ptd file tha
 
 STATES_BY_NAME_KEY = "states_by_name"  # compile spec: buffers of one name are one state
 FUSIONS_KEY = "fusions"  # compile spec: the names of the fusions to use, joined by commas, where not all
+TARGETS_KEY = "targets"  # compile spec: the names of the targets, joined by commas, where not all
 STATE_TYPES_KEY = "state_types"  # compile spec: quantized types of states by pattern, as JSON
 WEIGHTS_KEY = "weights"  # compile spec: where weights come from, a WeightsValue
 GGUF_NAME = "executorch_ggml.gguf#"  # and a file's id: its name, in the named data of a program that needs it
@@ -110,23 +112,27 @@ def _preprocess(program: ExportedProgram, specs: list[CompileSpec], names: State
     types = {pattern: DType[name] for pattern, name in json.loads(options.get(STATE_TYPES_KEY, "{}")).items()}
     integers = "integer_weights" in fusions
     graph = Lowering(program, integer_weights=integers, states=frozenset(states), weights=weights).graph()
-    graph = quantize_states.run(run_passes(graph, fusions), types)
+    targets = options[TARGETS_KEY].split(",") if TARGETS_KEY in options else TARGETS
+    passes = fusions if "cpu" in targets else fusions - {"blocked_weights"}
+    graph = quantize_states.run(run_passes(graph, passes), types)
+    graphs = for_targets(graph, targets)
+    constants = list(dict.fromkeys(constant for made in graphs for constant in made.constants))
     store = NamedDataStore()
     weights_file = options.get(WEIGHTS_FILE_KEY)
-    for constant in graph.constants:
+    for constant in constants:
         if constant.outside:
             continue
         _store(store, constant, constant_bytes(constant), weights_file)
-    for state in graph.states:
+    for state in dict.fromkeys(state for made in graphs for state in made.states):
         _store_first(store, state, weights_file)
         state.key = states[state.key]
-    if graph.states or any(constant.value.dtype.is_quantized for constant in graph.constants):
+    if graph.states or any(constant.value.dtype.is_quantized for constant in constants):
         store.add_named_data(STATES_MARKER, bytes(1), ALIGNMENT)
-    if any(constant.outside for constant in graph.constants):
+    if any(constant.outside for constant in constants):
         for file, name in getattr(weights, "files", {}).items():
             store.add_named_data(f"{GGUF_NAME}{file}", name.encode())
     return PreprocessResult(
-        processed_bytes=serialize(graph),
+        processed_bytes=serialize(*graphs),
         debug_handle_map=_debug_handles(graph, program),
         data_store_output=store.get_named_data_store_output(),
     )
@@ -141,11 +147,6 @@ def _debug_handles(graph: Graph, program: ExportedProgram) -> dict[int, tuple[in
             mapping.insert_delegate_mapping_entry(handles=handles[node.name], identifier=number)
     found: dict[int, tuple[int]] = mapping.get_delegate_mapping()
     return found
-
-
-def named_constants(graph: Graph) -> list[Constant]:
-    """The graph's constants and first contents of states."""
-    return graph.constants + [state.init for state in graph.states if state.init is not None]
 
 
 def _store(store: NamedDataStore, constant: Constant, data: bytes, weights_file: str | None) -> None:

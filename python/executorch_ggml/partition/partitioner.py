@@ -21,6 +21,7 @@ from ..frontends.aten.graph import is_size_node
 from ..frontends.aten.registry import PRESERVED, overload_of
 from ..frontends.aten.weights import WeightSource
 from ..ir.dtypes import DType
+from ..targets import TARGETS, check_targets
 from .assertions import is_assertion, without_assertions
 from .backend import (
     ALL_FUSIONS,
@@ -28,6 +29,7 @@ from .backend import (
     FUSIONS_KEY,
     STATE_TYPES_KEY,
     STATES_BY_NAME_KEY,
+    TARGETS_KEY,
     WEIGHTS_FILE_KEY,
     WEIGHTS_KEY,
     WeightsValue,
@@ -99,6 +101,9 @@ class GgmlPartitioner(Partitioner):
     What is left and has no kernel in ExecuTorch either is warned of: unless a partitioner after this one takes it, the
     program cannot run. ``own_kernels`` names kernels, or patterns of names (``mylib::*``), that the program's runtime
     registers itself.
+
+    ``targets`` says where the program is to run: on the ``cpu``, with the runtime's own kernels, on ggml's other
+    devices (``ggml``), or on both, which takes a second graph in the file but no second copy of the weights.
     """
 
     def __init__(
@@ -110,6 +115,7 @@ class GgmlPartitioner(Partitioner):
         weights: WeightSource | None = None,
         state_types: Mapping[str, str] | None = None,
         own_kernels: Collection[str] = (),
+        targets: Collection[str] = TARGETS,
     ) -> None:
         super().__init__()
         if unknown := set(fusions) - ALL_FUSIONS:
@@ -120,6 +126,7 @@ class GgmlPartitioner(Partitioner):
         self.weights = weights
         self.states_by_name = states_by_name
         self.own_kernels = own_kernels
+        self.targets = check_targets(targets)
         self.refused: dict[str, str] = {}
         self.kept_buffers: dict[str, str] = {}
         self._preserved: tuple[ExportedProgram, list[OpOverload]] | None = None
@@ -165,18 +172,7 @@ class GgmlPartitioner(Partitioner):
         left = {node: reason for node, reason in refused.items() if not is_assertion(node)}
         self.refused = {node.name: reason for node, reason in left.items()}
         self._warn_of_missing_kernels(exported_program, left)
-        specs = [_refused_spec(left)]
-        if self.weights_file is not None:
-            specs.append(CompileSpec(WEIGHTS_FILE_KEY, self.weights_file.encode()))
-        if self.states_by_name:
-            specs.append(CompileSpec(STATES_BY_NAME_KEY, b""))
-        if self.fusions != ALL_FUSIONS:
-            specs.append(CompileSpec(FUSIONS_KEY, ",".join(sorted(self.fusions)).encode()))
-        if self.weights is not None:
-            specs.append(CompileSpec(WEIGHTS_KEY, WeightsValue.of(self.weights)))
-        if self.state_types:
-            names = {pattern: dtype.name for pattern, dtype in self.state_types.items()}
-            specs.append(CompileSpec(STATE_TYPES_KEY, json.dumps(names).encode()))
+        specs = [_refused_spec(left), *self._options()]
         tags: list[str] = []
         for module in graph_modules(exported_program.graph_module):
             for group in filter(computes, groups(module.graph, refused)):
@@ -189,6 +185,24 @@ class GgmlPartitioner(Partitioner):
             _check_values_are_there(exported_program, self.weights)
         self.kept_buffers = tag_states(exported_program)
         return PartitionResult(exported_program, dict.fromkeys(tags, DelegationSpec("GgmlBackend", specs)))
+
+    def _options(self) -> list[CompileSpec]:
+        """What ``preprocess`` is to know, where it is not the default."""
+        specs = []
+        if self.weights_file is not None:
+            specs.append(CompileSpec(WEIGHTS_FILE_KEY, self.weights_file.encode()))
+        if self.states_by_name:
+            specs.append(CompileSpec(STATES_BY_NAME_KEY, b""))
+        if self.fusions != ALL_FUSIONS:
+            specs.append(CompileSpec(FUSIONS_KEY, ",".join(sorted(self.fusions)).encode()))
+        if self.targets != list(TARGETS):
+            specs.append(CompileSpec(TARGETS_KEY, ",".join(self.targets).encode()))
+        if self.weights is not None:
+            specs.append(CompileSpec(WEIGHTS_KEY, WeightsValue.of(self.weights)))
+        if self.state_types:
+            names = {pattern: dtype.name for pattern, dtype in self.state_types.items()}
+            specs.append(CompileSpec(STATE_TYPES_KEY, json.dumps(names).encode()))
+        return specs
 
     def _warn_of_missing_kernels(self, program: ExportedProgram, left: Collection[Node]) -> None:
         missing = [item for node, item in missing_kernels(program, self.own_kernels).items() if node in left]

@@ -59,7 +59,7 @@ def _constants(delegate: LoweredBackendModule) -> dict[str, np.ndarray[Any, Any]
 
 def blank_constants(graph: Graph) -> dict[str, np.ndarray[Any, Any]]:
     """Zeros in the place of a graph's constants, which its placement does not depend on."""
-    entries = [*graph.constants, *(state.init for state in graph.states if state.init is not None)]
+    entries = graph.named_constants()
     return {entry.key: np.zeros(entry.stored_bytes, np.uint8) for entry in entries if not entry.key.startswith("gguf:")}
 
 

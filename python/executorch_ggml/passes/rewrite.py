@@ -11,7 +11,6 @@ import torch
 from ..ir.builder import Builder
 from ..ir.dims import same_dims
 from ..ir.graph import Constant, Graph, IRError, Node, Value
-from ..ir.layout import dense_base
 from ..ir.op import Dims
 
 Rule = Callable[["Rewriter", Node, tuple[Value | None, ...]], Value | None]
@@ -59,12 +58,12 @@ class Rewriter:
 
     def is_read_once(self, value: Value) -> bool:
         """Whether a value, and what it is a permuted view of, has one reader."""
-        base, _ = dense_base(value)
+        base = input_of(value, 0) if computed_by(value, "permute") else value
         return self.reads(value) == 1 and (base is value or self.reads(base) <= 1)
 
     def constant(self, value: Value) -> Constant | None:
-        """The constant that a value is, in whatever shape; None where it is computed."""
-        while value.producer is not None and value.producer.op in ("permute", "reshape"):
+        """The constant whose elements a value has in their order, in whatever shape; None where it is computed."""
+        while computed_by(value, "reshape") or (computed_by(value, "permute") and value.is_contiguous):
             value = input_of(value, 0)
         return self.builder.constant_of(value)
 

@@ -11,7 +11,8 @@ from ...ir._generated import ggml_ir_generated as fb
 from ...ir.dtypes import DType
 from ...ir.graph import Value
 from ...ir.ops import OPS
-from ...ir.serialize import unpacked_attr
+from ...ir.serialize import graph_of, unpacked_attr
+from ...ir.target import Target
 from .words import Tensor, UnsupportedError
 
 _KEPT = 32  # programs
@@ -73,7 +74,7 @@ class CustomNodes:
             data = self._bytes(session)
             if data is None:
                 raise UnsupportedError("a custom node whose program is gone")
-            self._programs[session] = fb.GraphT.InitFromPackedBuf(data, 0)
+            self._programs[session] = graph_of(fb.ProgramT.InitFromPackedBuf(data, 0), Target.CPU)
             while len(self._programs) > _KEPT:
                 self._programs.popitem(last=False)
         self._programs.move_to_end(session)

@@ -10,6 +10,7 @@ import numpy as np
 from ...ir.graph import Graph, IRError
 from ...ir.serialize import serialize
 from ...runtime import Session, list_devices
+from ...targets import TARGETS, for_targets
 from ...webnn.errors import BackendUnavailable, OperationError
 from ...webnn.graph_info import Array, GraphInfo
 from ...webnn.registry import Program
@@ -39,7 +40,8 @@ class GgmlExecutor:
         """The graph's program in a session."""
         try:
             made = convert(graph)
-            session = Session(serialize(made), _constants(made), device=self._device)
+            graphs = for_targets(made, ("cpu",) if self._device == "cpu" else TARGETS)
+            session = Session(serialize(*graphs), _constants(graphs), device=self._device)
         except OperationError:
             raise
         except (IRError, RuntimeError) as error:
@@ -74,8 +76,8 @@ def _released(data_type: str) -> Change | None:
     return (lambda array: array.view(np.uint64)) if data_type == "uint64" else None
 
 
-def _constants(graph: Graph) -> dict[str, Any]:
-    named = [*graph.constants, *(state.init for state in graph.states if state.init is not None)]
+def _constants(graphs: Sequence[Graph]) -> dict[str, Any]:
+    named = [constant for graph in graphs for constant in graph.named_constants()]
     return {constant.key: constant.stored() for constant in named if constant.data is not None}
 
 

@@ -237,11 +237,12 @@ def select(condition: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.T
     inputs={"a": "any"},
     result="dtype, a.ne",
     checks=("is_plain(dtype)",),
-    call="custom",
+    call="ggml_cast(ctx, a, storage_type(dtype))",
     kernel="convert",
+    stock="is_float(a.dtype) and is_float(dtype)",
 )
 def convert(a: torch.Tensor, *, dtype: DType) -> torch.Tensor:
-    """``a`` as another type, as ``Tensor.to`` does (custom)."""
+    """``a`` as another type, as ``Tensor.to`` does (``ggml_cast``)."""
     return a.to(DType(dtype).torch)
 
 

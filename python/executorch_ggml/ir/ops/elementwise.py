@@ -11,19 +11,19 @@ _BROADCAST = ("same_type(a, b)", "broadcasts_to(b.ne, a.ne)")
 _FLOATS = {"a": "f32", "b": "f32"}
 
 
-@op(20, inputs=_BINARY, result="a", checks=_BROADCAST, kernel="add")
+@op(20, inputs=_BINARY, result="a", checks=_BROADCAST, kernel="add", stock="is_f32(a)")
 def add(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """``a + b``, ``b`` broadcast over ``a`` (``ggml_add``)."""
     return a + b
 
 
-@op(21, inputs=_BINARY, result="a", checks=_BROADCAST, kernel="sub")
+@op(21, inputs=_BINARY, result="a", checks=_BROADCAST, kernel="sub", stock="is_f32(a)")
 def sub(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """``a - b``, ``b`` broadcast over ``a`` (``ggml_sub``)."""
     return a - b
 
 
-@op(22, inputs=_BINARY, result="a", checks=_BROADCAST, kernel="mul")
+@op(22, inputs=_BINARY, result="a", checks=_BROADCAST, kernel="mul", stock="is_f32(a)")
 def mul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """``a * b``, ``b`` broadcast over ``a`` (``ggml_mul``)."""
     return a * b

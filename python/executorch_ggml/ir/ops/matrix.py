@@ -76,7 +76,7 @@ def multiplies_chosen(a: Operand, b: Operand, ids: Operand) -> bool:
     checks=("multiplies(a, b)", "f32_or_same_type(b, a)"),
     work="count(result.ne) * a.ne[0]",
     reads_packed=True,
-    call="ggml_mul_mat(ctx, a, b)",
+    call="compositions::mul_mat(self, a, b)",
     kernel="wide_product",
     when="is_wide_product(a, b)",
 )
@@ -127,7 +127,7 @@ def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *, 
     result="DType.F32, (v.ne[0], q.ne[2], q.ne[1], q.ne[3])",
     checks=("attends(q, k, v)", "masks_scores(q, k, mask)", "attends_within_limits(q, v)"),
     work="q.ne[1] * q.ne[2] * q.ne[3] * k.ne[1] * (q.ne[0] + v.ne[0])",
-    call="ggml_flash_attn_ext(ctx, q, k, v, mask, scale, 0.0f, logit_softcap)",
+    call="compositions::attention(self, q, k, v, mask, scale, logit_softcap)",
     kernel="attention",
 )
 def flash_attn_ext(

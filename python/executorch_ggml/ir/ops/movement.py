@@ -13,6 +13,7 @@ from ..formulas import (
     count,
     fact,
     formula,
+    is_f32,
     is_one,
     known,
     seen,
@@ -68,6 +69,26 @@ def same_dims_but(a: Operand, b: Operand, dim: int) -> bool:
 
 
 @formula
+def joins_elements(a: Operand, b: Operand) -> bool:
+    """Expects `a` and `b` to be of float32, and neither to be empty."""
+    return is_f32(a) and count(a.ne) > 0 and count(b.ne) > 0
+
+
+@formula
+def takes_rows_at(state: Operand, index: Operand, src: Operand) -> bool:
+    """Expects `src` to be `state` but for the dim 1, and `index` to have an element for each of its rows."""
+    return (
+        src.ne[0] == state.ne[0]
+        and src.ne[2] == state.ne[2]
+        and src.ne[3] == state.ne[3]
+        and index.ne[0] == src.ne[1]
+        and is_one(index.ne[1])
+        and is_one(index.ne[2])
+        and is_one(index.ne[3])
+    )
+
+
+@formula
 def are_sizes(sizes: Dims) -> bool:
     """Expects `sizes` to be 0 or more, each."""
     return all(n >= 0 for n in sizes)
@@ -105,9 +126,9 @@ def is_state(state: Operand) -> bool:
 
 @fact
 def shows_state(state: Operand) -> bool:
-    """Expects `state` to be a named state, or a view of the whole of one."""
+    """Expects `state` to be a named state, or a view of one."""
     while (producer := getattr(state, "producer", None)) is not None:
-        if producer.op not in ("reshape", "update_state"):
+        if producer.op not in ("reshape", "permute", "update_state", "set_rows"):
             return False
         state = producer.inputs[0]
     return True
@@ -168,7 +189,7 @@ def view(a: torch.Tensor, *, start: Dims, step: tuple[int, ...], ne: Dims) -> to
     return a
 
 
-@op(4, inputs={"a": "any"}, result="a", moves=Moves.COPY, kernel="broadcast")
+@op(4, inputs={"a": "any"}, result="a", moves=Moves.COPY, kernel="broadcast", stock="is_float(a.dtype)")
 def cont(a: torch.Tensor) -> torch.Tensor:
     """A dense copy (``ggml_cont``)."""
     return a.contiguous()
@@ -179,11 +200,12 @@ def cont(a: torch.Tensor) -> torch.Tensor:
     inputs={"a": "any"},
     result="a.dtype, ne",
     checks=("broadcasts_to(a.ne, ne)",),
-    call="custom",
+    call="ggml_repeat_4d(ctx, a, ne[0], ne[1], ne[2], ne[3])",
     kernel="broadcast",
+    stock="is_f32(a)",
 )
 def broadcast(a: torch.Tensor, *, ne: Dims) -> torch.Tensor:
-    """``a`` with its dims of size 1 repeated to ``ne``, for any type (custom; ``ggml_repeat`` takes f32 and i32)."""
+    """``a`` with its dims of size 1 repeated to ``ne``, for any type (``ggml_repeat_4d``)."""
     return a.expand(shape_of(ne)).clone()
 
 
@@ -193,11 +215,12 @@ def broadcast(a: torch.Tensor, *, ne: Dims) -> torch.Tensor:
     result="a.dtype, dims(a.ne[i] + b.ne[i] if i == dim else a.ne[i] for i in range(4))",
     checks=("same_type(a, b)", "same_dims_but(a, b, dim)"),
     empty=Empty.COMPUTED,
-    call="custom",
+    call="ggml_concat(ctx, a, b, narrow(dim))",
     kernel="concat",
+    stock="joins_elements(a, b)",
 )
 def concat(a: torch.Tensor, b: torch.Tensor, *, dim: int) -> torch.Tensor:
-    """``a`` then ``b`` along ggml dim ``dim``, for any type (custom; ``ggml_concat`` refuses 64-bit elements)."""
+    """``a`` then ``b`` along ggml dim ``dim``, for any type (``ggml_concat``)."""
     return torch.cat([a, b], 3 - dim)
 
 
@@ -268,3 +291,20 @@ def to_index(a: torch.Tensor, *, size: Dim, wrap: bool) -> torch.Tensor:
 def take_rows(a: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     """Rows ``a[rows[i]]`` in any type (custom; ``ggml_get_rows`` takes few); a row out of range fails the run."""
     return a[0, 0][rows[0].long()]
+
+
+@op(
+    12,
+    inputs={"state": "float|quantized rows", "index": "i32 cont", "src": "f32 rows"},
+    result="state",
+    checks=("takes_rows_at(state, index, src)", "is_below(index, state.ne[1])", "shows_state(state)"),
+    empty=Empty.COMPUTED,
+    writes=Writes.ROWS,
+    call="compositions::set_rows(self, state, index, src)",
+)
+def set_rows(state: torch.Tensor, index: torch.Tensor, src: torch.Tensor) -> torch.Tensor:
+    """Rows of ``src`` written to a named state, or a view of one, at ``index`` (``ggml_set_rows``).
+
+    ``index`` must come from ``to_index``, which checks the range. Of equal indices any may stay.
+    """
+    return state.index_copy_(2, index.reshape(-1).long(), src.to(state.dtype))

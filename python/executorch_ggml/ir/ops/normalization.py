@@ -84,7 +84,7 @@ def mean(a: torch.Tensor) -> torch.Tensor:
     return a.mean(-1, keepdim=True)
 
 
-@op(66, inputs={"a": "number cont"}, result="a", kernel="cumsum")
+@op(66, inputs={"a": "number cont"}, result="a", kernel="cumsum", stock="is_f32(a)")
 def cumsum(a: torch.Tensor) -> torch.Tensor:
     """Running sum along each row (``ggml_cumsum``)."""
     return a.cumsum(-1, dtype=a.dtype)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from .._lazy import F, torch
-from ..formulas import count, formula, known
+from ..formulas import count, formula, is_one, known
 from ..op import Dim, Dims, Operand, op
 from .movement import shape_of
 
@@ -304,6 +304,135 @@ def conv_2d(
     steps = [(getattr(window.h, name), getattr(window.w, name)) for name in ("stride", "dilation")]
     y = F.conv2d(_fitted(x, ne, window), weight.float(), flat, steps[0], 0, steps[1], groups)
     return activate(y, epilogue).permute(0, 2, 3, 1)
+
+
+@formula
+def fits_windows(size: Dim, out: Dim, window: Window) -> bool:
+    """Whether so many windows fit, with the same padding on both sides."""
+    return (
+        window.pad >= 0
+        and window.up == 1
+        and (window.kernel - 1) * window.dilation + 1 <= size + 2 * window.pad
+        and (size + 2 * window.pad - (window.kernel - 1) * window.dilation - 1) // window.stride + 1 == out
+    )
+
+
+@formula
+def slides_evenly(x: Operand, ne: Dims, window: Window2d) -> bool:
+    """Expects `window` over `x`, padded as much on both sides, to fit as often as the result `ne` says."""
+    return fits_windows(x.ne[0], ne[0], window.w) and fits_windows(x.ne[1], ne[1], window.h)
+
+
+@formula
+def is_direct_kernel(weight: Operand, x: Operand, ne: Dims, window: Window2d) -> bool:
+    """Expects `weight` to have the dims of `window`, the channels of `x` and those of the result `ne`."""
+    return (
+        weight.ne[0] == window.w.kernel
+        and weight.ne[1] == window.h.kernel
+        and weight.ne[2] == x.ne[2]
+        and weight.ne[3] == ne[2]
+    )
+
+
+@formula
+def is_kernel_a_channel(weight: Operand, x: Operand, ne: Dims, window: Window2d) -> bool:
+    """Expects `weight` to have the dims of `window` and one image a channel of `x`, as many as of the result `ne`."""
+    return (
+        weight.ne[0] == window.w.kernel
+        and weight.ne[1] == window.h.kernel
+        and is_one(weight.ne[2])
+        and weight.ne[3] == x.ne[2]
+        and x.ne[2] == ne[2]
+    )
+
+
+@formula
+def keeps_planes(x: Operand, ne: Dims) -> bool:
+    """Expects the result `ne` to have as many images and channels as `x`."""
+    return x.ne[2] == ne[2] and x.ne[3] == ne[3]
+
+
+@formula
+def pools_as_ggml(kind: PoolKind, window: Window2d) -> bool:
+    """Expects `kind` not to be AVG, and `window` to have no gaps and half as much padding as its kernel at most."""
+    return (
+        kind != PoolKind.AVG
+        and window.w.dilation == 1
+        and window.h.dilation == 1
+        and window.w.pad * 2 <= window.w.kernel
+        and window.h.pad * 2 <= window.h.kernel
+    )
+
+
+@formula
+def reaches_planes(x: Operand, ne: Dims, window: Window2d) -> bool:
+    """Expects `window` over `x`, for a result `ne`, to touch places in the image or out of it that 59 bits count."""
+    return (reach(ne[1], window.h) + x.ne[1] * x.ne[3]) * (x.ne[0] * x.ne[2]) < 2**59 and reach(ne[0], window.w) * x.ne[
+        2
+    ] < 2**59
+
+
+_DIRECT_CHECKS = ("has_few_taps(window)", "slides(window)", "slides_evenly(x, ne, window)", "keeps_batch(x, ne)")
+
+
+@op(
+    84,
+    inputs={"x": "f32 cont", "weight": "f32|f16 cont"},
+    result="x.dtype, ne",
+    checks=(*_DIRECT_CHECKS, "is_direct_kernel(weight, x, ne, window)", "reaches_planes(x, ne, window)"),
+    work="ne[0] * ne[1] * ne[3] * count(weight.ne)",
+    call="compositions::conv_2d_direct(self, x, weight, window)",
+)
+def conv_2d_direct(x: torch.Tensor, weight: torch.Tensor, *, ne: Dims, window: Window2d) -> torch.Tensor:
+    """Convolution of images with channels outside, ``ne = W, H, C, N`` (``ggml_conv_2d_direct``).
+
+    ``weight`` is ``ne = KW, KH, IC, OC``. ``pad`` is that of both sides; ``up`` must be 1.
+    """
+    return F.conv2d(x, weight.float(), None, *_steps(window))
+
+
+@op(
+    85,
+    inputs={"x": "f32 cont", "weight": "f32|f16 cont"},
+    result="x.dtype, ne",
+    checks=(*_DIRECT_CHECKS, "is_kernel_a_channel(weight, x, ne, window)", "reaches_planes(x, ne, window)"),
+    work="ne[0] * ne[1] * ne[3] * count(weight.ne)",
+    call="compositions::conv_2d_dw_direct(self, x, weight, window)",
+)
+def conv_2d_dw_direct(x: torch.Tensor, weight: torch.Tensor, *, ne: Dims, window: Window2d) -> torch.Tensor:
+    """Each channel convolved with its own kernel, channels outside (``ggml_conv_2d_dw_direct``).
+
+    ``weight`` is ``ne = KW, KH, 1, C``. ``pad`` is that of both sides; ``up`` must be 1.
+    """
+    return F.conv2d(x, weight.float(), None, *_steps(window), x.shape[1])
+
+
+@op(
+    86,
+    inputs={"x": "f32 cont"},
+    result="x.dtype, ne",
+    checks=(
+        *_DIRECT_CHECKS,
+        "pools_as_ggml(kind, window)",
+        "keeps_planes(x, ne)",
+        "reaches_planes(x, ne, window)",
+    ),
+    work="count(ne) * pool_taps(window.w, x.ne[0], ne[0]) * pool_taps(window.h, x.ne[1], ne[1])",
+    call="compositions::pool_2d_direct(self, x, kind, window)",
+)
+def pool_2d_direct(x: torch.Tensor, *, ne: Dims, kind: PoolKind, window: Window2d) -> torch.Tensor:
+    """Pooling of images with channels outside (``ggml_pool_2d``): the largest, or with ``AVG_PAD`` the average."""
+    kernel = (window.h.kernel, window.w.kernel)
+    stride, pad, _ = _steps(window)
+    if kind == PoolKind.MAX:
+        return F.max_pool2d(x, kernel, stride, pad)
+    return F.avg_pool2d(x, kernel, stride, pad)
+
+
+def _steps(window: Window2d) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
+    """Stride, padding and dilation as torch has them."""
+    w, h = window.w, window.h
+    return (h.stride, w.stride), (h.pad, w.pad), (h.dilation, w.dilation)
 
 
 class _Windows(NamedTuple):
