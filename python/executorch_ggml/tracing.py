@@ -92,6 +92,6 @@ def _experts(model: torch.nn.Module) -> AbstractContextManager[None]:
     """Have transformers' mixtures of experts use this project's op: ExecuTorch cannot run theirs."""
     if "transformers" not in sys.modules:  # then the model has none of them
         return nullcontext()
-    from .llm.experts import exported_experts
+    from .experts import exported_experts
 
     return exported_experts(model)

@@ -10,8 +10,8 @@ from tests.helpers import assert_same, run_interpreter
 from tests.native.make_corpus import Program
 from torch import Tensor
 
-from executorch_ggml.devices.arrays import as_numpy, as_torch
 from executorch_ggml.devices.mlx import MlxDevice
+from executorch_ggml.ir.arrays import as_numpy, as_torch
 from executorch_ggml.ir.graph import Graph
 
 TOLERANCE = 1e-5

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from executorch_ggml import devices
-from executorch_ggml.devices import GgmlDevice, translate
-from executorch_ggml.devices.words import UnsupportedError
+from executorch_ggml.devices import GgmlDevice
+from executorch_ggml.frontends.ggml import UnsupportedError, translate
 from executorch_ggml.ir.graph import Graph as IrGraph
 from executorch_ggml.ir.graph import IRError, Node
 

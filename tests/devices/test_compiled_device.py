@@ -18,7 +18,6 @@ from tests.native.make_corpus import Program
 from torch import Tensor, nn
 
 from executorch_ggml import devices
-from executorch_ggml.devices.arrays import as_numpy
 from executorch_ggml.devices.compiled import (
     Cache,
     CompiledDevice,
@@ -31,6 +30,7 @@ from executorch_ggml.devices.compiled import (
 from executorch_ggml.devices.compiled.compilers import get
 from executorch_ggml.devices.compiled.compilers.axelera import AxeleraCompiler
 from executorch_ggml.devices.compiled.compilers.command import CommandCompiler
+from executorch_ggml.ir.arrays import as_numpy
 from executorch_ggml.ir.graph import Graph
 from executorch_ggml.ir.interpreter import Interpreter
 

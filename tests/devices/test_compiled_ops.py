@@ -10,9 +10,9 @@ import torch
 from tests.devices.compiled_cases import Cases, corpus, covered, exported, kinds
 from tests.helpers import TOLERANCE, TOLERANCES, assert_same
 
-from executorch_ggml.devices.arrays import as_numpy, as_torch
 from executorch_ggml.devices.compiled import Cache, CompiledDevice, CompileError, GraphModule, formats, translations
 from executorch_ggml.devices.compiled.module import boundary_dtype, example_inputs
+from executorch_ggml.ir.arrays import as_numpy, as_torch
 from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.ir.graph import Graph
 from executorch_ggml.ir.interpreter import Interpreter

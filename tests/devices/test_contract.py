@@ -18,9 +18,9 @@ from torch import Tensor, nn
 import executorch_ggml
 from executorch_ggml import devices
 from executorch_ggml.devices import bridge
-from executorch_ggml.devices.arrays import Contents
 from executorch_ggml.devices.calls import Calls
 from executorch_ggml.devices.torch_device import TorchDevice
+from executorch_ggml.ir.arrays import Contents
 from executorch_ggml.ir.graph import Graph, Node
 from executorch_ggml.runtime import NodePlacement, Placement
 

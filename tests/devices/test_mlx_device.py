@@ -21,9 +21,9 @@ from tests.devices.mlx_check import built, check_graph, computed, run_plan
 from tests.helpers import run_interpreter
 from tests.native.make_corpus import PROGRAMS, Program
 
-from executorch_ggml.devices.arrays import Contents
 from executorch_ggml.devices.mlx import MlxDevice, available, set_device
 from executorch_ggml.devices.mlx.docs import PAGE, page
+from executorch_ggml.ir.arrays import Contents
 from executorch_ggml.ir.builder import Builder
 from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.ir.ops.custom import BinaryKind

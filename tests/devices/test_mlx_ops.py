@@ -18,6 +18,7 @@ from tests.native.make_corpus import Program
 from executorch_ggml.devices.mlx import MlxDevice
 from executorch_ggml.devices.mlx.table import TABLE
 from executorch_ggml.ir.builder import Builder
+from executorch_ggml.ir.codec import quantize
 from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.ir.graph import Value
 from executorch_ggml.ir.ops import OPS
@@ -35,7 +36,6 @@ from executorch_ggml.ir.ops.spatial import (
     Window2d,
     Window3d,
 )
-from executorch_ggml.quant.codec import quantize
 
 Make = Callable[[Program], None]
 CASES: dict[str, list[Make]] = {}
@@ -603,7 +603,7 @@ def test_quantized_input() -> None:
     given = program.build.input("w", DType.Q4_0, (5, 64), (64, 5, 1, 1))
     program.output(program.emit("mul_mat", given, x))
     graph = program.build.finish()
-    from executorch_ggml.quant.codec import dequantize
+    from executorch_ggml.ir.codec import dequantize
 
     expected = (program.inputs[0] @ dequantize(program.inputs[1], DType.Q4_0, (5, 64)).T).reshape(1, 1, 3, 5)
     check_graph(graph, program.inputs, expected=[expected])

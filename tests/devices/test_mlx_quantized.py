@@ -11,8 +11,8 @@ import mlx.core as mx
 import torch
 
 from executorch_ggml.devices.mlx.quantized import FORMATS, Packed, pack
+from executorch_ggml.ir.codec import dequantize, quantize
 from executorch_ggml.ir.dtypes import DType
-from executorch_ggml.quant.codec import dequantize, quantize
 
 # Where the f16 scales of a block lie.
 SCALES = {DType.Q4_1: (0, 2), DType.Q5_1: (0, 2), DType.Q4_K: (0, 2), DType.Q5_K: (0, 2), DType.TQ2_0: (64,)}

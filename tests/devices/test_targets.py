@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from executorch_ggml import devices
 from executorch_ggml.ir.builder import Builder
+from executorch_ggml.ir.codec import dequantize, quantize
 from executorch_ggml.ir.dims import ne_of
 from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.ir.graph import Graph, Node, Value
@@ -21,7 +22,6 @@ from executorch_ggml.ir.ops.spatial import PoolKind, Window, Window2d
 from executorch_ggml.ir.serialize import serialize
 from executorch_ggml.ir.storage import Storage, StorageLayout, pack
 from executorch_ggml.ir.target import Target
-from executorch_ggml.quant.codec import dequantize, quantize
 from executorch_ggml.runtime import Session
 from executorch_ggml.runtime.session import PROLOGUE
 

@@ -24,6 +24,7 @@ from executorch_ggml.ir._generated import ggml_ir_generated as fb
 from torch import Tensor
 
 from executorch_ggml.ir.builder import Builder
+from executorch_ggml.ir.codec import quantize
 from executorch_ggml.ir.dims import floor_div, maximum, minimum, ne_of
 from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.ir.graph import Value
@@ -47,7 +48,6 @@ from executorch_ggml.ir.ops.spatial import (
 from executorch_ggml.ir.serialize import MAGIC, payload, serialize
 from executorch_ggml.ir.storage import Storage, StorageLayout
 from executorch_ggml.partition.backend import constant_bytes
-from executorch_ggml.quant.codec import quantize
 
 DTYPES = {dtype.torch: dtype for dtype in DType if not dtype.is_quantized}
 

@@ -154,6 +154,11 @@ def test_programs_are_near_the_module_with_their_weights(name: str, tmp_path: Pa
     assert kept == said
 
 
+def test_a_program_has_the_same_bytes_each_time() -> None:
+    first, second = (executorch_ggml.export(model(), (TOKENS,), quantize="q8_0").buffer for _ in range(2))
+    assert first == second
+
+
 class ByColumns(nn.Module):
     """Products with ``[in, out]`` weights, as GPT-2's; or with the same weights as linear layers have them."""
 

@@ -12,9 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from executorch_ggml.ir.codec import needs_importance
 from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.quant import dequantize, quantize
-from executorch_ggml.quant.codec import needs_importance
 from gguf import GGMLQuantizationType, quants
 
 QUANTIZED = [dtype for dtype in DType if dtype.is_quantized]

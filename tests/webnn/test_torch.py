@@ -158,7 +158,7 @@ def test_recurrent_networks_are_those_of_torch(name: str, direction: str) -> Non
 def test_decompositions_are_valid_graphs(operator: str) -> None:
     for seed in range(8):
         info, _ = graph_of(call(operator, "float16", seed), context("torch"))
-        made = decompose(info, DECOMPOSITIONS)
+        made = decompose(info)
         made.verify()
         assert made.input_operands() == info.input_operands()
         assert made.output_operands() == info.output_operands()

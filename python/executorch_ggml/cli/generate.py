@@ -66,11 +66,11 @@ def _started(generator: Generator, prompt: str, args: argparse.Namespace) -> Gen
     return generator.chat([*system, {"role": "user", "content": prompt}], **options)
 
 
-def _summary(generator: Generator, made: Generation) -> str:
-    timing = made.timing
+def _summary(generator: Generator, generation: Generation) -> str:
+    timing = generation.timing
     return (
         f"\nload {generator.load_seconds:.2f} s; "
         f"prompt {timing.prompt_tokens} tokens, {timing.prefill_speed:.1f} tokens/s; "
         f"first token after {timing.first_token_seconds:.3f} s; "
-        f"generated {timing.new_tokens} tokens, {timing.decode_speed:.1f} tokens/s; ended by {made.finish}"
+        f"generated {timing.new_tokens} tokens, {timing.decode_speed:.1f} tokens/s; ended by {generation.finish}"
     )

@@ -50,26 +50,26 @@ def run_convert(args: argparse.Namespace) -> None:
     print(f"wrote {args.target}")
 
 
-def _write(made: Any, graph: GraphInfo, target: Path) -> None:
+def _write(converted: Any, graph: GraphInfo, target: Path) -> None:
     import torch
 
     from ..ir.graph import Graph
     from ..ir.printer import to_text
 
-    if isinstance(made, torch.nn.Module):
+    if isinstance(converted, torch.nn.Module):
         examples = tuple(torch.from_numpy(array) for array in _zeros(graph).values())
         if target.suffix == ".pte":
             from .._export import export
 
-            export(made.eval(), examples).save(str(target))
+            export(converted.eval(), examples).save(str(target))
         else:
-            torch.export.save(torch.export.export(made.eval(), examples), target)
-    elif isinstance(made, Graph):
-        target.write_text(to_text(made))
-    elif hasattr(made, "SerializeToString"):
-        target.write_bytes(made.SerializeToString())
+            torch.export.save(torch.export.export(converted.eval(), examples), target)
+    elif isinstance(converted, Graph):
+        target.write_text(to_text(converted))
+    elif hasattr(converted, "SerializeToString"):
+        target.write_bytes(converted.SerializeToString())
     else:
-        made.save(str(target))
+        converted.save(str(target))
 
 
 def run_graph(args: argparse.Namespace) -> None:

@@ -18,16 +18,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..frontends.ggml import (
+    NODE,
+    WORDS,
+    CustomNodes,
+    Effect,
+    Names,
+    Scattered,
+    Tensor,
+    Translation,
+    Translator,
+    UnsupportedError,
+    as_array,
+    read,
+)
+from ..ir.arrays import numpy_dtype
 from ..ir.dtypes import DType
 from ..ir.graph import IRError
-from . import ops  # noqa: F401 - declares the translations
-from .arrays import numpy_dtype
 from .calls import Calls, TimeLimitError
-from .custom import CustomNodes
 from .device import DeclinedError, GgmlDevice, get, registered
-from .memory import as_array
-from .translate import Effect, Names, Scattered, Translation, Translator
-from .words import NODE, WORDS, Tensor, UnsupportedError, read
 
 if TYPE_CHECKING:
     from ..ir.graph import Graph

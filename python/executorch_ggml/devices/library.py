@@ -6,6 +6,8 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+from .device import get
+
 _SUFFIX = {"darwin": ".so", "win32": ".dll"}.get(sys.platform, ".so")
 
 
@@ -27,7 +29,6 @@ def load(*names: str) -> None:
     """
     from .. import _session
     from . import bridge
-    from .device import get
 
     for name in names:
         get(name)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from ..ir.arrays import as_numpy, as_torch
 from ..ir.interpreter import Interpreter
-from .arrays import as_numpy, as_torch
 from .device import GgmlDevice
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""Frontends: a program of PyTorch or WebNN as the canonical IR, op by op."""
+"""Frontends: a program of PyTorch, WebNN or ggml as the canonical IR, op by op."""

@@ -1,7 +1,7 @@
 """GGUF files: models rebuilt from them, their tensors as a program's constants, and models written as them."""
 
+from ..runtime.gguf_file import GgufError, GgufFile, GgufTensor
 from .architectures import known_architectures
-from .file import GgufError, GgufFile, GgufTensor
 from .model import GgufModel, load
 from .tokenizer import GgufTokenizer, tokenizer_of
 from .weights import GgufWeights

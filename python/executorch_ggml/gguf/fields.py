@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from .file import GgufFile
+from ..runtime.gguf_file import GgufFile
 
 
 @dataclass(frozen=True)

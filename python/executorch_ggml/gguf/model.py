@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from ..frontends.aten.weights import VALUES_ELSEWHERE, check_values
+from ..runtime.gguf_file import GgufError, GgufFile, GgufTensor, weight_type
 from .architectures import Architecture, architecture_of
-from .file import GgufError, GgufFile, GgufTensor, weight_type
 from .tokenizer import special_ids
 from .weights import GgufWeights, values_of
 
@@ -161,11 +161,11 @@ def _module(config: Any, architecture: Architecture) -> Any:
 
 def _match(file: GgufFile, architecture: Architecture, skeleton: Any) -> dict[str, GgufTensor]:
     """The tensors of each parameter. All that the module has and all that the file has must match."""
-    found: dict[str, GgufTensor] = {}
+    matched: dict[str, GgufTensor] = {}
     seen: dict[torch.Tensor, str] = {}
     for name, parameter in skeleton.named_parameters(remove_duplicate=False):
         if parameter in seen:  # a tied head, which exported programs may call by either name
-            found[name] = found[seen[parameter]]
+            matched[name] = matched[seen[parameter]]
             continue
         seen[parameter] = name
         wanted = architecture.names.tensors(name)
@@ -173,16 +173,16 @@ def _match(file: GgufFile, architecture: Architecture, skeleton: Any) -> dict[st
             raise file.error(f"{type(skeleton).__name__} has {name}, and {architecture.name} no tensor for it")
         if wanted[0] not in file.tensors:
             raise file.error(f"tensor {wanted[0]} is missing")
-        found[name] = file.tensors[wanted[0]]
-        _check_shape(name, parameter, found[name])
-    used = {tensor.name for tensor in found.values()} | set(architecture.extra_names)
+        matched[name] = file.tensors[wanted[0]]
+        _check_shape(name, parameter, matched[name])
+    used = {tensor.name for tensor in matched.values()} | set(architecture.extra_names)
     unused = sorted(set(file.tensors) - used)
     if unused:
         raise file.error(
             f"{len(unused)} tensors have no place in {type(skeleton).__name__}: {', '.join(unused[:4])}"
             + (" …" if len(unused) > 4 else "")
         )
-    return found
+    return matched
 
 
 def _check_shape(name: str, parameter: torch.Tensor, tensor: GgufTensor) -> None:

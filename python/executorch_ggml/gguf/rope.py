@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..runtime.gguf_file import GgufFile
 from .fields import head_dim, read_field
-from .file import GgufFile
 
 # A factor by which each frequency is divided; llama.cpp applies it where it is there.
 FREQUENCY_FACTORS = "rope_freqs.weight"
@@ -58,18 +58,18 @@ def write_rope(config: Any, parameters: dict[str, Any] | None = None) -> dict[st
     """The metadata of a config's ``rope_parameters``; ValueError for a scaling that llama.cpp has no metadata for."""
     rope = parameters if parameters is not None else config.rope_parameters
     rotated = int(head_dim(config) * rope.get("partial_rotary_factor", 1.0))
-    found = {"rope.dimension_count": rotated, "rope.freq_base": float(rope["rope_theta"])}
+    fields = {"rope.dimension_count": rotated, "rope.freq_base": float(rope["rope_theta"])}
     kind = rope.get("rope_type", "default")
     if kind in ("default", "llama3", "longrope"):  # the scaling of the last two lies in tensors
-        return found
-    found |= {"rope.scaling.type": kind, "rope.scaling.factor": float(rope["factor"])}
+        return fields
+    fields |= {"rope.scaling.type": kind, "rope.scaling.factor": float(rope["factor"])}
     if kind == "linear":
-        return found
+        return fields
     if kind != "yarn" or rope.get("mscale") or rope.get("mscale_all_dim") or rope.get("truncate") is False:
         raise ValueError(f"a GGUF file cannot say what rotary embeddings do with {rope}")
     scale = (rope.get("attention_factor") or _yarn_attention(rope["factor"])) / _yarn_attention(rope["factor"])
     original = rope.get("original_max_position_embeddings") or config.max_position_embeddings
-    return found | {
+    return fields | {
         "rope.scaling.original_context_length": original,
         "rope.scaling.yarn_beta_fast": float(rope.get("beta_fast") or 32.0),
         "rope.scaling.yarn_beta_slow": float(rope.get("beta_slow") or 1.0),

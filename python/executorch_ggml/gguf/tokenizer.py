@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .file import GgufFile
+from ..runtime.gguf_file import GgufFile
 
 # Regular expressions that text is cut with before merges, by llama.cpp's name for them (`tokenizer.ggml.pre`). Of
 # several names the first is written. transformers has most of them in integrations/gguf; these are llama.cpp's own
@@ -284,17 +284,17 @@ def _model_metadata(description: dict[str, Any], backend: Any) -> dict[str, Any]
     kinds = [_UNUSED if index in holes else _NORMAL for index in range(size)]
     for added in description["added_tokens"]:
         kinds[added["id"]] = _CONTROL if added["special"] else _USER_DEFINED
-    found: dict[str, Any] = {"tokenizer.ggml.tokens": tokens}
+    metadata: dict[str, Any] = {"tokenizer.ggml.tokens": tokens}
     if model.get("byte_fallback"):
-        found |= _sentence_piece_metadata(model, description, tokens, kinds)
+        metadata |= _sentence_piece_metadata(model, description, tokens, kinds)
     else:
         merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
-        found |= {
+        metadata |= {
             "tokenizer.ggml.model": "gpt2",
             "tokenizer.ggml.pre": _split_name(description["pre_tokenizer"]),
             "tokenizer.ggml.merges": merges,
         }
-    return found | {"tokenizer.ggml.token_type": kinds}
+    return metadata | {"tokenizer.ggml.token_type": kinds}
 
 
 def _sentence_piece_metadata(
@@ -307,16 +307,16 @@ def _sentence_piece_metadata(
     for index, token in enumerate(tokens):
         if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
             kinds[index] = _BYTE
-    found = {
+    metadata = {
         "tokenizer.ggml.model": "llama",
         "tokenizer.ggml.pre": "default",
         "tokenizer.ggml.scores": [-float(ranks.get(token, len(ranks))) for token in tokens],
         "tokenizer.ggml.add_space_prefix": _prepends_space(description),
     }
     if (unknown := model.get("unk_token")) is not None:
-        found["tokenizer.ggml.unknown_token_id"] = tokens.index(unknown)
+        metadata["tokenizer.ggml.unknown_token_id"] = tokens.index(unknown)
         kinds[tokens.index(unknown)] = _UNKNOWN
-    return found
+    return metadata
 
 
 def _prepends_space(description: dict[str, Any]) -> bool:

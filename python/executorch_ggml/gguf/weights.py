@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 
 from ..frontends.aten.weights import StoredWeight
-from ..quant.codec import dequantize
-from .file import GgufTensor
+from ..ir.codec import dequantize
+from ..runtime.gguf_file import GgufTensor
 
 
 class GgufWeights:

@@ -12,13 +12,13 @@ from typing import Any
 import torch
 
 from ..frontends.aten.weights import check_values
+from ..ir.codec import quantize
 from ..ir.dtypes import DType
 from ..quant import GgmlQuantConfig, Importance
-from ..quant.codec import quantize
 from ..quant.config import encoded
 from ..quant.types import fitting
+from ..runtime.gguf_file import weight_type
 from .architectures import Architecture, architecture_for
-from .file import weight_type
 from .mixtures import mixture
 from .model import file_of
 from .tokenizer import tokenizer_metadata

@@ -8,6 +8,7 @@ from typing import Any
 import sympy
 import torch
 
+from .codec import dequantize
 from .dims import evaluate
 from .graph import Graph, Node, Port, Value
 from .ops.movement import shape_of
@@ -64,11 +65,7 @@ class Interpreter:
 def _values(data: torch.Tensor, value: Value) -> torch.Tensor:
     """A constant as the references see it: a quantized one dequantized."""
     shape = shape_of(value.ne)
-    if not value.dtype.is_quantized:
-        return data.reshape(shape)
-    from ..quant.codec import dequantize
-
-    return dequantize(data, value.dtype, shape)
+    return dequantize(data, value.dtype, shape) if value.dtype.is_quantized else data.reshape(shape)
 
 
 def bind(graph: Graph, inputs: Sequence[torch.Tensor]) -> dict[sympy.Symbol, int]:

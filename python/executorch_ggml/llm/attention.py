@@ -12,8 +12,8 @@ from torch.nn import functional
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import bidirectional_mask_function
 
+from ..experts import exported_experts
 from ..frontends.aten.ops.attention import softcapped_attention
-from .experts import exported_experts
 
 NAME = "executorch_ggml"
 OWN = "executorch_ggml_own"  # for models that compute attention themselves

@@ -63,16 +63,17 @@ class Encoder:
 
     def embed_tokens(self, texts: Sequence[Sequence[int]]) -> Embeddings:
         """The embeddings ``[texts, size]`` of texts that are tokens already, special ones among them."""
-        given = [self._checked(index, ids) for index, ids in enumerate(texts)]
-        if not given:
+        sequences = [self._checked(index, ids) for index, ids in enumerate(texts)]
+        if not sequences:
             raise ValueError("no texts to embed")
-        order = sorted(range(len(given)), key=lambda index: len(given[index]))  # so that batches have little padding
-        groups = [list(group) for _, group in groupby(order, key=lambda index: len(given[index]) > self._short_len)]
+        # So that batches have little padding.
+        order = sorted(range(len(sequences)), key=lambda index: len(sequences[index]))
+        groups = [list(group) for _, group in groupby(order, key=lambda index: len(sequences[index]) > self._short_len)]
         parts = [
             group[first : first + self.max_batch] for group in groups for first in range(0, len(group), self.max_batch)
         ]
-        made = np.concatenate([self._batch([given[index] for index in part]) for part in parts])
-        return made[np.argsort(order)]
+        embeddings = np.concatenate([self._batch([sequences[index] for index in part]) for part in parts])
+        return embeddings[np.argsort(order)]
 
     def _batch(self, texts: Sequence[Tokens]) -> Embeddings:
         shape = len(texts), max(map(len, texts))
@@ -84,9 +85,9 @@ class Encoder:
         made: Embeddings = self._module.run("forward", (tokens, mask)).numpy()
         return made
 
-    def _checked(self, index: int, given: Sequence[int]) -> Tokens:
+    def _checked(self, index: int, tokens: Sequence[int]) -> Tokens:
         try:
-            ids = checked(given, self.metadata["get_vocab_size"])
+            ids = checked(tokens, self.metadata["get_vocab_size"])
         except ValueError as error:
             raise ValueError(f"text {index}: {error}") from None
         if not 0 < len(ids) <= self.max_seq_len:

@@ -204,10 +204,10 @@ class Generator:
         ``seed`` a text is the same each time. The text ends before the first of the ``stop`` strings.
         """
         stops = StopStrings([stop] if isinstance(stop, str) else stop)
-        made = Generation()
-        ids, tokens = self._started(made, prompt, max_new_tokens, seed, start, sampling)
-        made._pieces = _pieces(made, TextStream(self.tokenizer, ids), stops, tokens)
-        return made
+        generation = Generation()
+        ids, tokens = self._started(generation, prompt, max_new_tokens, seed, start, sampling)
+        generation._pieces = _pieces(generation, TextStream(self.tokenizer, ids), stops, tokens)
+        return generation
 
     def stream_tokens(
         self,
@@ -228,7 +228,7 @@ class Generator:
 
     def _started(
         self,
-        made: Generation,
+        generation: Generation,
         prompt: Prompt,
         most: int | None,
         seed: int | None,
@@ -239,11 +239,11 @@ class Generator:
         if most is not None and most < 0:
             raise ValueError(f"max_new_tokens {most}, expected 0 or more")
         how, random = Sampling(**sampling), np.random.default_rng(seed)
-        ids = self._begun(made, prompt, start)
-        made._encoded = self._encoded
-        return ids, self._new_tokens(made, list(ids), most, how, random)
+        ids = self._begun(generation, prompt, start)
+        generation._encoded = self._encoded
+        return ids, self._new_tokens(generation, list(ids), most, how, random)
 
-    def _begun(self, made: Generation, prompt: Prompt, start: Sequence[int] | None) -> list[int]:
+    def _begun(self, generation: Generation, prompt: Prompt, start: Sequence[int] | None) -> list[int]:
         """The tokens that a text begins with; of an encoder-decoder model, after its encoder has read the prompt."""
         if not self.has_encoder:
             if start is not None:
@@ -252,7 +252,7 @@ class Generator:
         began = time.perf_counter()
         self.encode(prompt)
         ids = self._prompt(self._with_language(self._start_ids) if start is None else start)
-        made.timing.encode_seconds = time.perf_counter() - began
+        generation.timing.encode_seconds = time.perf_counter() - began
         return ids
 
     def _with_language(self, ids: Sequence[int]) -> list[int]:
@@ -286,12 +286,12 @@ class Generator:
             )
         return list(ids)
 
-    def _read(self, made: Generation, ids: list[int]) -> tuple[Logits, int]:
+    def _read(self, generation: Generation, ids: list[int]) -> tuple[Logits, int]:
         """Read a text's tokens but for the first ones that are there: the logits after them, and how many were there.
 
         In most cases only its last token is not; more, where something else was read since.
         """
-        if made._encoded is not self._encoded:
+        if generation._encoded is not self._encoded:
             raise ValueError("the encoder has read another source since this text was begun")
         known = _common(self._tokens, ids) if self._method == self._method_for(len(ids)) else 0
         if known < len(ids) or known < len(self._tokens) or self._logits is None:
@@ -301,9 +301,9 @@ class Generator:
         assert self._logits is not None
         return self._logits, known
 
-    def _allowed(self, logits: Logits, made: int) -> Logits:
+    def _allowed(self, logits: Logits, new_tokens: int) -> Logits:
         """The logits, after some tokens were made, without the tokens that the model's generation config rules out."""
-        hidden = self._suppressed if made else self._suppressed | self._begin_suppressed
+        hidden = self._suppressed if new_tokens else self._suppressed | self._begin_suppressed
         if not hidden:
             return logits
         logits = logits.copy()
@@ -311,12 +311,12 @@ class Generator:
         return logits
 
     def _new_tokens(
-        self, made: Generation, ids: list[int], most: int | None, how: Sampling, random: np.random.Generator
+        self, generation: Generation, ids: list[int], most: int | None, how: Sampling, random: np.random.Generator
     ) -> Iterator[int]:
         """The tokens that follow, each of them read when the next one is asked for."""
-        timing, clock = made.timing, time.perf_counter
+        timing, clock = generation.timing, time.perf_counter
         started = clock() - timing.encode_seconds
-        logits, known = self._read(made, ids)
+        logits, known = self._read(generation, ids)
         timing.prompt_tokens, timing.reused_tokens = len(ids) - known, known
         timing.prefill_seconds = clock() - started - timing.encode_seconds
         while most is None or timing.new_tokens < most:
@@ -325,20 +325,20 @@ class Generator:
             timing.first_token_seconds = timing.first_token_seconds or clock() - started
             timing.decode_seconds = clock() - started - timing.first_token_seconds
             if token in self.eos_ids:
-                made.finish = "eos"
+                generation.finish = "eos"
                 return
-            made.tokens.append(token)
+            generation.tokens.append(token)
             yield token
             if len(ids) >= self.max_seq_len:
-                made.finish = "context"
+                generation.finish = "context"
                 return
             ids.append(token)
             if timing.new_tokens != most:
-                logits, _ = self._read(made, ids)
-        made.finish = "length"
+                logits, _ = self._read(generation, ids)
+        generation.finish = "length"
 
 
-def _pieces(made: Generation, text: TextStream, stops: StopStrings, tokens: Iterator[int]) -> Iterator[str]:
+def _pieces(generation: Generation, text: TextStream, stops: StopStrings, tokens: Iterator[int]) -> Iterator[str]:
     """The text of tokens, up to a stop string."""
     for token in tokens:
         if piece := stops.push(text.push(token)):
@@ -348,7 +348,7 @@ def _pieces(made: Generation, text: TextStream, stops: StopStrings, tokens: Iter
     if piece := stops.push(text.flush()) + stops.flush():
         yield piece
     if stops.found is not None:
-        made.finish = "stop"
+        generation.finish = "stop"
 
 
 def _row(ids: Tokens) -> torch.Tensor:

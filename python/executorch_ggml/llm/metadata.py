@@ -29,9 +29,9 @@ def metadata_of(module: Module, required: Collection[str], kind: str) -> dict[st
     return found | {name: value if isinstance(value, tuple) else (value,) for name, value in lists.items()}
 
 
-def tokenizer_of(path: str | os.PathLike[str], given: Any) -> Tokenizer | None:
+def tokenizer_of(path: str | os.PathLike[str], tokenizer: Any) -> Tokenizer | None:
     """The tokenizer that is given (see :meth:`Tokenizer.load`), or else the one in a program's file."""
-    if given is not None:
-        return Tokenizer.load(given)
+    if tokenizer is not None:
+        return Tokenizer.load(tokenizer)
     stored = named_data(path, TOKENIZER_KEY)
     return None if stored is None else Tokenizer.from_bytes(stored)

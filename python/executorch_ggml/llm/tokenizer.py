@@ -11,9 +11,6 @@ from typing import Any
 
 import tokenizers
 
-# What chat templates call the special tokens that they write.
-SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
-
 
 @dataclass(frozen=True)
 class Tokenizer:

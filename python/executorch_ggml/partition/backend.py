@@ -6,7 +6,8 @@ import copy
 import hashlib
 import json
 import weakref
-from typing import final
+from collections.abc import Callable
+from typing import cast, final
 
 import torch
 from executorch.exir._serialize._named_data_store import NamedDataStore
@@ -32,7 +33,7 @@ STATES_BY_NAME_KEY = "states_by_name"  # compile spec: buffers of one name are o
 FUSIONS_KEY = "fusions"  # compile spec: the names of the fusions to use, joined by commas, where not all
 TARGETS_KEY = "targets"  # compile spec: the names of the targets, joined by commas, where not all
 STATE_TYPES_KEY = "state_types"  # compile spec: quantized types of states by pattern, as JSON
-WEIGHTS_KEY = "weights"  # compile spec: the name, in this process, of the source that the weights come from
+WEIGHTS_KEY = "weights"  # compile spec: where weights come from, a WeightsValue
 GGUF_NAME = "executorch_ggml.gguf#"  # and a file's id: its name, in the named data of a program that needs it
 STATES_MARKER = (
     "executorch_ggml.states"  # in the named data of a program with something to share: see program_states.cpp
@@ -45,14 +46,28 @@ FUSIONS = {
 }
 ALL_FUSIONS = frozenset(FUSIONS)
 
-_weight_sources: weakref.WeakValueDictionary[str, WeightSource] = weakref.WeakValueDictionary()
 
+class WeightsValue(bytes):
+    """A compile spec's value that takes the source of weights to ``preprocess``: the program gets the bytes, none.
 
-def remember_weights(source: WeightSource) -> str:
-    """A name by which ``preprocess`` finds the source: it is given strings alone. The partitioner keeps it alive."""
-    name = f"{type(source).__name__}-{id(source):x}"
-    _weight_sources[name] = source
-    return name
+    The partitioner keeps the source alive, and lowered modules, which keep their specs, do not.
+    """
+
+    _source: Callable[[], WeightSource | None]
+
+    @classmethod
+    def of(cls, source: WeightSource) -> WeightsValue:
+        """The value for a source."""
+        value = cls()
+        value._source = weakref.ref(source)
+        return value
+
+    def source(self) -> WeightSource:
+        """The source; RuntimeError where it is gone."""
+        source = self._source()
+        if source is None:
+            raise RuntimeError("the source of the weights is gone: keep the partitioner until the program is lowered")
+        return source
 
 
 @final
@@ -93,7 +108,7 @@ def _preprocess(program: ExportedProgram, specs: list[CompileSpec], names: State
     states = names.of(program)
     options = {spec.key: spec.value.decode() for spec in specs}
     fusions = frozenset(options[FUSIONS_KEY].split(",")) if FUSIONS_KEY in options else ALL_FUSIONS
-    weights = _weight_sources[options[WEIGHTS_KEY]] if WEIGHTS_KEY in options else None
+    weights = next((cast(WeightsValue, spec.value).source() for spec in specs if spec.key == WEIGHTS_KEY), None)
     types = {pattern: DType[name] for pattern, name in json.loads(options.get(STATE_TYPES_KEY, "{}")).items()}
     integers = "integer_weights" in fusions
     graph = Lowering(program, integer_weights=integers, states=frozenset(states), weights=weights).graph()

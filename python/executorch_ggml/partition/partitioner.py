@@ -32,7 +32,7 @@ from .backend import (
     TARGETS_KEY,
     WEIGHTS_FILE_KEY,
     WEIGHTS_KEY,
-    remember_weights,
+    WeightsValue,
 )
 from .complex_numbers import in_reals
 from .compositions import composed
@@ -198,7 +198,7 @@ class GgmlPartitioner(Partitioner):
         if self.targets != list(TARGETS):
             specs.append(CompileSpec(TARGETS_KEY, ",".join(self.targets).encode()))
         if self.weights is not None:
-            specs.append(CompileSpec(WEIGHTS_KEY, remember_weights(self.weights).encode()))
+            specs.append(CompileSpec(WEIGHTS_KEY, WeightsValue.of(self.weights)))
         if self.state_types:
             names = {pattern: dtype.name for pattern, dtype in self.state_types.items()}
             specs.append(CompileSpec(STATE_TYPES_KEY, json.dumps(names).encode()))

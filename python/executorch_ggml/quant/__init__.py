@@ -1,6 +1,6 @@
 """Quantization: which ggml type each weight is stored in, importance matrices, and what it costs."""
 
-from .codec import dequantize, quantize
+from ..ir.codec import dequantize, quantize
 from .config import Choice, GgmlQuantConfig
 from .importance import Importance
 from .report import Quality, QuantReport, TensorReport, compare, dequantized, quantizable, report

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from ..frontends.aten.weights import StoredWeight
+from ..ir.codec import needs_importance, quantize
 from ..ir.dtypes import DType
-from .codec import needs_importance, quantize
 from .importance import Importance
 from .types import TYPES, fitting
 
@@ -113,28 +113,28 @@ class GgmlQuantConfig:
     # -------------------------------------------------------------------------------------------------- other forms
 
     @classmethod
-    def of(cls, given: GgmlQuantConfig | str | Path | Mapping[str, Any]) -> GgmlQuantConfig:
+    def of(cls, quantization: GgmlQuantConfig | str | Path | Mapping[str, Any]) -> GgmlQuantConfig:
         """From a type's name, a path of a JSON file, JSON's contents, or a configuration as it is."""
-        if isinstance(given, GgmlQuantConfig):
-            return given
-        if isinstance(given, Mapping):
-            return cls._from_json(given)
-        if isinstance(given, str) and not given.endswith(".json"):
-            return cls(default=given)
+        if isinstance(quantization, GgmlQuantConfig):
+            return quantization
+        if isinstance(quantization, Mapping):
+            return cls._from_json(quantization)
+        if isinstance(quantization, str) and not quantization.endswith(".json"):
+            return cls(default=quantization)
         try:
-            fields = json.loads(Path(given).read_text())
+            fields = json.loads(Path(quantization).read_text())
         except ValueError as error:
-            raise ValueError(f"{given}: no JSON: {error}") from None
+            raise ValueError(f"{quantization}: no JSON: {error}") from None
         if not isinstance(fields, dict):
-            raise ValueError(f"{given}: a quantization is an object of JSON, got {type(fields).__name__}")
-        return cls._from_json(fields, Path(given).parent)
+            raise ValueError(f"{quantization}: a quantization is an object of JSON, got {type(fields).__name__}")
+        return cls._from_json(fields, Path(quantization).parent)
 
     @classmethod
-    def _from_json(cls, given: Mapping[str, Any], folder: Path = Path()) -> GgmlQuantConfig:
+    def _from_json(cls, contents: Mapping[str, Any], folder: Path = Path()) -> GgmlQuantConfig:
         known = {"default", "rules", "min_elements", "keep", "importance"}
-        if unknown := set(given) - known:
+        if unknown := set(contents) - known:
             raise ValueError(f"a quantization has no {', '.join(sorted(unknown))}; it has {', '.join(sorted(known))}")
-        fields = dict(given)
+        fields = dict(contents)
         if isinstance(path := fields.get("importance"), str):
             fields["importance"] = Importance.load(folder / path)
         return cls(**fields)

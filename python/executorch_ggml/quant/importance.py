@@ -7,16 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..frontends.aten.ops.experts import expert_linear
 from ..ir.dtypes import DType
-
-if TYPE_CHECKING:
-    from ..gguf.file import GgufTensor
+from ..runtime.gguf_file import GgufFile, GgufTensor
 
 aten = torch.ops.aten
 
@@ -26,17 +24,17 @@ SUMS, COUNTS = ".in_sum2", ".counts"  # llama.cpp's names of an entry's two tens
 Args = Sequence[Any] | Mapping[str, Any] | torch.Tensor  # of a call: in their order, by name, or a single one
 
 
-def call(model: Callable[..., Any], given: Args) -> Any:
+def call(model: Callable[..., Any], call_args: Args) -> Any:
     """What a model answers."""
-    args, kwargs = arguments(given)
+    args, kwargs = arguments(call_args)
     return model(*args, **kwargs)
 
 
-def arguments(given: Args) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def arguments(call_args: Args) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Those by place, and those by name."""
-    if isinstance(given, Mapping):
-        return (), dict(given)
-    return ((given,) if isinstance(given, torch.Tensor) else tuple(given)), {}
+    if isinstance(call_args, Mapping):
+        return (), dict(call_args)
+    return ((call_args,) if isinstance(call_args, torch.Tensor) else tuple(call_args)), {}
 
 
 @dataclass(frozen=True)
@@ -96,7 +94,7 @@ class Importance:
             for args in inputs:
                 call(model, args)
         first = {id(parameter): name for name, parameter in model.named_parameters()}
-        names = {name: first[id(given)] for name, given in model.named_parameters(remove_duplicate=False)}
+        names = {name: first[id(parameter)] for name, parameter in model.named_parameters(remove_duplicate=False)}
         entries = {name: seen.entries.get(name_of_first) for name, name_of_first in names.items()}
         return cls({name: entry for name, entry in entries.items() if entry is not None})
 
@@ -124,8 +122,6 @@ class Importance:
     @classmethod
     def load(cls, path: str | Path, names: Mapping[str, str] | None = None) -> Importance:
         """Read llama.cpp's GGUF form; ``names`` gives the parameters' names by those in the file."""
-        from ..gguf.file import GgufFile
-
         file = GgufFile(path)
         if file.field("general.type", str, "") != "imatrix":
             raise ValueError(f"{path} is no importance matrix: its general.type is not 'imatrix'")

@@ -13,8 +13,8 @@ from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
 from ..frontends.aten.weights import check_values
+from ..ir.codec import dequantize
 from ..ir.dtypes import DType
-from .codec import dequantize
 from .config import GgmlQuantConfig
 from .importance import Args, arguments, call, used_weights
 

@@ -111,9 +111,9 @@ def add_rpc_server(endpoint: str) -> list[Device]:
     return [device for device in list_devices() if device.name in names]
 
 
-def paths(given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
+def paths(path_or_paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
     """One path or several, as a list."""
-    several = [given] if isinstance(given, (str, os.PathLike)) else given
+    several = [path_or_paths] if isinstance(path_or_paths, (str, os.PathLike)) else path_or_paths
     return [os.fspath(path) for path in several]
 
 

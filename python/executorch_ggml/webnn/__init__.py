@@ -11,8 +11,7 @@ Methods and options have the specification's names in snake_case. What the speci
 the call returns.
 """
 
-from .builder import MLGraphBuilder
-from .context import ML, MLContext, MLGraph
+from .context import ML, MLContext, MLGraph, MLGraphBuilder
 from .data_types import DataType
 from .errors import BackendUnavailable, GraphFileError, InvalidStateError, OperationError
 from .files import load, save

@@ -1,11 +1,9 @@
-"""The graph builder: leaves and results. The operators' own methods are in :mod:`.methods`."""
+"""Builds graphs: leaves and results. The operators' own methods are in :mod:`.methods`."""
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,16 +18,16 @@ from .operators.shapes import MAX_RANK, Shape, is_dimension
 from .operators.spec import Integers, MismatchError, described, fault
 from .tensor import MLTensor
 
-if TYPE_CHECKING:
-    from .context import MLContext, MLGraph
-
 _SHAPE = Integers("shape")
 
 
-class MLGraphBuilder(Operators):
-    """Makes a graph: operands by calling operators on operands, and at the end :meth:`build`."""
+class GraphBuilder(Operators):
+    """Makes a graph: operands by calling operators on operands, and at the end :meth:`graph_info`.
 
-    def __init__(self, context: MLContext) -> None:
+    Constant tensors are taken from ``context`` alone.
+    """
+
+    def __init__(self, context: object = None) -> None:
         self._context = context
         self._operands: list[Operand] = []
         self._operations: list[Operation] = []
@@ -76,8 +74,8 @@ class MLGraphBuilder(Operators):
         self._check_open()
         if not isinstance(label, str):
             raise TypeError(fault(name, "label", described(label), "a text"))
-        places: dict[str, int | tuple[int, ...]] = {}
-        given: dict[str, Any] = {}
+        operand_ids: dict[str, int | tuple[int, ...]] = {}
+        infos: dict[str, Any] = {}
         known = self._operands
         for tensor in OPERATORS[name].tensors:
             operand = operands[tensor.name]
@@ -87,16 +85,16 @@ class MLGraphBuilder(Operators):
                 if not isinstance(operand, (list, tuple)) or not operand:
                     raise TypeError(fault(name, tensor.name, described(operand), "a list of operands", label))
                 many = tuple(self._place(name, tensor.name, item, label) for item in operand)
-                places[tensor.name], given[tensor.name] = many, [known[place] for place in many]
+                operand_ids[tensor.name], infos[tensor.name] = many, [known[place] for place in many]
             else:
                 place = self._place(name, tensor.name, operand, label)
-                places[tensor.name], given[tensor.name] = place, known[place]
-        results, plain = OPERATORS[name].check(given, options, label)
+                operand_ids[tensor.name], infos[tensor.name] = place, known[place]
+        results, plain = OPERATORS[name].check(infos, options, label)
         made = [self._append(Operand(data_type, shape)) for data_type, shape in results]
         outputs = tuple(operand._id for operand in made)
         for place in outputs:
             self._maker[place] = len(self._operations)
-        self._operations.append(Operation(name, places, plain, outputs, label))
+        self._operations.append(Operation(name, operand_ids, plain, outputs, label))
         return made
 
     def _place(self, operator: str, argument: str, operand: Any, label: str) -> int:
@@ -113,19 +111,8 @@ class MLGraphBuilder(Operators):
     def _check_open(self) -> None:
         if self._built:
             raise InvalidStateError("this builder has built its graph: make another with create_graph_builder()")
-        self._context._check_not_lost()
 
-    # -------------------------------------------------------------------------------------------------- build
-
-    def build(self, outputs: Mapping[str, MLOperand]) -> MLGraph:
-        """The graph that computes ``outputs``, made ready for the context's backend.
-
-        Raises :class:`OperationError` where the backend lacks something, with all that it lacks.
-        """
-        with _collector_off():
-            info = self.graph_info(outputs)
-            self._built = True
-            return self._context.prepare(info)
+    # ------------------------------------------------------------------------------------------------- result
 
     def graph_info(self, outputs: Mapping[str, MLOperand]) -> GraphInfo:
         """The graph that computes ``outputs``, as plain data: what they need and nothing else."""
@@ -159,18 +146,6 @@ class MLGraphBuilder(Operators):
             outputs={name: place[i] for name, i in roots.items()},
             constants={place[i]: array for i, array in self._constants.items() if i in place},
         )
-
-
-@contextmanager
-def _collector_off() -> Iterator[None]:
-    """Many objects are made and no cycles: looking for some among all that there are would take as long again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _renumbered(operation: Operation, place: Mapping[int, int]) -> Operation:

@@ -1,20 +1,23 @@
-"""The entry point and contexts: which backend runs graphs, and running them."""
+"""The entry point, contexts, and their builders and graphs: which backend runs graphs, and running them."""
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import numpy as np
 
 from . import files
 from .arrays import array_of
-from .builder import MLGraphBuilder, described_operand
+from .builder import GraphBuilder, described_operand
 from .data_types import numpy_type
 from .errors import BackendUnavailable, InvalidStateError
 from .graph_info import Array, GraphInfo, Operand
 from .limits import op_support_limits
+from .operand import MLOperand
 from .operators.spec import described, fault
 from .registry import Executor, Program, find, names
 from .tensor import MLTensor
@@ -138,7 +141,7 @@ class MLContext:
             raise TypeError(fault("compute", "inputs", described(list(inputs)), described(sorted(expected))))
         if outputs is not None and not isinstance(outputs, Mapping):
             raise TypeError(fault("compute", "outputs", described(outputs), "arrays by name"))
-        given = []
+        arrays = []
         for name, (info, dtype) in expected.items():
             value = inputs[name]
             if not (
@@ -149,8 +152,8 @@ class MLContext:
                 and not graph._four_bits
             ):
                 value = array_of("compute", f"input {name!r}", value, info)
-            given.append(value)
-        results = dict(zip(graph.info.outputs, program(given), strict=True))
+            arrays.append(value)
+        results = dict(zip(graph.info.outputs, program(arrays), strict=True))
         if outputs is None:
             return results
         for name, target in outputs.items():
@@ -218,9 +221,9 @@ class MLContext:
         tensors = [*inputs.values(), *outputs.values()]
         if len({id(tensor) for tensor in tensors}) != len(tensors):
             raise TypeError("dispatch: a tensor is given twice")
-        given = self._matching("inputs", inputs, info.input_operands())
+        arrays = self._matching("inputs", inputs, info.input_operands())
         targets = self._matching("outputs", outputs, info.output_operands())
-        for target, result in zip(targets, program(given), strict=True):
+        for target, result in zip(targets, program(arrays), strict=True):
             target[...] = result
 
     def _program_of(self, caller: str, graph: Any) -> Program:
@@ -255,6 +258,41 @@ def _check_target(caller: str, argument: str, target: Any, result: Array) -> Non
     if target.dtype != result.dtype or target.shape != result.shape or not target.flags.writeable:
         given = f"{'' if target.flags.writeable else 'read-only '}{target.dtype.name}{list(target.shape)}"
         raise TypeError(fault(caller, argument, given, wanted))
+
+
+class MLGraphBuilder(GraphBuilder):
+    """Makes a graph of a context: operands by calling operators on operands, and at the end :meth:`build`."""
+
+    _context: MLContext
+
+    def __init__(self, context: MLContext) -> None:
+        super().__init__(context)
+
+    def build(self, outputs: Mapping[str, MLOperand]) -> MLGraph:
+        """The graph that computes ``outputs``, made ready for the context's backend.
+
+        Raises :class:`OperationError` where the backend lacks something, with all that it lacks.
+        """
+        with _collector_off():
+            info = self.graph_info(outputs)
+            self._built = True
+            return self._context.prepare(info)
+
+    def _check_open(self) -> None:
+        super()._check_open()
+        self._context._check_not_lost()
+
+
+@contextmanager
+def _collector_off() -> Iterator[None]:
+    """Many objects are made and no cycles: looking for some among all that there are would take as long again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 class MLGraph:

@@ -34,11 +34,6 @@ def numpy_type(data_type: str) -> np.dtype[Any]:
     return np.dtype({"int4": "int8", "uint4": "uint8"}.get(data_type, data_type))
 
 
-def of_numpy(dtype: np.dtype[Any]) -> str | None:
-    """The data type of a numpy type (ml_dtypes' 4-bit ones included), or None where there is none."""
-    return dtype.name if dtype.name in DATA_TYPES and dtype.isnative else None
-
-
 def element_count(shape: Sequence[int]) -> int:
     """Number of elements."""
     return math.prod(shape)

@@ -5,58 +5,43 @@ A decomposition is written as a user of the builder would write it. Half types a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from .builder import MLGraphBuilder
+from .builder import GraphBuilder
 from .graph_info import GraphInfo
 from .operand import MLOperand
+from .operators import OPERATORS
 
 Decomposition = Callable[..., list[MLOperand]]
 DECOMPOSITIONS: dict[str, Decomposition] = {}
 
 
-def decompose(graph: GraphInfo, names: Collection[str]) -> GraphInfo:
-    """The graph with the operators ``names`` made of others."""
-    if not any(operation.name in names for operation in graph.operations):
+def decompose(graph: GraphInfo) -> GraphInfo:
+    """The graph with the operators that have a decomposition made of others."""
+    if not any(operation.name in DECOMPOSITIONS for operation in graph.operations):
         return graph
-    builder = MLGraphBuilder(_Nowhere())  # type: ignore[arg-type] # no context: nothing is run
-    made: dict[int, MLOperand] = {}
+    builder = GraphBuilder()
+    values: dict[int, MLOperand] = {}
     for name, place in graph.inputs.items():
-        made[place] = builder.input(name, graph.operands[place].shape, graph.operands[place].data_type)
+        values[place] = builder.input(name, graph.operands[place].shape, graph.operands[place].data_type)
     for place, array in graph.constants.items():
         operand = graph.operands[place]
-        made[place] = builder.constant(array, operand.shape, operand.data_type)
+        values[place] = builder.constant(array, operand.shape, operand.data_type)
     for operation in graph.operations:
-        operands: dict[str, Any] = {
-            name: made[place] if isinstance(place, int) else [made[i] for i in place]
-            for name, place in operation.operands.items()
-        }
-        if operation.name in names:
+        operands = operation.operands_from(values.__getitem__)
+        if operation.name in DECOMPOSITIONS:
             results = DECOMPOSITIONS[operation.name](builder, **operands, **operation.options)
         else:
-            every = {tensor: operands.get(tensor) for tensor in _tensors(operation.name)}
+            every = {tensor.name: operands.get(tensor.name) for tensor in OPERATORS[operation.name].tensors}
             results = builder._add(operation.name, every, dict(operation.options), operation.label)
-        made.update(zip(operation.outputs, results, strict=True))
-    info = builder.graph_info({name: made[place] for name, place in graph.outputs.items()})
+        values.update(zip(operation.outputs, results, strict=True))
+    info = builder.graph_info({name: values[place] for name, place in graph.outputs.items()})
     unused = set(graph.inputs) - set(info.inputs)
     assert not unused, f"inputs {unused} that nothing needs"
     return GraphInfo(
         info.operands, info.operations, {name: info.inputs[name] for name in graph.inputs}, info.outputs, info.constants
     )
-
-
-def _tensors(operator: str) -> list[str]:
-    from .operators import OPERATORS
-
-    return [tensor.name for tensor in OPERATORS[operator].tensors]
-
-
-class _Nowhere:
-    """A context that runs nothing."""
-
-    def _check_not_lost(self) -> None:
-        pass
 
 
 def decomposes(name: str) -> Callable[[Decomposition], Decomposition]:
@@ -72,7 +57,7 @@ def decomposes(name: str) -> Callable[[Decomposition], Decomposition]:
 # ------------------------------------------------------------------------------------------------ recurrent networks
 
 
-def _as(builder: MLGraphBuilder, operand: MLOperand, data_type: Any) -> MLOperand:
+def _as(builder: GraphBuilder, operand: MLOperand, data_type: Any) -> MLOperand:
     return operand if operand.data_type == data_type else builder.cast(operand, data_type)
 
 
@@ -81,7 +66,7 @@ class _Cell:
 
     def __init__(
         self,
-        builder: MLGraphBuilder,
+        builder: GraphBuilder,
         weights: Sequence[Any],
         layout: str,
         activations: Sequence[str],
@@ -165,12 +150,12 @@ class _Lstm(_Cell):
 
 
 def _run_cell(cell: _Cell, rows: MLOperand, states: list[MLOperand], data_type: str) -> list[MLOperand]:
-    made = cell.step(cell.projected(rows), states)
-    return [_as(cell.builder, state, data_type) for state in made]
+    next_states = cell.step(cell.projected(rows), states)
+    return [_as(cell.builder, state, data_type) for state in next_states]
 
 
 def _run_network(
-    builder: MLGraphBuilder,
+    builder: GraphBuilder,
     sequence: MLOperand,
     cells: list[_Cell],
     initial: list[MLOperand | None],
@@ -200,11 +185,11 @@ def _run_network(
     return [_as(builder, result, data_type) for result in results]
 
 
-def _joined(builder: MLGraphBuilder, operands: list[MLOperand], axis: int) -> MLOperand:
+def _joined(builder: GraphBuilder, operands: list[MLOperand], axis: int) -> MLOperand:
     return operands[0] if len(operands) == 1 else builder.concat(operands, axis)
 
 
-def _state(builder: MLGraphBuilder, state: MLOperand | None, direction: int, batch: int, hidden: int) -> MLOperand:
+def _state(builder: GraphBuilder, state: MLOperand | None, direction: int, batch: int, hidden: int) -> MLOperand:
     if state is None:
         return builder.constant(0.0, [batch, hidden], "float32")
     slab = _slab(builder, state, direction)
@@ -212,7 +197,7 @@ def _state(builder: MLGraphBuilder, state: MLOperand | None, direction: int, bat
     return slab
 
 
-def _slab(builder: MLGraphBuilder, operand: MLOperand | None, direction: int) -> MLOperand | None:
+def _slab(builder: GraphBuilder, operand: MLOperand | None, direction: int) -> MLOperand | None:
     """One direction's part of what has directions as its first dimension."""
     if operand is None:
         return None
@@ -220,7 +205,7 @@ def _slab(builder: MLGraphBuilder, operand: MLOperand | None, direction: int) ->
     return builder.reshape(builder.slice(operand, [direction] + [0] * len(rest), [1, *rest]), rest)
 
 
-def _wide(builder: MLGraphBuilder, *operands: MLOperand | None) -> list[Any]:
+def _wide(builder: GraphBuilder, *operands: MLOperand | None) -> list[Any]:
     """Operands in float32, so far as they are given."""
     return [None if operand is None else _as(builder, operand, "float32") for operand in operands]
 
@@ -232,7 +217,7 @@ def _directions(direction: str) -> list[bool]:
 
 @decomposes("gru_cell")
 def _gru_cell(
-    builder: MLGraphBuilder,
+    builder: GraphBuilder,
     input: MLOperand,
     weight: MLOperand,
     recurrent_weight: MLOperand,
@@ -253,7 +238,7 @@ def _gru_cell(
 
 @decomposes("lstm_cell")
 def _lstm_cell(
-    builder: MLGraphBuilder,
+    builder: GraphBuilder,
     input: MLOperand,
     weight: MLOperand,
     recurrent_weight: MLOperand,
@@ -275,7 +260,7 @@ def _lstm_cell(
 
 @decomposes("gru")
 def _gru(
-    builder: MLGraphBuilder,
+    builder: GraphBuilder,
     input: MLOperand,
     weight: MLOperand,
     recurrent_weight: MLOperand,
@@ -308,7 +293,7 @@ def _gru(
 
 @decomposes("lstm")
 def _lstm(
-    builder: MLGraphBuilder,
+    builder: GraphBuilder,
     input: MLOperand,
     weight: MLOperand,
     recurrent_weight: MLOperand,

@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 from typing import Any
+
+from .operators import OPERATORS, OperatorSpec
+from .operators.spec import REQUIRED, Tensor
 
 FOLDER = Path(__file__).resolve().parent
 METHODS = FOLDER / "methods.py"
@@ -38,11 +40,10 @@ class Operators:
 
 def methods() -> str:
     """The text of methods.py."""
-    table = importlib.import_module(f"{__package__}.operators").OPERATORS
-    return "\n".join([_HEAD, *(_method(spec) for spec in table.values())])
+    return "\n".join([_HEAD, *(_method(spec) for spec in OPERATORS.values())])
 
 
-def _method(spec: Any) -> str:
+def _method(spec: OperatorSpec) -> str:
     positional, keywords = [], []
     for parameter in spec.parameters:
         if _is_required(parameter):
@@ -63,14 +64,10 @@ def _method(spec: Any) -> str:
 
 
 def _is_required(parameter: Any) -> bool:
-    from .operators.spec import REQUIRED, Tensor
-
     return not parameter.optional if isinstance(parameter, Tensor) else parameter.default is REQUIRED
 
 
 def _keyword(parameter: Any) -> str:
-    from .operators.spec import Tensor
-
     default = None if isinstance(parameter, Tensor) else parameter.default
     annotation = parameter.annotation + (" | None" if default is None else "")
     text = {float("inf"): "math.inf", float("-inf"): "-math.inf"}.get(default) if isinstance(default, float) else None
@@ -81,7 +78,7 @@ def _literal(value: Any) -> str:
     return repr(value).replace("'", '"')
 
 
-def _doc(spec: Any) -> str:
+def _doc(spec: OperatorSpec) -> str:
     first, *rest = (" ".join(part.split()) for part in spec.doc.split("\n\n"))
     if not rest:
         return first

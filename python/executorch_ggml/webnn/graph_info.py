@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +44,13 @@ class Operation:
             else:
                 yield from operand
 
+    def operands_from(self, value_of: Callable[[int], Any]) -> dict[str, Any]:
+        """Its operands by name: the value of each place, or a list of them where there are several."""
+        return {
+            name: value_of(place) if isinstance(place, int) else [value_of(i) for i in place]
+            for name, place in self.operands.items()
+        }
+
 
 @dataclass(frozen=True, eq=False)
 class GraphInfo:
@@ -79,52 +86,51 @@ class GraphInfo:
 
     def verify(self) -> None:
         """Check everything that a builder checks: for graphs from elsewhere. Raises TypeError."""
-        made: set[int] = set()
+        defined: set[int] = set()
         for name, i in self.inputs.items():
             _expect(bool(name), f"input {i} has no name")
-            self._define(made, i, f"input {name!r}")
+            self._define(defined, i, f"input {name!r}")
         for i, array in self.constants.items():
-            self._define(made, i, f"constant {i}")
+            self._define(defined, i, f"constant {i}")
             operand = self.operands[i]
             _expect(
                 array.dtype == numpy_type(operand.data_type) and array.shape == operand.shape,
                 f"constant {i} is {array.dtype.name}{list(array.shape)}, expected {operand}",
             )
-        leaves = frozenset(made)
+        leaves = frozenset(defined)
         for operation in self.operations:
-            self._verify_operation(operation, made)
-        _expect(len(made) == len(self.operands), "an operand is no input, constant or result")
+            self._verify_operation(operation, defined)
+        _expect(len(defined) == len(self.operands), "an operand is no input, constant or result")
         _expect(bool(self.outputs), "the graph has no output")
         for name, i in self.outputs.items():
-            _expect(bool(name) and i in made and i not in leaves, f"output {name!r} is no operation's result")
+            _expect(bool(name) and i in defined and i not in leaves, f"output {name!r} is no operation's result")
 
-    def _define(self, made: set[int], i: int, what: str) -> None:
-        _expect(0 <= i < len(self.operands) and i not in made, f"{what} is operand {i}, which is none, or made already")
+    def _define(self, defined: set[int], i: int, what: str) -> None:
+        _expect(
+            0 <= i < len(self.operands) and i not in defined, f"{what} is operand {i}, which is none, or made already"
+        )
         _expect(all(map(is_dimension, self.operands[i].shape)), f"{what} is {self.operands[i]}: a dimension of 0")
-        made.add(i)
+        defined.add(i)
 
-    def _verify_operation(self, operation: Operation, made: set[int]) -> None:
+    def _verify_operation(self, operation: Operation, defined: set[int]) -> None:
         spec = OPERATORS.get(operation.name)
         if spec is None:
             raise TypeError(f"{operation.name!r} is no operator")
         for i in operation.reads():
-            _expect(i in made, f"{spec.name}: reads operand {i} before it is made")
+            _expect(i in defined, f"{spec.name}: reads operand {i} before it is made")
         tensors, options = {tensor.name for tensor in spec.tensors}, set(spec.option_by_name)
         _expect(
             set(operation.operands) <= tensors, f"{spec.name}: operands {sorted(set(operation.operands) - tensors)}"
         )
         _expect(set(operation.options) == options, f"{spec.name}: options {sorted(operation.options)}")
-        given: dict[str, Any] = {
-            k: self.operands[v] if isinstance(v, int) else [self.operands[i] for i in v]
-            for k, v in operation.operands.items()
-        }
-        results, plain = spec.check(given, operation.options, operation.label)
+        operands = operation.operands_from(self.operands.__getitem__)
+        results, plain = spec.check(operands, operation.options, operation.label)
         _expect(plain == dict(operation.options), f"{spec.name}: options {operation.options}, expected {plain}")
         _expect(
             len(results) == len(operation.outputs), f"{spec.name}: {len(operation.outputs)} results, not {len(results)}"
         )
         for i, (data_type, shape) in zip(operation.outputs, results, strict=True):
-            self._define(made, i, f"{spec.name}'s result")
+            self._define(defined, i, f"{spec.name}'s result")
             _expect(self.operands[i] == Operand(data_type, shape), f"{spec.name}: result {i} is {self.operands[i]}")
 
 

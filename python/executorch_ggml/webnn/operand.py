@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .builder import MLGraphBuilder
-    from .graph_info import Operand
+from .graph_info import Operand
 
 
 class MLOperand:
-    """A tensor of the graph being built."""
+    """A tensor of the graph being built; ``builder`` is what builds it."""
 
     __slots__ = ("_builder", "_id", "_info", "_name")
 
-    def __init__(self, builder: MLGraphBuilder, place: int, info: Operand, name: str = "") -> None:
+    def __init__(self, builder: object, place: int, info: Operand, name: str = "") -> None:
         self._builder = builder
         self._id = place
         self._info = info

@@ -45,7 +45,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "torch": "executorch_ggml.webnn.converters.torch:convert",
     },
     "executor": {
-        "ggml": "executorch_ggml.webnn.executors.ggml:GgmlExecutor",
+        "ggml": "executorch_ggml.frontends.webnn.executor:GgmlExecutor",
         "coreml": "executorch_ggml.webnn.executors.coreml:CoremlExecutor",
         "onnx": "executorch_ggml.webnn.executors.onnx:OnnxExecutor",
         "torch": "executorch_ggml.webnn.executors.torch:TorchExecutor",
@@ -72,22 +72,22 @@ def _register(kind: str, name: str, entry: Any, override: bool) -> None:
 
 def names(kind: str) -> list[str]:
     """The names of all converters, or executors, in the order in which a context chooses."""
-    found = {**_BUILT_IN[kind], **_registered[kind]}
-    return [*found, *(point.name for point in entry_points(group=GROUPS[kind]) if point.name not in found)]
+    known = {**_BUILT_IN[kind], **_registered[kind]}
+    return [*known, *(point.name for point in entry_points(group=GROUPS[kind]) if point.name not in known)]
 
 
 def find(kind: str, name: str) -> Any:
     """The converter or executor of that name. Raises BackendUnavailable where there is none, or it lacks a package."""
-    found = _registered[kind].get(name) or _BUILT_IN[kind].get(name)
+    entry = _registered[kind].get(name) or _BUILT_IN[kind].get(name)
     try:
-        if found is None:
+        if entry is None:
             points = [point for point in entry_points(group=GROUPS[kind]) if point.name == name]
             if not points:
                 raise BackendUnavailable(f"no {kind} {name!r}, there are {', '.join(names(kind))}")
-            found = points[0].load()
-        elif isinstance(found, str):
-            module, _, attribute = found.partition(":")
-            found = getattr(importlib.import_module(module), attribute)
+            entry = points[0].load()
+        elif isinstance(entry, str):
+            module, _, attribute = entry.partition(":")
+            entry = getattr(importlib.import_module(module), attribute)
     except ImportError as error:
         raise BackendUnavailable(f"{kind} {name!r} needs a package that is not installed: {error}") from error
-    return found
+    return entry

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from .data_types import element_count, numpy_type
 from .errors import InvalidStateError
 from .graph_info import Array, Operand
 
-if TYPE_CHECKING:
-    from .context import MLContext
-
 
 class MLTensor:
     """Contents of one type and shape, of one context. Made by :meth:`MLContext.create_tensor`."""
 
     def __init__(
-        self, context: MLContext, info: Operand, *, readable: bool, writable: bool, constant: Array | None = None
+        self, context: object, info: Operand, *, readable: bool, writable: bool, constant: Array | None = None
     ) -> None:
         self._context = context
         self._info = info
@@ -62,14 +57,14 @@ class MLTensor:
         """Let go of its memory. What is made of it already stays."""
         self._data = None
 
-    def _contents(self, context: MLContext, caller: str) -> Array:
+    def _contents(self, context: object, caller: str) -> Array:
         if self._context is not context:
             raise TypeError(f"{caller}: tensor is of another context")
         if self._data is None:
             raise InvalidTensorError(f"{caller}: tensor is destroyed")
         return self._data
 
-    def _constant_for(self, context: MLContext) -> tuple[Array, Operand]:
+    def _constant_for(self, context: object) -> tuple[Array, Operand]:
         array = self._contents(context, "constant")
         if not self._is_constant:
             raise TypeError("constant: tensor is no constant one, make it with create_constant_tensor()")

@@ -45,11 +45,11 @@ import executorch_ggml
 from executorch_ggml.frontends.aten import Lowering
 from executorch_ggml.frontends.aten.blocks import exact_blocks
 from executorch_ggml.frontends.aten.ops import quantized
+from executorch_ggml.ir import codec
 from executorch_ggml.ir.dims import product
 from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.ir.graph import Graph
 from executorch_ggml.passes import run_passes
-from executorch_ggml.quant import codec
 
 decomposed = quantized.decomposed
 torchao = quantized.torchao

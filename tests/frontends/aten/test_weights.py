@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from executorch_ggml.frontends.aten import LOWERINGS
 from executorch_ggml.frontends.aten.weights import StoredWeight
+from executorch_ggml.ir.codec import dequantize, needs_importance, quantize
 from executorch_ggml.ir.dtypes import DType
-from executorch_ggml.quant.codec import dequantize, needs_importance, quantize
 
 QUANTIZED = [dtype for dtype in DType if dtype.is_quantized]
 STORED = [*QUANTIZED, DType.F16, DType.BF16]

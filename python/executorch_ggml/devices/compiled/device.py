@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from ...ir.arrays import as_numpy, as_torch, numpy_dtype
 from ...ir.dtypes import DType
-from ..arrays import as_numpy, as_torch, numpy_dtype
+from ...ir.serialize import serialize
 from ..device import GgmlDevice
+from ..torch_device import TorchDevice
 from . import compilers, formats, translations
 from .cache import Cache
 from .compilers import CompileError, Compiler, InputError
@@ -205,20 +207,20 @@ class _Checked:
         self._guarded = is_guarded(graph, fold(graph))
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
-        given = [
+        arrays = [
             as_numpy(as_torch(array, dtype).float()) if dtype == DType.BF16 else array
             for array, (dtype, _) in zip(inputs, self._inputs, strict=True)
         ]
-        self._check_inputs(given)
+        self._check_inputs(arrays)
         try:
-            made = list(self._runner(given))
+            results = list(self._runner(arrays))
         except CompileError as error:
             raise self._fail(error) from error
         try:
-            outputs = self._received(made)
+            outputs = self._received(results)
         except CompileError as error:
             raise self._reject(error) from error
-        if self._guarded and made[-1].reshape(-1)[0] != 0:
+        if self._guarded and results[-1].reshape(-1)[0] != 0:
             raise InputError("an index is out of range, or what is to be sorted has a NaN")
         if self._check is not None:
             try:
@@ -228,19 +230,19 @@ class _Checked:
             self._check = None
         return outputs
 
-    def _check_inputs(self, given: Sequence[Array]) -> None:
-        for number, array in enumerate(given):
+    def _check_inputs(self, arrays: Sequence[Array]) -> None:
+        for number, array in enumerate(arrays):
             if not self._int64 and array.dtype == np.int64 and not _in_int32(array):
                 raise InputError(f"input {number} has int64 numbers that int32 does not hold")
             if not self._nan and array.dtype.kind == "f" and _has_nan(array):
                 raise InputError(f"input {number} has a NaN")
 
-    def _received(self, made: list[Array]) -> list[Array]:
+    def _received(self, results: list[Array]) -> list[Array]:
         count = len(self._outputs) + self._guarded
-        if len(made) != count:
-            raise CompileError(f"it gives {len(made)} outputs, expected {count}")
+        if len(results) != count:
+            raise CompileError(f"it gives {len(results)} outputs, expected {count}")
         outputs = []
-        for number, (array, (shape, dtype, boundary)) in enumerate(zip(made, self._outputs, strict=False)):
+        for number, (array, (shape, dtype, boundary)) in enumerate(zip(results, self._outputs, strict=False)):
             if array.shape != shape or array.dtype != boundary:
                 raise CompileError(
                     f"it gives {array.dtype}{list(array.shape)} as output {number}, expected {boundary}{list(shape)}"
@@ -289,13 +291,10 @@ def compile_graph(
 
 def on_cpu(graph: Graph) -> Plan:
     """The graph in the native runtime, or, of types that numpy lacks, by the op table's references."""
-    from ..torch_device import TorchDevice
-
     ports = (*graph.inputs, *graph.outputs)
     if any(port.value.dtype == DType.BF16 for port in ports):
         return TorchDevice().plan(graph)
-    from ...ir.serialize import serialize
-    from ...runtime import Session
+    from ...runtime import Session  # programs with a ggml of their own may have none
 
     constants = {constant.key: constant.stored() for constant in graph.constants if constant.data}
     session = Session(serialize(graph), constants)
@@ -328,24 +327,26 @@ def _tolerance(compiler: Compiler) -> float | None:
     if text in {"", "0"}:
         return TOLERANCE if compiler.self_check else None
     try:
-        given = float(text)
+        tolerance = float(text)
     except ValueError:
-        given = -1.0
-    if not given > 0:
+        tolerance = -1.0
+    if not tolerance > 0:
         raise CompileError(f"{SELF_CHECK}={text!r}: expected 1, or a tolerance between 0 and 1")
-    return TOLERANCE if given >= 1 else given
+    return TOLERANCE if tolerance >= 1 else tolerance
 
 
-def _same(made: Array, right: Array, tolerance: float) -> bool:
+def _same(actual: Array, expected: Array, tolerance: float) -> bool:
     """Equal integers; floats close for the largest magnitude, with NaN and infinities in the same places."""
-    if right.dtype.kind not in "fV":
-        return bool(np.array_equal(made, right))
-    made, right = made.astype(np.float64), right.astype(np.float64)
-    finite = np.isfinite(right)
-    if not np.array_equal(finite, np.isfinite(made)) or not np.array_equal(
-        made[~finite], right[~finite], equal_nan=True
+    if expected.dtype.kind not in "fV":
+        return bool(np.array_equal(actual, expected))
+    actual, expected = actual.astype(np.float64), expected.astype(np.float64)
+    finite = np.isfinite(expected)
+    if not np.array_equal(finite, np.isfinite(actual)) or not np.array_equal(
+        actual[~finite], expected[~finite], equal_nan=True
     ):
         return False
     if not finite.any():
         return True
-    return bool(np.abs(made[finite] - right[finite]).max() <= tolerance * max(np.abs(right[finite]).max(), 1e-30))
+    return bool(
+        np.abs(actual[finite] - expected[finite]).max() <= tolerance * max(np.abs(expected[finite]).max(), 1e-30)
+    )

@@ -41,11 +41,19 @@ def _cause(error: BaseException) -> str:
     return f"{type(error).__name__}: {first}" + (f" ({place.strip()})" if place else "")
 
 
-def _onnx(module: GraphModule, inputs: tuple[Tensor, ...], given: list[str], made: list[str], path: Path) -> None:
+def _onnx(
+    module: GraphModule, inputs: tuple[Tensor, ...], input_names: list[str], output_names: list[str], path: Path
+) -> None:
     # The exporter that goes through TorchScript: it takes milliseconds where torch.export's takes a second a node.
     with _more_operators():
         torch.onnx.export(
-            module, inputs, str(path), dynamo=False, opset_version=_OPSET, input_names=given, output_names=made
+            module,
+            inputs,
+            str(path),
+            dynamo=False,
+            opset_version=_OPSET,
+            input_names=input_names,
+            output_names=output_names,
         )
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ...ir.builder import needed_nodes
+from ...ir.codec import dequantize
 from ...ir.dtypes import DType
 from ...ir.graph import Graph, Node, Port, Value
 from ...ir.ops.movement import shape_of
@@ -138,11 +139,7 @@ def constant_tensor(data: Any, value: Value) -> Tensor:
         raise CompileError("a constant has no data")
     tensor: Tensor = data()
     shape = shape_of(value.ne)
-    if not value.dtype.is_quantized:
-        return tensor.reshape(shape)
-    from ...quant.codec import dequantize
-
-    return dequantize(tensor, value.dtype, shape)
+    return dequantize(tensor, value.dtype, shape) if value.dtype.is_quantized else tensor.reshape(shape)
 
 
 def example_inputs(graph: Graph) -> tuple[Tensor, ...]:

@@ -263,33 +263,35 @@ def _scatter(
     wrap: bool,
 ) -> Tensor:
     dim, shape = 3 - axis, shape_of(ne)
-    places = _in_range(trace, index, a.shape[dim], wrap).long()
+    positions = _in_range(trace, index, a.shape[dim], wrap).long()
     src = src.expand(shape)
     if kind == ScatterKind.ASSIGN:
         if _varies_along(index, dim):
             wide, src = (t.to(_WIDE.get(t.dtype, t.dtype)) for t in (a, src))
-            return _assign_rows(wide, places.reshape(-1).expand(shape[dim]), src, dim).to(a.dtype)
-        places = places.expand(shape)
+            return _assign_rows(wide, positions.reshape(-1).expand(shape[dim]), src, dim).to(a.dtype)
+        positions = positions.expand(shape)
         for i in range(shape[dim]):  # one after the other: the last of equal indices stays
-            a = a.scatter(dim, places.narrow(dim, i, 1), src.narrow(dim, i, 1))
+            a = a.scatter(dim, positions.narrow(dim, i, 1), src.narrow(dim, i, 1))
         return a
     if a.dtype.is_floating_point and kind in {ScatterKind.MAX, ScatterKind.MIN}:
         trace.require(~(torch.isnan(a).any() | torch.isnan(src).any()))
-    places = places.expand(shape)
+    positions = positions.expand(shape)
     if not include_self:
         if kind in {ScatterKind.MAX, ScatterKind.MIN}:  # any of the values at a place is one to start from
-            a = a.scatter(dim, places, src)
+            a = a.scatter(dim, positions, src)
         else:
             none = torch.tensor(0 if kind == ScatterKind.ADD else 1, dtype=a.dtype)
-            touched = torch.zeros_like(a, dtype=torch.int32).scatter(dim, places, torch.ones(shape, dtype=torch.int32))
+            touched = torch.zeros_like(a, dtype=torch.int32).scatter(
+                dim, positions, torch.ones(shape, dtype=torch.int32)
+            )
             a = torch.where(touched > 0, none, a)
-    return a.scatter_reduce(dim, places, src, _REDUCTIONS[ScatterKind(kind)], include_self=True)
+    return a.scatter_reduce(dim, positions, src, _REDUCTIONS[ScatterKind(kind)], include_self=True)
 
 
-def _assign_rows(a: Tensor, places: Tensor, src: Tensor, dim: int) -> Tensor:
+def _assign_rows(a: Tensor, positions: Tensor, src: Tensor, dim: int) -> Tensor:
     """Write slices of ``src`` at places along ``dim``; of equal places the last is found by its number."""
-    number = torch.arange(places.shape[0])
-    written = places == torch.arange(a.shape[dim])[:, None]
+    number = torch.arange(positions.shape[0])
+    written = positions == torch.arange(a.shape[dim])[:, None]
     last = torch.where(written, number, torch.full_like(number, -1)).amax(1)
     shape = [1, 1, 1, 1]
     shape[dim] = a.shape[dim]
@@ -318,14 +320,14 @@ def _sgn(_: Trace, a: Tensor) -> Tensor:
     return _nan_kept(torch.sign(a), a)
 
 
-def _nan_kept(made: Tensor, *given: Tensor) -> Tensor:
-    """What was made, and NaN where there was one: compilers need not keep those."""
-    if not made.dtype.is_floating_point:
-        return made
-    nan = torch.isnan(given[0])
-    for other in given[1:]:
+def _nan_kept(result: Tensor, *inputs: Tensor) -> Tensor:
+    """The result, and NaN where an input has one: compilers need not keep those."""
+    if not result.dtype.is_floating_point:
+        return result
+    nan = torch.isnan(inputs[0])
+    for other in inputs[1:]:
         nan = nan | torch.isnan(other)
-    return torch.where(nan, torch.full_like(made, float("nan")), made)
+    return torch.where(nan, torch.full_like(result, float("nan")), result)
 
 
 @translates("convert")

@@ -7,8 +7,8 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
+from ...ir.arrays import numpy_dtype
 from ...ir.dtypes import DType
-from ..arrays import numpy_dtype
 
 
 def from_numpy(array: np.ndarray[Any, Any], dtype: DType) -> mx.array:

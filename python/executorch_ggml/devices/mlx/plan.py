@@ -10,9 +10,10 @@ from weakref import WeakValueDictionary
 import mlx.core as mx
 import numpy as np
 
+from ...ir._lazy import session
+from ...ir.arrays import Contents, as_numpy, contents
 from ...ir.dtypes import DType
 from ...ir.op import Writes
-from ..arrays import Contents, as_numpy, contents
 from .arrays import from_numpy, kept, to_numpy
 from .empty import empty_refusal, function_of_empty
 from .quantized import Packed, pack
@@ -283,10 +284,8 @@ def _contents(constant: Constant, *, packed: bool) -> mx.array | Packed:
 
 def _dequantized(data: np.ndarray[Any, Any], value: Value) -> mx.array:
     """By ggml's own function of the type."""
-    from ... import _session
-
     made = np.empty(shape_of(value), np.float32)
-    _session.dequantize(value.dtype.ggml_type, np.ascontiguousarray(data).view(np.uint8), made.reshape(-1))
+    session.dequantize(value.dtype.ggml_type, np.ascontiguousarray(data).view(np.uint8), made.reshape(-1))
     return kept(made, DType.F32)
 
 

@@ -133,20 +133,20 @@ class Context:
 
         Its type is the first one's unless ``dtype`` says otherwise.
         """
-        made = source[0].dtype if dtype is None else dtype
+        result_dtype = source[0].dtype if dtype is None else dtype
         sources = [tensor.data for tensor in source]
         assert all(item is not None for item in sources)
 
         def contents() -> torch.Tensor:
-            return data(*(item() for item in sources if item is not None)).to(made.torch).contiguous()
+            return data(*(item() for item in sources if item is not None)).to(result_dtype.torch).contiguous()
 
         ne = ne_of(shape)
         name = f"{source[0].key}.{key}"
         if len(source) > 1:
             name += "~" + hashlib.sha256("\0".join(tensor.key for tensor in source).encode()).hexdigest()[:8]
-        value = self.builder.constant(name, made, ne, contents)
+        value = self.builder.constant(name, result_dtype, ne, contents)
         constant, origin = self.builder.constant_of(value), self.builder.constant_of(source[0].value)
-        if constant is not None and origin is not None and made == origin.value.dtype:
+        if constant is not None and origin is not None and result_dtype == origin.value.dtype:
             constant.kept_in = origin.kept_in
         return Tensor(value, tuple(shape), contents, name)
 

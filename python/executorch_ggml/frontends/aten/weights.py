@@ -8,6 +8,7 @@ from typing import Protocol
 
 import torch
 
+from ...ir.codec import dequantize
 from ...ir.dtypes import DType
 
 
@@ -32,8 +33,6 @@ class StoredWeight:
     def values(self, shape: Sequence[int]) -> torch.Tensor:
         """What is stored, as a tensor: of the same type, or dequantized to float32."""
         if self.dtype.is_quantized:
-            from ...quant.codec import dequantize
-
             return dequantize(self.data(), self.dtype, shape)
         return self.contents().reshape(tuple(shape))
 

@@ -7,8 +7,6 @@ bits, and 4-bit integers in 8 bits.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...ir.builder import Builder
 from ...ir.dims import ne_of
 from ...ir.graph import Graph, IRError
@@ -46,12 +44,10 @@ __all__ = [
     "resampling",
 ]
 
-DECOMPOSED = frozenset({"gru", "gru_cell", "lstm", "lstm_cell"})
-
 
 def convert(graph: GraphInfo) -> Graph:
     """The IR, with its constants' data. Raises OperationError, with all reasons, for what it cannot say."""
-    graph = decompose(graph, DECOMPOSED)
+    graph = decompose(graph)
     builder = Builder()
     values: dict[int, Tensor] = {}
     for name, place in graph.inputs.items():
@@ -62,10 +58,7 @@ def convert(graph: GraphInfo) -> Graph:
         values[place] = constant(builder, f"constant{place}", array, graph.operands[place].data_type)
     reasons: dict[str, None] = {}
     for operation in graph.operations:
-        operands: dict[str, Any] = {
-            name: values[place] if isinstance(place, int) else [values[i] for i in place]
-            for name, place in operation.operands.items()
-        }
+        operands = operation.operands_from(values.__getitem__)
         first = next(operation.reads())
         results = [graph.operands[place] for place in operation.outputs]
         cx = Emitter(builder, results, graph.operands[first].data_type)

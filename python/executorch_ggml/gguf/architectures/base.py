@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..file import GgufFile
+from ...runtime.gguf_file import GgufFile
 from ..names import Names
 
 Reader = Callable[[GgufFile], Any]  # the config of a file

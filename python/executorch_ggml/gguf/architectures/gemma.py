@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ...runtime.gguf_file import GgufFile
 from ..fields import (
     FEED_FORWARD,
     SIZES,
@@ -18,7 +19,6 @@ from ..fields import (
     write_fields,
     write_heads,
 )
-from ..file import GgufFile
 from ..names import ATTENTION, HEAD_NORMS, Names
 from ..names import FEED_FORWARD as FEED_FORWARD_NAMES
 from ..rope import read_rope, write_rope

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ...runtime.gguf_file import GgufFile
 from ..fields import (
     FEED_FORWARD,
     SIZES,
@@ -21,7 +22,6 @@ from ..fields import (
     write_fields,
     write_heads,
 )
-from ..file import GgufFile
 from ..names import ATTENTION, EXPERTS, Names
 from ..names import FEED_FORWARD as FEED_FORWARD_NAMES
 from ..rope import (

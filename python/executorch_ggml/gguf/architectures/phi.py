@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ...runtime.gguf_file import GgufFile
 from ..fields import (
     FEED_FORWARD,
     SIZES,
@@ -16,7 +17,6 @@ from ..fields import (
     write_fields,
     write_heads,
 )
-from ..file import GgufFile
 from ..names import Names
 from ..rope import read_rope, write_rope
 from .base import Architecture, register

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...runtime.gguf_file import GgufFile
 from .. import names
 from ..fields import FEED_FORWARD, SIZES, Field, read_experts, read_fields, read_heads, write_fields, write_heads
-from ..file import GgufFile
 from ..rope import read_rope, write_rope
 from .base import Architecture, register
 from .experts import separate_experts

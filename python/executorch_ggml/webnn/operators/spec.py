@@ -326,10 +326,10 @@ class Call:
         return axes
 
 
-def fault(operator: str, argument: str, given: str, expected: str, label: str = "") -> str:
+def fault(operator: str, argument: str, received: str, expected: str, label: str = "") -> str:
     """The message of a wrong argument."""
     labelled = f" {label!a}" if label else ""
-    return f"{operator}{labelled}: {argument} is {given}, expected {expected}"
+    return f"{operator}{labelled}: {argument} is {received}, expected {expected}"
 
 
 def described(value: Any) -> str:

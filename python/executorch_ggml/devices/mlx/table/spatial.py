@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import mlx.core as mx
 import numpy as np
 
+from ....frontends.ggml.linear import is_linear
 from ....ir.graph import Node
 from ....ir.ops.spatial import Activation, Epilogue, PoolKind, Window, Window3d, far_pad
-from ...linear import is_linear
 from ..registry import Function, planned, shape_of
 from .elementwise import gelu_exact, hard_swish, relu_of, silu_of
 

@@ -119,9 +119,9 @@ class Pooling:
         )
         return self._result(cx, made, index)
 
-    def _result(self, cx: Context, made: Value, index: int | None) -> Tensor:
+    def _result(self, cx: Context, frames: Value, index: int | None) -> Tensor:
         is_volume = self.windows[0] != ONE or self.shape[2] != 1
-        value = from_frames(cx, made, self.out) if is_volume else cx.builder.permute(made, FROM_CHANNELS_INNER)
+        value = from_frames(cx, frames, self.out) if is_volume else cx.builder.permute(frames, FROM_CHANNELS_INNER)
         return cx.rounded(value, index)
 
 

@@ -73,7 +73,9 @@ def _by_run(numbers: torch.Tensor, runs: tuple[int, int]) -> torch.Tensor:
     return numbers.reshape(-1, 1 if numbers.numel() < math.prod(runs) else runs[1]).expand(runs)
 
 
-def _with_blocks(cx: Context, made: Tensor, values: Tensor, scales: Any, zeros: Any, group: int | None) -> Tensor:
+def _with_blocks(
+    cx: Context, dequantized: Tensor, values: Tensor, scales: Any, zeros: Any, group: int | None
+) -> Tensor:
     """A dequantized constant, and how it is to be stored where a ggml type holds it; ``group`` None: not by rows.
 
     The contents are looked at when the program is written: they are fake before.
@@ -81,15 +83,15 @@ def _with_blocks(cx: Context, made: Tensor, values: Tensor, scales: Any, zeros: 
     parts = [_contents(part) for part in (values, scales, 0 if zeros is None else zeros)]
     matrix = values.rank == 2 and group is not None and 0 not in values.shape and int(values.shape[1]) % group == 0
     if group is None or not matrix or not cx.integer_weights or _is_fake(*parts):
-        return made
+        return dequantized
     name = re.sub(r"\.parametrizations\.(\w+)\.original0$", r".\1", values.key)  # where torchao unwraps a parameter
     on_a_grid = "it meets activations that the model quantizes"
     blocks = on_a_grid if _meets_integers(cx) else Integers(parts[0], parts[1], parts[2], group).blocks()
     if isinstance(blocks, str):
-        cx.note(f"{name} is kept in {made.dtype.name.lower()}: {blocks}")
-        return made
+        cx.note(f"{name} is kept in {dequantized.dtype.name.lower()}: {blocks}")
+        return dequantized
     cx.note(f"{name} is kept in {blocks.dtype.name.lower()}, without loss")
-    return replace(made, stored=_stored(blocks))
+    return replace(dequantized, stored=_stored(blocks))
 
 
 def widened(cx: Context, weight: Tensor) -> Tensor:
@@ -99,8 +101,8 @@ def widened(cx: Context, weight: Tensor) -> Tensor:
     integers = None if source is None else constant_behind(cx, replace(weight, value=source))
     if integers is None or integers.dtype not in NARROW or integers.rank != 2:
         return weight
-    made = cx.derived("widened", [integers], [int(n) for n in weight.shape], lambda w: w, weight.dtype)
-    return _with_blocks(cx, made, integers, 1.0, None, int(weight.shape[1]))
+    dequantized = cx.derived("widened", [integers], [int(n) for n in weight.shape], lambda w: w, weight.dtype)
+    return _with_blocks(cx, dequantized, integers, 1.0, None, int(weight.shape[1]))
 
 
 def constant_behind(cx: Context, tensor: Tensor) -> Tensor | None:
@@ -187,8 +189,8 @@ def dequantize_per_tensor(
 ) -> Tensor | Refused:
     """``(x - zero_point) * scale``."""
     if _is_constant(x):
-        made = _folded(cx, x, scale, zero_point, quant_min, quant_max, dtype, out_dtype=out_dtype)
-        return _with_blocks(cx, made, x, scale, zero_point, _columns(x))
+        dequantized = _folded(cx, x, scale, zero_point, quant_min, quant_max, dtype, out_dtype=out_dtype)
+        return _with_blocks(cx, dequantized, x, scale, zero_point, _columns(x))
     return _dequantized(cx, x, float(scale), float(zero_point))
 
 
@@ -206,8 +208,8 @@ def dequantize_per_tensor_tensor(
 ) -> Tensor | Refused:
     """``(x - zero_point) * scale``, these being tensors of one element."""
     if _is_constant(x, scale, zero_point):
-        made = _folded(cx, x, scale, zero_point, quant_min, quant_max, dtype, out_dtype=out_dtype)
-        return _with_blocks(cx, made, x, scale, zero_point, _columns(x))
+        dequantized = _folded(cx, x, scale, zero_point, quant_min, quant_max, dtype, out_dtype=out_dtype)
+        return _with_blocks(cx, dequantized, x, scale, zero_point, _columns(x))
     return _dequantized(cx, x, _one(cx, scale), _one(cx, zero_point))
 
 
@@ -260,8 +262,8 @@ def dequantize_per_channel(
 ) -> Tensor | Refused:
     """``(x - zero_points) * scales``, one of these for each index of one dim."""
     if _is_constant(x, scales, zero_points):
-        made = _folded(cx, x, scales, zero_points, axis, quant_min, quant_max, dtype, out_dtype=out_dtype)
-        return _with_blocks(cx, made, x, scales, zero_points, _columns(x) if axis == 0 else None)
+        dequantized = _folded(cx, x, scales, zero_points, axis, quant_min, quant_max, dtype, out_dtype=out_dtype)
+        return _with_blocks(cx, dequantized, x, scales, zero_points, _columns(x) if axis == 0 else None)
     if x.rank > 4 or scales.dtype not in FLOATS:
         return Refused(f"one scale a channel of {x.rank} dims, in {scales.dtype.name.lower()}")
     zeros = 0.0 if zero_points is None else _lying_along(cx, zero_points, x.axis(axis))
@@ -307,8 +309,8 @@ def dequantize_per_token(
 ) -> Tensor | Refused:
     """``(x - zero_points) * scales``, one of these for each row."""
     if _is_constant(x, scales, zero_points):
-        made = _folded(cx, x, scales, zero_points, quant_min, quant_max, dtype, output_dtype)
-        return _with_blocks(cx, made, x, scales, zero_points, _columns(x))
+        dequantized = _folded(cx, x, scales, zero_points, quant_min, quant_max, dtype, output_dtype)
+        return _with_blocks(cx, dequantized, x, scales, zero_points, _columns(x))
     if not _is_column(scales, x) or not _is_column(zero_points, x):
         return Refused("one scale a row, in another shape than the rows'")
     return _dequantized(cx, x, cx.tensor(scales, DType.F32).value, cx.tensor(zero_points, DType.F32).value)
@@ -350,8 +352,8 @@ def dequantize_per_channel_group(
     """``(x - zero_points) * scales``, one of these for each run of a constant matrix's rows."""
     if not _is_constant(x, scales, zero_points):
         return Refused("a matrix quantized by groups that is not constant")
-    made = _folded(cx, x, scales, zero_points, quant_min, quant_max, dtype, group_size, output_dtype)
-    return _with_blocks(cx, made, x, scales, zero_points, min(group_size, int(x.shape[-1])))
+    dequantized = _folded(cx, x, scales, zero_points, quant_min, quant_max, dtype, group_size, output_dtype)
+    return _with_blocks(cx, dequantized, x, scales, zero_points, min(group_size, int(x.shape[-1])))
 
 
 @lowers(torchao.dequantize_affine.default, folds=True)
@@ -368,9 +370,9 @@ def dequantize_affine(
 ) -> Tensor | Refused:
     """``(x - zero_point) * scale``, one of these for each block."""
     if _is_constant(x, scale, zero_point):
-        made = _folded(cx, x, block_size, scale, zero_point, input_dtype, quant_min, quant_max, output_dtype)
+        dequantized = _folded(cx, x, block_size, scale, zero_point, input_dtype, quant_min, quant_max, output_dtype)
         by_rows = x.rank == 2 and (block_size[0] == 1 or list(block_size) == list(x.shape))
-        return _with_blocks(cx, made, x, scale, zero_point, int(block_size[1]) if by_rows else None)
+        return _with_blocks(cx, dequantized, x, scale, zero_point, int(block_size[1]) if by_rows else None)
     shape = _runs(x, block_size)
     if shape is None or scale.dtype != cx.dtype():
         return Refused(OTHER_BLOCKS)

@@ -31,16 +31,16 @@ def _resize(cx: Context, x: Tensor, mode: ScaleMode, scales: Sequence[float | No
     return cx.rounded(cx.builder.emit("interpolate", cx.f32(x).value, ne=(ow, oh, c, n), mode=mode))
 
 
-def _same_pixels(size: Dim, made: Dim, scale: float | None) -> bool:
+def _same_pixels(size: Dim, output_size: Dim, scale: float | None) -> bool:
     """Whether ggml takes torch's pixels along a dim: it divides where torch multiplies, both in float32."""
-    if same(made, size) or same(made, 2 * size):
+    if same(output_size, size) or same(output_size, 2 * size):
         return True
-    if not isinstance(size, int) or not isinstance(made, int):
+    if not isinstance(size, int) or not isinstance(output_size, int):
         return False
-    places = torch.arange(made, dtype=torch.float32)
-    step = torch.tensor(size / made if scale is None else 1.0 / scale, dtype=torch.float32)
-    ratio = torch.tensor(made / size, dtype=torch.float32)
-    return torch.equal((places * step).long().clamp(max=size - 1), (places / ratio).long())
+    positions = torch.arange(output_size, dtype=torch.float32)
+    step = torch.tensor(size / output_size if scale is None else 1.0 / scale, dtype=torch.float32)
+    ratio = torch.tensor(output_size / size, dtype=torch.float32)
+    return torch.equal((positions * step).long().clamp(max=size - 1), (positions / ratio).long())
 
 
 def _given(scales: Sequence[float] | None) -> Sequence[float | None]:

@@ -188,28 +188,28 @@ def index_put(
     cx: Context, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Tensor | Refused:
     """Elements written at, or added to, those that index tensors name, or where a mask holds."""
-    given = [index for index in indices if index is not None]
-    if any(index.dtype in (DType.BOOL, DType.U8) for index in given):
+    index_tensors = [index for index in indices if index is not None]
+    if any(index.dtype in (DType.BOOL, DType.U8) for index in index_tensors):
         return _put_where(cx, x, indices, values, accumulate)
-    if not given or not all(is_index(index) for index in given):
-        return Refused("indices in " + ", ".join(index.dtype.name.lower() for index in given))
+    if not index_tensors or not all(is_index(index) for index in index_tensors):
+        return Refused("indices in " + ", ".join(index.dtype.name.lower() for index in index_tensors))
     moved, first, order = gathered_dims(cx, x, indices)
-    last = first + len(given)
-    line = flat_index(cx, given, moved.shape[first:last])
+    last = first + len(index_tensors)
+    line = flat_index(cx, index_tensors, moved.shape[first:last])
     target, axis = along(cx, moved, first, last)
     if all(is_one(n) for n in values.shape):
         part = cx.builder.reshape(values.value, ())
-    elif target is moved.value and given[0].rank == 1:
+    elif target is moved.value and index_tensors[0].rank == 1:
         part = values.value
     else:
-        shape = [*moved.shape[:first], *broadcast_shape(given), *moved.shape[last:]]
+        shape = [*moved.shape[:first], *broadcast_shape(index_tensors), *moved.shape[last:]]
         full = expanded(cx, values, shape)
         part = boxed(cx, full, first, len(shape) - (moved.rank - last))
         if axis != 1 or target is moved.value:
             part = cx.builder.reshape(part, [line.count if d == axis else n for d, n in enumerate(target.ne)])
     kind = ScatterKind.ADD if accumulate else ScatterKind.ASSIGN
-    made = emit_scatter(cx, target, on_axis(cx, line, axis), part, axis, kind=kind, wrap=True)
-    result = Tensor(cx.builder.reshape(made, ne_of(moved.shape)), moved.shape)
+    scattered = emit_scatter(cx, target, on_axis(cx, line, axis), part, axis, kind=kind, wrap=True)
+    result = Tensor(cx.builder.reshape(scattered, ne_of(moved.shape)), moved.shape)
     return turned(cx, result, [list(order).index(dim) for dim in range(x.rank)])
 
 

@@ -46,13 +46,13 @@ def _first(axis: int) -> list[int]:
     return axes
 
 
-def taken(cx: Context, x: Value, places: Value, axis: int) -> Value:
+def taken(cx: Context, x: Value, indices: Value, axis: int) -> Value:
     """The elements at places along a ggml dim."""
-    return cx.builder.emit("take", x, places, axis=axis, wrap=False)
+    return cx.builder.emit("take", x, indices, axis=axis, wrap=False)
 
 
-def _pair(cx: Context, x: Value, places: Value, axis: int) -> Pair:
-    return cx.out(taken(cx, x, places, axis), 0), cx.out(places, 1)
+def _pair(cx: Context, x: Value, indices: Value, axis: int) -> Pair:
+    return cx.out(taken(cx, x, indices, axis), 0), cx.out(indices, 1)
 
 
 def _sorted(cx: Context, x: Tensor, dim: int, descending: bool) -> Pair | Refused:

@@ -22,7 +22,6 @@ from .emitter import EMITTERS, CannotError, Emitter, constant_of, placeholder_of
 __all__ = ["convert", "elementwise", "indexing", "movement", "spatial", "tensors", "to_program"]
 
 TARGET = ct.target.iOS17
-DECOMPOSED = frozenset({"gru", "gru_cell", "lstm", "lstm_cell"})
 
 
 def convert(graph: GraphInfo) -> Any:
@@ -38,7 +37,7 @@ def convert(graph: GraphInfo) -> Any:
 
 def to_program(graph: GraphInfo) -> Program:
     """The graph in Core ML's intermediate language, MIL."""
-    graph = decompose(graph, DECOMPOSED)
+    graph = decompose(graph)
     reasons: dict[str, None] = {}
     placeholders = _placeholders(graph, reasons)
     with Function(placeholders, opset_version=TARGET) as function:
@@ -67,22 +66,19 @@ def to_program(graph: GraphInfo) -> Program:
 
 
 def _placeholders(graph: GraphInfo, reasons: dict[str, None]) -> dict[str, Any]:
-    made = {}
+    placeholders = {}
     for name, place in graph.inputs.items():
         try:
-            made[input_name(name)] = placeholder_of(graph.operands[place])
+            placeholders[input_name(name)] = placeholder_of(graph.operands[place])
         except CannotError as cannot:
             reasons[f"input {name!r}: {cannot}"] = None
     if reasons:
         raise OperationError("; ".join(reasons))
-    return made
+    return placeholders
 
 
 def _emit(graph: GraphInfo, operation: Operation, values: dict[int, Any], reasons: dict[str, None]) -> None:
-    operands: dict[str, Any] = {
-        name: values[place] if isinstance(place, int) else [values[i] for i in place]
-        for name, place in operation.operands.items()
-    }
+    operands = operation.operands_from(values.__getitem__)
     first = next(operation.reads())
     emitter = Emitter(graph.operands[first], [graph.operands[place] for place in operation.outputs])
     try:

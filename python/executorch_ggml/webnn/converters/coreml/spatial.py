@@ -36,7 +36,7 @@ def conv2d(
     filter_layout: str,
 ) -> Var:
     """Conv; the bias may be no constant, so it is added."""
-    made = mb.conv(
+    output = mb.conv(
         x=_to(input, input_layout, "nchw"),
         weight=_to(filter, filter_layout, "oihw"),
         strides=list(strides),
@@ -45,7 +45,7 @@ def conv2d(
         dilations=list(dilations),
         groups=groups,
     )
-    return _to(_biased(made, bias), "nchw", input_layout)
+    return _to(_biased(output, bias), "nchw", input_layout)
 
 
 def _biased(image: Var, bias: Var | None) -> Var:
@@ -116,7 +116,7 @@ def _pool(name: str, op: str) -> None:
             room = int(x.shape[2 + i]) + padding[2 * i] + padding[2 * i + 1] - window_dimensions[i]
             pads[2 * i + 1] += max((size - 1) * strides[i] - room, 0)
         extra = {"exclude_padding_from_average": True} if op == "avg_pool" else {}
-        made = getattr(mb, op)(
+        output = getattr(mb, op)(
             x=x,
             kernel_sizes=list(window_dimensions),
             strides=list(strides),
@@ -126,10 +126,10 @@ def _pool(name: str, op: str) -> None:
         )
         seen = seen_pixels(x.shape[2:], _nchw(e, layout)[2:], window_dimensions, padding, strides, dilations)
         if not seen.all():
-            none = e.number(-np.inf if op == "max_pool" else 0, made)
-            empty = np.broadcast_to(seen == 0, made.shape).copy()
-            made = mb.select(cond=mb.const(val=empty), a=none, b=made)
-        return _to(made, "nchw", layout)
+            none = e.number(-np.inf if op == "max_pool" else 0, output)
+            empty = np.broadcast_to(seen == 0, output.shape).copy()
+            output = mb.select(cond=mb.const(val=empty), a=none, b=output)
+        return _to(output, "nchw", layout)
 
 
 _pool("average_pool2d", "avg_pool")

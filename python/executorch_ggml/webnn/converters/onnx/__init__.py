@@ -6,8 +6,6 @@ integers in int32 or int64, of which results keep the lowest bits. 4-bit integer
 
 from __future__ import annotations
 
-from typing import Any
-
 import onnx
 
 from ...decompositions import decompose
@@ -29,12 +27,10 @@ __all__ = [
     "resampling",
 ]
 
-DECOMPOSED = frozenset({"gru", "gru_cell", "lstm", "lstm_cell"})
-
 
 def convert(graph: GraphInfo) -> onnx.ModelProto:
     """The model. Raises OperationError, with all reasons, where ONNX Runtime could not run it."""
-    graph = decompose(graph, DECOMPOSED)
+    graph = decompose(graph)
     writer = Writer(graph)
     values: dict[int, Value] = {}
     for name, place in graph.inputs.items():
@@ -43,10 +39,7 @@ def convert(graph: GraphInfo) -> onnx.ModelProto:
         values[place] = writer.operand_constant(array, graph.operands[place])
     reasons: dict[str, None] = {}
     for operation in graph.operations:
-        operands: dict[str, Any] = {
-            name: values[place] if isinstance(place, int) else [values[i] for i in place]
-            for name, place in operation.operands.items()
-        }
+        operands = operation.operands_from(values.__getitem__)
         results = [graph.operands[place] for place in operation.outputs]
         writer.results = results
         try:

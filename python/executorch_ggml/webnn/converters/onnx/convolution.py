@@ -34,7 +34,7 @@ def conv2d(
 ) -> Value:
     """Conv."""
     x, weight = w.turned(w.wide(input), input_layout, "nchw"), w.turned(w.wide(filter), filter_layout, "oihw")
-    made = w.call(
+    output = w.call(
         "Conv",
         x,
         weight,
@@ -45,7 +45,7 @@ def conv2d(
         dilations=list(dilations),
         group=groups,
     )
-    return w.turned(made, "nchw", input_layout)
+    return w.turned(output, "nchw", input_layout)
 
 
 @emits("conv_transpose2d")
@@ -75,7 +75,7 @@ def conv_transpose2d(
         for i in range(2)
     ]
     more = list(output_padding) if output_sizes is None else [n - m for n, m in zip(output_sizes, least, strict=True)]
-    made = w.call(
+    output = w.call(
         "ConvTranspose",
         x,
         weight,
@@ -87,7 +87,7 @@ def conv_transpose2d(
         output_padding=more,
         group=groups,
     )
-    return w.turned(made, "nchw", input_layout)
+    return w.turned(output, "nchw", input_layout)
 
 
 def _nchw(shape: Sequence[int], layout: str) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ def resample2d(
     x = w.transpose(w.wide(input) if input.data_type == "float16" else input, order)
     x = x if nearest or x.is_float else w.cast(x, "float32")
     wanted = [*x.shape[:2], *sizes]
-    made = w.call(
+    output = w.call(
         "Resize",
         x,
         None,
@@ -30,5 +30,5 @@ def resample2d(
         coordinate_transformation_mode="half_pixel",
         nearest_mode="round_prefer_floor",
     )
-    made = made if nearest or input.is_float else w.call("Round", made)
-    return w.transpose(made, [order.index(i) for i in range(4)])
+    output = output if nearest or input.is_float else w.call("Round", output)
+    return w.transpose(output, [order.index(i) for i in range(4)])

@@ -44,7 +44,6 @@ class Implementation:
 
 
 IMPLEMENTATIONS: dict[str, Implementation] = {}
-DECOMPOSED = frozenset({"gru", "gru_cell", "lstm", "lstm_cell"})
 
 
 def computes(
@@ -69,7 +68,7 @@ class GraphModule(torch.nn.Module):
     def __init__(self, graph: GraphInfo) -> None:
         super().__init__()
         self.graph_info = graph
-        self._graph = decompose(graph, DECOMPOSED)
+        self._graph = decompose(graph)
         for place, array in self._graph.constants.items():
             contents = torch.from_numpy(array.copy())
             self.register_buffer(f"constant{place}", _carried(contents, self._graph.operands[place].data_type))
@@ -102,10 +101,7 @@ def _run(graph: GraphInfo, operation: Operation, values: dict[int, torch.Tensor]
             return value.float()
         return value ^ SIGN if how.ordered and graph.operands[place].data_type == "uint64" else value
 
-    operands = {
-        name: ready(place) if isinstance(place, int) else [ready(i) for i in place]
-        for name, place in operation.operands.items()
-    }
+    operands = operation.operands_from(ready)
     types: dict[str, Any] = {}
     if how.typed:
         first = next(operation.reads())

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.dtypes import DType
+from ...ir.dtypes import DType
 
 INPUT, CONSTANT, NODE, VIEW = range(4)  # what a tensor is: leaves, then nodes, of which views compute nothing
 WORDS = 35

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..ir._lazy import torch
-from ..ir.dtypes import DType
+from ._lazy import torch
+from .dtypes import DType
 
 if TYPE_CHECKING:
-    from ..ir.graph import Constant
+    from .graph import Constant
 
 try:
     _BF16: np.dtype[Any] = np.dtype(importlib.import_module("ml_dtypes").bfloat16)

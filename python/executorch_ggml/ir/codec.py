@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
-from .. import _session
-from ..ir.dtypes import DType
+from ._lazy import session
+from .dtypes import DType
 
 _LARGEST_SUM = 1e18  # of weighted squares within a block, which ggml squares once more
 _CHUNK = 1 << 20  # elements that a thread takes at once
@@ -16,7 +16,7 @@ _CHUNK = 1 << 20  # elements that a thread takes at once
 
 def needs_importance(dtype: DType) -> bool:
     """Whether ggml quantizes to the type only with an importance matrix (``ggml_quantize_requires_imatrix``)."""
-    return dtype.is_quantized and _session.quantize_requires_importance(dtype.ggml_type)
+    return dtype.is_quantized and session.quantize_requires_importance(dtype.ggml_type)
 
 
 def quantize(values: torch.Tensor, dtype: DType, importance: torch.Tensor | None = None) -> torch.Tensor:
@@ -62,9 +62,9 @@ def dequantize(data: torch.Tensor, dtype: DType, shape: Sequence[int]) -> torch.
     flat = data.contiguous().reshape(-1)
     if not dtype.is_quantized:
         return flat.view(dtype.torch).float().reshape(tuple(shape))
-    made = torch.empty(count, dtype=torch.float32)
-    _session.dequantize(dtype.ggml_type, flat.numpy(), made.numpy())
-    return made.reshape(tuple(shape))
+    values = torch.empty(count, dtype=torch.float32)
+    session.dequantize(dtype.ggml_type, flat.numpy(), values.numpy())
+    return values.reshape(tuple(shape))
 
 
 def _checked_importance(importance: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
@@ -82,18 +82,18 @@ def _checked_importance(importance: torch.Tensor, values: torch.Tensor) -> torch
 
 def _quantize_rows(rows: torch.Tensor, dtype: DType, importance: torch.Tensor | None) -> torch.Tensor:
     """Rows, a share of them a thread: ggml quantizes each by itself."""
-    made = torch.empty(dtype.nbytes(rows.numel()), dtype=torch.uint8)
+    encoded = torch.empty(dtype.nbytes(rows.numel()), dtype=torch.uint8)
     if rows.numel() == 0:
-        return made
+        return encoded
     weights = None if importance is None else importance.numpy()
     step = max(1, _CHUNK // rows.shape[1])
     row_bytes = dtype.nbytes(rows.shape[1])
 
     def share(start: int) -> None:
         part = rows[start : start + step]
-        into = made[start * row_bytes : (start + len(part)) * row_bytes]
-        _session.quantize(dtype.ggml_type, part.numpy(), into.numpy(), weights)
+        into = encoded[start * row_bytes : (start + len(part)) * row_bytes]
+        session.quantize(dtype.ggml_type, part.numpy(), into.numpy(), weights)
 
     with ThreadPoolExecutor() as pool:
         list(pool.map(share, range(0, len(rows), step)))
-    return made
+    return encoded

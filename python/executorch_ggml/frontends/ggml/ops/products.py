@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...ir.dtypes import DType
-from ...ir.graph import Value
+from ....ir.dtypes import DType
+from ....ir.graph import Value
 from ..translate import Node, tile, translates
 
 _HALF = (DType.F16, DType.BF16)

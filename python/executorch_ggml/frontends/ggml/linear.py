@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import Builder
-from ..ir.dtypes import DType
-from ..ir.graph import Constant, Value
-from ..ir.ops.spatial import NO_EPILOGUE, Activation, Epilogue, Window, Window2d
-from .arrays import Contents, contents
+from ...ir.arrays import Contents, contents
+from ...ir.builder import Builder
+from ...ir.dtypes import DType
+from ...ir.graph import Constant, Value
+from ...ir.ops.spatial import NO_EPILOGUE, Activation, Epilogue, Window, Window2d
 
 
 def as_product(

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from ...ir.dtypes import DType
-from ...ir.graph import Value
+from ....ir.dtypes import DType
+from ....ir.graph import Value
 from .. import windows
 from ..translate import Node, tile, translates
 

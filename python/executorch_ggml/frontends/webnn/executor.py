@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ...frontends.webnn import convert
 from ...ir.graph import Graph, IRError
 from ...ir.serialize import serialize
 from ...runtime import Session, list_devices
 from ...targets import TARGETS, for_targets
-from ..errors import BackendUnavailable, OperationError
-from ..graph_info import Array, GraphInfo
-from ..registry import Program
+from ...webnn.errors import BackendUnavailable, OperationError
+from ...webnn.graph_info import Array, GraphInfo
+from ...webnn.registry import Program
+from . import convert
 
 _ACCELERATORS = ("gpu", "igpu")
 

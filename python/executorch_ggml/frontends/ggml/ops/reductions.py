@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...ir.dtypes import DType
-from ...ir.graph import Value
-from ...ir.op import Dim
-from ...ir.ops.custom import BinaryKind, ReduceKind
+from ....ir.dtypes import DType
+from ....ir.graph import Value
+from ....ir.op import Dim
+from ....ir.ops.custom import BinaryKind, ReduceKind
 from ..translate import Node, translates
 
 _INF = float("inf")

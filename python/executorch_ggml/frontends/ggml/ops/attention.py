@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from ...ir.dtypes import DType
-from ...ir.graph import Value
-from ...ir.ops.custom import BinaryKind, ReduceKind
+from ....ir.dtypes import DType
+from ....ir.graph import Value
+from ....ir.ops.custom import BinaryKind, ReduceKind
 from ..translate import Node, tile, translates
 from ..words import UnsupportedError
 

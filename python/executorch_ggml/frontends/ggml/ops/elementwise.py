@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...ir.builder import Builder
-from ...ir.dtypes import DType
-from ...ir.graph import Value
-from ...ir.ops.custom import BinaryKind
+from ....ir.builder import Builder
+from ....ir.dtypes import DType
+from ....ir.graph import Value
+from ....ir.ops.custom import BinaryKind
 from ..translate import Node, tile, translates
 from ..words import UnsupportedError
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.dtypes import DType
-from .arrays import numpy_dtype
+from ...ir.arrays import numpy_dtype
+from ...ir.dtypes import DType
 
 _view = ctypes.pythonapi.PyMemoryView_FromMemory
 _view.argtypes = [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int]

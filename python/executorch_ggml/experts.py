@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 from transformers.integrations.moe import ExpertsInterface
 
-from ..frontends.aten.ops.experts import expert_linear
+from .frontends.aten.ops.experts import expert_linear
 
 NAME = "executorch_ggml"
 

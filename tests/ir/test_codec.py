@@ -1,10 +1,10 @@
-"""Tests of ``quant.codec``: ggml's quantizer, and what it is kept from."""
+"""Tests of ``ir.codec``: ggml's quantizer, and what it is kept from."""
 
 import pytest
 import torch
 
+from executorch_ggml.ir.codec import dequantize, needs_importance, quantize
 from executorch_ggml.ir.dtypes import DType
-from executorch_ggml.quant.codec import dequantize, needs_importance, quantize
 
 QUANTIZED = [dtype for dtype in DType if dtype.is_quantized]
 # The rms error that a type may have on normally distributed numbers, relative to their magnitude.

@@ -7,12 +7,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..ir._generated import ggml_ir_generated as fb
-from ..ir.dtypes import DType
-from ..ir.graph import Value
-from ..ir.ops import OPS
-from ..ir.serialize import graph_of, unpacked_attr
-from ..ir.target import Target
+from ...ir._generated import ggml_ir_generated as fb
+from ...ir.dtypes import DType
+from ...ir.graph import Value
+from ...ir.ops import OPS
+from ...ir.serialize import graph_of, unpacked_attr
+from ...ir.target import Target
 from .words import Tensor, UnsupportedError
 
 _KEPT = 32  # programs

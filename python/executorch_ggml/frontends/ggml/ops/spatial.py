@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.dtypes import DType
-from ...ir.graph import Value
-from ...ir.ops.spatial import NO_EPILOGUE, PoolKind, ScaleMode, Window, Window2d
+from ....ir.dtypes import DType
+from ....ir.graph import Value
+from ....ir.ops.spatial import NO_EPILOGUE, PoolKind, ScaleMode, Window, Window2d
 from ..translate import Node, translates
 from ..words import UnsupportedError
 

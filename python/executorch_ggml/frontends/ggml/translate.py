@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import Builder
-from ..ir.dtypes import DType
-from ..ir.graph import Constant, Graph, Value
-from ..ir.ops.indexing import ScatterKind
+from ...ir.arrays import Contents
+from ...ir.builder import Builder
+from ...ir.dtypes import DType
+from ...ir.graph import Constant, Graph, Value
+from ...ir.ops.indexing import ScatterKind
 from . import linear, memory, windows
-from .arrays import Contents
 from .custom import CustomNodes
 from .words import CONSTANT, NODE, Tensor, UnsupportedError
 

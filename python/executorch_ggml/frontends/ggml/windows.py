@@ -8,11 +8,11 @@ from math import prod
 
 import numpy as np
 
-from ..ir.builder import Builder
-from ..ir.dtypes import DType
-from ..ir.graph import Value
-from ..ir.ops.indexing import ScatterKind
-from .arrays import Contents
+from ...ir.arrays import Contents
+from ...ir.builder import Builder
+from ...ir.dtypes import DType
+from ...ir.graph import Value
+from ...ir.ops.indexing import ScatterKind
 
 
 def window(b: Builder, base: Value, ne: Sequence[int], strides: Sequence[int], offset: int) -> Value:
@@ -31,7 +31,7 @@ def updated(b: Builder, base: Value, ne: Sequence[int], strides: Sequence[int], 
     if not _is_dense(ne, strides):
         flat, index = b.reshape(base, (total,)), _index(b, ne, strides, offset)
         src = b.reshape(b.cont(value), (count,))
-        made = b.emit(
+        result = b.emit(
             "scatter",
             flat,
             index,
@@ -42,17 +42,17 @@ def updated(b: Builder, base: Value, ne: Sequence[int], strides: Sequence[int], 
             include_self=True,
             wrap=False,
         )
-        return b.reshape(made, base.ne)
-    made = b.reshape(b.cont(value), (count,))
+        return b.reshape(result, base.ne)
+    result = b.reshape(b.cont(value), (count,))
     if count == total:
-        return b.reshape(made, base.ne)
+        return b.reshape(result, base.ne)
     flat = b.reshape(base, (total,))
     if offset > 0:
-        made = b.emit("concat", b.view(flat, (0, 0, 0, 0), (offset, 1, 1, 1)), made, dim=0)
+        result = b.emit("concat", b.view(flat, (0, 0, 0, 0), (offset, 1, 1, 1)), result, dim=0)
     if offset + count < total:
         rest = b.view(flat, (offset + count, 0, 0, 0), (total - offset - count, 1, 1, 1))
-        made = b.emit("concat", made, rest, dim=0)
-    return b.reshape(made, base.ne)
+        result = b.emit("concat", result, rest, dim=0)
+    return b.reshape(result, base.ne)
 
 
 def constant(b: Builder, array: np.ndarray, dtype: DType) -> Value:
