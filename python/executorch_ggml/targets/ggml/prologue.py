@@ -43,7 +43,7 @@ def run(graph: Graph) -> Graph:
             copy = _copied(node, on_host)
             first.append(copy)
             on_host[node.output] = copy.output
-            if not _runs_on_devices(node):
+            if _is_for_host(node):
                 crossing[node.output] = copy.output
                 continue
         node.inputs = _mapped(node.inputs, crossing)
@@ -60,10 +60,20 @@ def _host_nodes(graph: Graph) -> set[Node]:
     wanted: set[Value] = set()
     found: set[Node] = set()
     for node in reversed(graph.nodes):
-        if node in indices and (node.output in wanted or not _runs_on_devices(node)):
+        if node in indices and (node.output in wanted or _is_for_host(node)):
             found.add(node)
             wanted.update(value for value in node.inputs if value is not None)
     return found
+
+
+def _is_for_host(node: Node) -> bool:
+    """Whether index arithmetic is the host's: no device computes it, or less crosses behind it."""
+    return _narrows(node) or not _runs_on_devices(node)
+
+
+def _narrows(node: Node) -> bool:
+    (source,) = node.inputs if node.op == "convert" else (None,)
+    return source is not None and source.producer is not None and node.output.dtype.itemsize < source.dtype.itemsize
 
 
 def _runs_on_devices(node: Node) -> bool:

@@ -8,7 +8,7 @@ from ...ir.dtypes import DType
 from ...ir.graph import Node, Value
 from ...ir.layout import dense_base
 from ...ir.ops.custom import ReduceKind
-from ...passes.rewrite import Rewriter, present
+from ...passes.rewrite import Rewriter, computed_by, input_of, present
 from .rules import stock
 
 _OVER_ROWS = {ReduceKind.MEAN: "mean", ReduceKind.SUM: "sum_rows"}
@@ -82,8 +82,9 @@ def update_state(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...
     state, index, src = present(inputs)
     axis, ne, builder = node.attrs["axis"], node.attrs["ne"], rewriter.builder
     one_index = all(is_one(size) for dim, size in enumerate(index.ne) if dim != axis)
-    if axis == 0 or not one_index or src.dtype != DType.F32 or not _takes_rows(state.dtype):
+    if axis == 0 or not one_index or not _takes_rows(state.dtype):
         return None
+    src = _unrounded(builder, src)
     if not same_dims(src.ne, ne):
         src = builder.broadcast(src, ne)
     rows_second = [dim if dim not in (1, axis) else 1 + axis - dim for dim in range(4)]
@@ -98,6 +99,14 @@ def _checked(builder: Builder, index: Value, size: object, wrap: bool) -> Value:
     """Indices in one dim, their range checked."""
     flat = builder.reshape(builder.cont(index), (index.count,))
     return builder.emit("to_index", flat, size=size, wrap=wrap)
+
+
+def _unrounded(builder: Builder, src: Value) -> Value:
+    """Rows in f32: before they were rounded to the state's type, which writing them does again."""
+    base, axes = dense_base(src)
+    if computed_by(base, "convert") and input_of(base, 0).dtype == DType.F32:
+        return builder.permute(input_of(base, 0), axes)
+    return builder.convert(src, DType.F32)
 
 
 def _takes_rows(dtype: DType) -> bool:
