@@ -3,6 +3,9 @@
 //
 //   hostile_test                        all programs, for EXECUTORCH_GGML_TEST_SECONDS (30)
 //   hostile_test PROGRAM [ITERATION]    one program, or one of its damaged forms
+//
+// On the CPU, or with EXECUTORCH_GGML_TEST_DEVICE on a device of the library EXECUTORCH_GGML_TEST_BACKEND, as on
+// standin:cuda of build/dev/standin/libggml-standin.so.
 #include <signal.h>
 #include <unistd.h>
 
@@ -17,6 +20,7 @@
 #include "corpus.h"
 #include "cpu.h"
 #include "damage.h"
+#include "devices.h"
 #include "payload.h"
 #include "session.h"
 #include "targets.h"
@@ -83,7 +87,9 @@ void fail(Tally* tally, const std::string& message) {
 }
 
 Status load(const std::vector<uint64_t>& words, size_t size, Constants* constants, std::unique_ptr<Session>* session) {
+  const char* device = std::getenv("EXECUTORCH_GGML_TEST_DEVICE");
   SessionOptions options;
+  options.device = device == nullptr ? "" : device;
   options.threads = 2;
   options.limits.memory = kMemory;
   options.limits.work = kWork;
@@ -152,6 +158,8 @@ double budget() {
 }
 
 int run(int argc, char** argv) {
+  const char* backend = std::getenv("EXECUTORCH_GGML_TEST_BACKEND");
+  if (backend != nullptr && !load_backend(backend, "of the test").ok()) return 1;
   const char* folder = std::getenv("EXECUTORCH_GGML_TEST_CORPUS");
   std::vector<Program> programs = read_programs(folder);
   if (argc > 1) {
