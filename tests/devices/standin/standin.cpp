@@ -319,6 +319,10 @@ ggml_backend_t open(ggml_backend_dev_t device, const char*) {
   static ggml_guid guid = {0x73, 0x74, 0x61, 0x6e, 0x64, 0x69, 0x6e};
   ggml_backend_t cpu = ggml_backend_dev_init(cpu_device(), nullptr);
   if (cpu == nullptr) return nullptr;
+  // Threads of its own would spin at ggml's barriers while the program's run.
+  const auto set_threads = reinterpret_cast<ggml_backend_set_n_threads_t>(
+      ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(cpu_device()), "ggml_backend_set_n_threads"));
+  if (set_threads != nullptr) set_threads(cpu, 1);
   auto* backend = new abi::Backend{};
   backend->guid = &guid;
   backend->get_name = name_of_backend;
