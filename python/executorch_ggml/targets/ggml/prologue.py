@@ -49,6 +49,7 @@ def run(graph: Graph) -> Graph:
         node.inputs = _mapped(node.inputs, crossing)
         others.append(node)
     graph.outputs = [replace(port, value=crossing.get(port.value, port.value)) for port in graph.outputs]
+    first.sort(key=lambda node: node.spec.writes is Writes.WHOLE)  # after all that reads what the state was
     graph.nodes = [*first, *others]
     graph.nodes, _ = needed_nodes(graph)
     return _with_host_constants(graph)
@@ -78,7 +79,7 @@ def _narrows(node: Node) -> bool:
 
 def _runs_on_devices(node: Node) -> bool:
     """Whether a device may compute a node; a view lies where what it shows does."""
-    if node.spec.moves is Moves.VIEW:
+    if node.spec.moves is Moves.VIEW or node.spec.writes is not Writes.NO:
         return not _is_integer(node.output)
     return node.spec.has_stock_form(node.inputs, node.attrs)
 
@@ -91,11 +92,9 @@ def _index_arithmetic(graph: Graph) -> set[Node]:
     found = set()
     for node in graph.nodes:
         features = node.op in _FEATURES and not _is_integer(node.output)
-        if (
-            not features
-            and node.spec.writes is Writes.NO
-            and all(value is None or value in known for value in node.inputs)
-        ):
+        keeps_features = node.spec.writes is not Writes.NO and not _is_integer(node.output)
+        of_known = all(value is None or value in known for value in node.inputs)
+        if of_known and not features and not keeps_features:
             known.add(node.output)
             found.add(node)
     return found
