@@ -449,8 +449,7 @@ Status NodeBuilder::build(const fb::Node& node, bool for_host) {
 }
 
 Status NodeBuilder::make(const fb::Node& node, const OpInfo& spec, ggml_tensor* const* inputs, ggml_tensor** made) {
-  const bool empty = count(ne_) == 0;
-  if (empty && spec.writes != Writes::Whole) return empty_output(node, made);
+  if (count(ne_) == 0) return empty_output(node, made);
   error_.clear();
   as_said_ = true;
   if (sums_nothing(spec, inputs)) {

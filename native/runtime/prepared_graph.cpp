@@ -362,7 +362,8 @@ Status PreparedGraph::make_node(NodeBuilder* builder, size_t index, const std::v
   while (host_[index] && next_tensor()) continue;
   EXECUTORCH_GGML_TRY(builder->build(node, host_[index]));
   made_[index] = values[node.output()];
-  if (op_info(node.op_type()).writes == Writes::Whole) EXECUTORCH_GGML_TRY(make_state_write(made_[index]));
+  const bool writes = op_info(node.op_type()).writes == Writes::Whole && ggml_nelements(made_[index]) > 0;
+  if (writes) EXECUTORCH_GGML_TRY(make_state_write(made_[index]));
   while (host_[index] && next_tensor()) prologue_.insert(last_tensor_);
   return {};
 }
