@@ -141,7 +141,8 @@ class OpSpec:
 
     def has_stock_form(self, inputs: Sequence[Operand | None], attrs: Mapping[str, Any]) -> bool:
         """Whether ggml's own ops compute a call for these inputs and attributes, on whatever device."""
-        if self.call == "custom" or (self.kernel is not None and (self.call or "").startswith("self.")):
+        kernels_alone = self.call == "custom" or (self.call or "").startswith("self.")
+        if kernels_alone and self.moves is not Moves.VIEW:
             return False
         return self.stock is None or bool(self.stock(self.operands([seen(value) for value in inputs], attrs)))
 
