@@ -19,7 +19,6 @@ from executorch_ggml.devices import GgmlDevice
 from executorch_ggml.devices.torch_device import TorchDevice
 from executorch_ggml.frontends.aten import Lowering
 from executorch_ggml.ir.graph import Graph, Node
-from executorch_ggml.ir.ops.movement import shape_of
 from executorch_ggml.ir.serialize import serialize
 from executorch_ggml.passes import run_passes
 from executorch_ggml.runtime import Session, list_devices
@@ -110,13 +109,10 @@ class Counter(nn.Module):
 
 def session(model: nn.Module, inputs: tuple[Tensor, ...], device: str, **how: Any) -> Session:
     graph = run_passes(Lowering(decomposed(torch.export.export(model.eval(), inputs, **how))).graph())
-    constants = {}
-    for constant in graph.constants:
-        constants[constant.key] = constant.stored()
-    for state in graph.states:
-        if state.init is not None and state.init.data is not None:
-            constants[state.init.key] = state.init.data().reshape(shape_of(state.value.ne)).contiguous()
-    return Session(serialize(*for_targets(graph)), constants, device=device, threads=1)
+    graphs = for_targets(graph)
+    named = [constant for made in graphs for constant in made.named_constants()]
+    constants = {constant.key: constant.stored() for constant in named if constant.data is not None}
+    return Session(serialize(*graphs), constants, device=device, threads=1)
 
 
 def check(made: Sequence[Any], expected: Sequence[Tensor]) -> None:

@@ -7,6 +7,7 @@ from ...ir.dims import is_one, product, same_dims
 from ...ir.dtypes import DType
 from ...ir.graph import Node, Value
 from ...ir.layout import dense_base
+from ...ir.op import Dim
 from ...ir.ops.custom import ReduceKind
 from ...passes.rewrite import Rewriter, computed_by, input_of, present
 from .rules import stock
@@ -53,7 +54,8 @@ def take(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> Va
     """Elements of f32 at one index for all, along any dim: rows of what has this dim as its second one."""
     a, index = present(inputs)
     axis, builder = node.attrs["axis"], rewriter.builder
-    if a.dtype != DType.F32 or not all(is_one(size) for dim, size in enumerate(index.ne) if dim != axis):
+    one_index = all(is_one(size) for dim, size in enumerate(index.ne) if dim != axis)
+    if a.dtype != DType.F32 or not one_index or not _is_positive(a.ne[axis]):
         return None
     rest = [dim for dim in range(4) if dim != axis]
     order = [*rest, axis]
@@ -69,7 +71,7 @@ def take_rows(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) 
     """Rows of f32."""
     del node
     a, rows = present(inputs)
-    if a.dtype != DType.F32:
+    if a.dtype != DType.F32 or not _is_positive(a.ne[1]):
         return None
     builder = rewriter.builder
     taken = builder.emit("get_rows", a, _checked(builder, rows, a.ne[1], wrap=False))
@@ -95,10 +97,15 @@ def update_state(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...
     return builder.permute(written, rows_second)
 
 
-def _checked(builder: Builder, index: Value, size: object, wrap: bool) -> Value:
+def _checked(builder: Builder, index: Value, size: Dim, wrap: bool) -> Value:
     """Indices in one dim, their range checked."""
     flat = builder.reshape(builder.cont(index), (index.count,))
     return builder.emit("to_index", flat, size=size, wrap=wrap)
+
+
+def _is_positive(size: Dim) -> bool:
+    """Whether there is something to take from, whatever the sizes."""
+    return isinstance(size, int) and size > 0
 
 
 def _unrounded(builder: Builder, src: Value) -> Value:
