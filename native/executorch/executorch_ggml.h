@@ -25,7 +25,8 @@ EXECUTORCH_GGML_API void executorch_ggml_clear_error(void);
 EXECUTORCH_GGML_API void executorch_ggml_set_num_threads(int threads);
 EXECUTORCH_GGML_API int executorch_ggml_get_num_threads(void);
 
-/* The device of programs that are loaded from now on and whose runtime spec "device" does not name one, by ggml's name;
+/* The device of programs that are loaded from now on and whose runtime spec "device" does not name one, by ggml's name,
+   or several, as "CUDA0=3,CUDA1=1" with a share of the weights and states each, or "CUDA0,CUDA1" by free memory;
    "": EXECUTORCH_GGML_DEVICE, or the CPU. */
 EXECUTORCH_GGML_API void executorch_ggml_set_device(const char* name);
 

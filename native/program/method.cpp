@@ -95,7 +95,7 @@ Status input_infos(const et::MethodMeta& meta, std::vector<std::optional<TensorI
   return {};
 }
 
-Status LoadedMethod::load(const et::Program& program, const std::string& name, const std::string& states,
+Status LoadedMethod::load(const et::Program& program, const std::string& name, const RuntimeSpecs& specs,
                           const et::NamedDataMap* data, std::shared_ptr<Arena> shared,
                           std::unique_ptr<LoadedMethod>* method) {
   executorch_ggml_clear_error();
@@ -105,9 +105,10 @@ Status LoadedMethod::load(const et::Program& program, const std::string& name, c
   if (!meta.ok()) return Status::error(describe(meta.error()));
   EXECUTORCH_GGML_TRY(input_infos(*meta, &loaded->infos_));
   EXECUTORCH_GGML_TRY(loaded->plan_memory(*meta));
-  et::BackendOptions<1> options;
+  et::BackendOptions<2> options;
   et::LoadBackendOptionsMap for_backends;
-  et::Error error = options.set_option("states", states.c_str());
+  et::Error error = options.set_option("states", specs.states.c_str());
+  if (error == et::Error::Ok && !specs.device.empty()) error = options.set_option("device", specs.device.c_str());
   if (error == et::Error::Ok) error = for_backends.set_options(kBackend, options.view());
   if (error != et::Error::Ok) return Status::error(describe(error));
   auto result = program.load_method(name.c_str(), loaded->memory_.get(), nullptr, data, &for_backends);

@@ -31,10 +31,16 @@ std::string describe(::executorch::runtime::Error error);
 // What a method's metadata says of its inputs.
 Status input_infos(const ::executorch::runtime::MethodMeta& meta, std::vector<std::optional<TensorInfo>>* infos);
 
+// What GgmlBackend is told of a method that it loads: the name of its states, and its device ("": the default one).
+struct RuntimeSpecs {
+  std::string states;
+  std::string device;
+};
+
 class LoadedMethod {
  public:
   // `shared` is the arena of what ExecuTorch planned under the number 2, or null. `data` may be null.
-  static Status load(const ::executorch::runtime::Program& program, const std::string& name, const std::string& states,
+  static Status load(const ::executorch::runtime::Program& program, const std::string& name, const RuntimeSpecs& specs,
                      const ::executorch::runtime::NamedDataMap* data, std::shared_ptr<Arena> shared,
                      std::unique_ptr<LoadedMethod>* method);
 

@@ -112,9 +112,9 @@ struct ToPython {
 
 class PyProgram {
  public:
-  PyProgram(const std::string& path, const std::string& data_path, bool map) {
+  PyProgram(const std::string& path, const std::string& data_path, bool map, const std::string& device) {
     const nb::gil_scoped_release release;
-    check(LoadedProgram::load(path, data_path, map, &program_));
+    check(LoadedProgram::load(path, data_path, map, device, &program_));
   }
 
   const std::vector<std::string>& method_names() const { return program_->method_names(); }
@@ -169,8 +169,8 @@ class PyProgram {
 NB_MODULE(_program, m) {
   using executorch_ggml::PyProgram;
   nb::class_<PyProgram>(m, "Program")
-      .def(nb::init<const std::string&, const std::string&, bool>(), nb::arg("path"), nb::arg("data_path"),
-           nb::arg("map"))
+      .def(nb::init<const std::string&, const std::string&, bool, const std::string&>(), nb::arg("path"),
+           nb::arg("data_path"), nb::arg("map"), nb::arg("device"))
       .def_prop_ro("method_names", &PyProgram::method_names)
       .def("inputs", &PyProgram::inputs, nb::arg("method"))
       .def("load_method", &PyProgram::load_method, nb::arg("method"))

@@ -33,11 +33,16 @@ size_t shared_size(const et::Program& program, const std::vector<std::string>& m
 
 LoadedProgram::~LoadedProgram() = default;
 
-Status LoadedProgram::load(const std::string& path, const std::string& data_path, bool map,
+Status LoadedProgram::load(const std::string& path, const std::string& data_path, bool map, const std::string& device,
                            std::unique_ptr<LoadedProgram>* program) {
   return without_exceptions([&]() -> Status {
     executorch_ggml_clear_error();
     std::unique_ptr<LoadedProgram> loaded(new LoadedProgram());
+    loaded->device_ = device;
+    if (device.size() >= et::kMaxOptionValueLength) {
+      return Status::error(format("device: a list of %zu characters, expected less than %zu; set it with set_device",
+                                  device.size(), et::kMaxOptionValueLength));
+    }
     EXECUTORCH_GGML_TRY(loaded->open(path, data_path, map));
     *program = std::move(loaded);
     return {};
@@ -78,7 +83,7 @@ Status LoadedProgram::find(const std::string& name, LoadedMethod** method) {
   auto found = methods_.find(name);
   if (found == methods_.end()) {
     std::unique_ptr<LoadedMethod> loaded;
-    EXECUTORCH_GGML_TRY(LoadedMethod::load(*program_, name, states_, data_.get(), shared_, &loaded));
+    EXECUTORCH_GGML_TRY(LoadedMethod::load(*program_, name, {states_, device_}, data_.get(), shared_, &loaded));
     found = methods_.emplace(name, std::move(loaded)).first;
   }
   *method = found->second.get();

@@ -63,8 +63,8 @@ struct Arena;
 class LoadedProgram {
  public:
   // `data_path` is the .ptd file with the weights, or "". Both files are verified, and mapped or read into memory.
-  // Errors name the file.
-  static Status load(const std::string& path, const std::string& data_path, bool map,
+  // `device` is the runtime spec of that name; "": the default one. Errors name the file.
+  static Status load(const std::string& path, const std::string& data_path, bool map, const std::string& device,
                      std::unique_ptr<LoadedProgram>* program);
   ~LoadedProgram();
   LoadedProgram(const LoadedProgram&) = delete;
@@ -96,6 +96,7 @@ class LoadedProgram {
   std::unique_ptr<::executorch::runtime::Program> program_;
   std::vector<std::string> names_;
   std::string states_;  // their name, which no other program's have
+  std::string device_;
 
   Mutex loading_;
   uint64_t generation_ = fork_generation();

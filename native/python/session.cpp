@@ -230,8 +230,11 @@ class PySession {
     for (const NodePlacement& node : placement.nodes) {
       nodes.append(nb::make_tuple(readable(node.node), node.op, node.device, node.reason));
     }
-    return nb::make_tuple(placement.device, nodes, placement.splits, placement.bytes_to_device,
-                          placement.bytes_from_device);
+    nb::list devices;
+    for (const DeviceUse& use : placement.devices) {
+      devices.append(nb::make_tuple(use.device, use.splits, use.leaf_bytes, use.bytes_to, use.bytes_from));
+    }
+    return nb::make_tuple(devices, nodes, placement.splits);
   }
 
   void reset() {

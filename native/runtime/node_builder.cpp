@@ -425,7 +425,7 @@ bool NodeBuilder::sums_nothing(const OpInfo& spec, ggml_tensor* const* inputs) c
                      [](const ggml_tensor* input) { return input && ggml_nelements(input) == 0; });
 }
 
-Status NodeBuilder::build(const fb::Node& node, bool for_host) {
+Status NodeBuilder::build(const fb::Node& node, ggml_backend_t device, bool use_kernels) {
   const OpInfo spec = op_info(node.op_type());
   if (spec.op == nullptr || node.op() == nullptr) {
     return error(node,
@@ -438,7 +438,8 @@ Status NodeBuilder::build(const fb::Node& node, bool for_host) {
   ggml_tensor* inputs[8] = {};
   EXECUTORCH_GGML_TRY(gather_inputs(node, spec, inputs));
   node_ = &node;
-  use_kernels_ = has_host_memory_ || for_host;
+  device_ = device;
+  use_kernels_ = use_kernels;
   const Status status = declared(*graph_.values()->Get(node.output()), &ne_);
   if (!status.ok()) return error(node, "its output: " + status.message());
   ggml_tensor* made = nullptr;

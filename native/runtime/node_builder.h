@@ -104,22 +104,20 @@ class KernelCalls {
 
 class NodeBuilder {
  public:
-  // `values` has the leaves' tensors already and gets the nodes'. `device` is null for the CPU.
-  NodeBuilder(ggml_context* ctx, const fb::Graph& graph, const Shapes& shapes, ggml_backend_t device,
-              size_t memory_limit, RunStatus* status, KernelCalls* calls, std::vector<ggml_tensor*>* values)
+  // `values` has the leaves' tensors already and gets the nodes'.
+  NodeBuilder(ggml_context* ctx, const fb::Graph& graph, const Shapes& shapes, size_t memory_limit, RunStatus* status,
+              KernelCalls* calls, std::vector<ggml_tensor*>* values)
       : ctx_(ctx),
         graph_(graph),
         shapes_(shapes),
-        device_(device),
-        has_host_memory_(device == nullptr || shares_memory(device)),
-        use_kernels_(has_host_memory_),
         memory_limit_(memory_limit),
         status_(status),
         calls_(calls),
         values_(*values) {}
 
-  // Build one node; its tensor goes to values[node.output()]. What is for the host is built as for the CPU alone.
-  Status build(const fb::Node& node, bool for_host = false);
+  // Build one node for a device (null: the CPU), with this runtime's own kernels or without; its tensor goes to
+  // values[node.output()].
+  Status build(const fb::Node& node, ggml_backend_t device, bool use_kernels);
 
   // A value's dims, with the sizes at hand.
   Status declared(const fb::Value& value, Dims* ne) const;
@@ -219,9 +217,8 @@ class NodeBuilder {
   ggml_context* ctx_;
   const fb::Graph& graph_;
   const Shapes& shapes_;
-  ggml_backend_t device_;  // null: the CPU
-  bool has_host_memory_;
-  bool use_kernels_;  // for the node being built
+  ggml_backend_t device_ = nullptr;  // of the node being built; null: the CPU
+  bool use_kernels_ = true;
   size_t memory_limit_;
   RunStatus* status_;
   KernelCalls* calls_;

@@ -5,10 +5,10 @@
 #include <new>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "interrupt.h"
 #include "memory_plan.h"
-#include "readers.h"
 #include "rpc.h"
 #include "status.h"
 
@@ -42,6 +42,8 @@ bool is_view(const ggml_tensor* tensor) {
       return false;
   }
 }
+
+constexpr char kPrologue[] = "it depends on integer inputs alone";
 
 // Memory that a node writes to which is there before the graph is: a state's.
 ggml_backend_buffer_t written_buffer(const ggml_tensor* node) {
@@ -81,8 +83,6 @@ struct NodeSources {
 size_t bytes_moved(const ggml_tensor* tensor) {
   return tensor->buffer == nullptr || ggml_backend_buffer_is_host(tensor->buffer) ? 0 : ggml_nbytes(tensor);
 }
-
-const ggml_tensor* root_of(const ggml_tensor* tensor) { return tensor->view_src ? tensor->view_src : tensor; }
 
 // The kernel of the node before the writes to states.
 void commit(ggml_tensor*, int thread, int, void*) {
@@ -227,16 +227,16 @@ bool PreparedGraph::takes(const std::vector<int64_t>& key, const Shapes& shapes)
 }
 
 Status PreparedGraph::make(const fb::Graph& graph, const ProgramId& program, std::vector<int64_t> key, Shapes shapes,
-                           const Leaves& leaves, ggml_backend_t device, std::shared_ptr<Cpu> cpu, const Limits& limits,
-                           std::shared_ptr<WorkingMemory> memory, std::unique_ptr<PreparedGraph>* made) {
-  std::unique_ptr<PreparedGraph> prepared(new PreparedGraph(graph, program, limits));
+                           const Leaves& leaves, const DeviceList& devices, const DevicePlan& plan,
+                           std::shared_ptr<Cpu> cpu, const Limits& limits, std::shared_ptr<WorkingMemory> memory,
+                           std::unique_ptr<PreparedGraph>* made) {
+  std::unique_ptr<PreparedGraph> prepared(new PreparedGraph(graph, program, devices, plan, limits));
   prepared->key_ = std::move(key);
-  prepared->device_ = device;
   prepared->cpu_ = std::move(cpu);
   prepared->shapes_ = std::move(shapes);
   prepared->memory_ = std::move(memory);
   EXECUTORCH_GGML_TRY(prepared->build(leaves));
-  EXECUTORCH_GGML_TRY(device == nullptr ? prepared->plan_on_cpu() : prepared->schedule());
+  EXECUTORCH_GGML_TRY(devices.empty() ? prepared->plan_on_cpu() : prepared->schedule());
   *made = std::move(prepared);
   return {};
 }
@@ -246,7 +246,7 @@ PreparedGraph::~PreparedGraph() {
     if (plan.plan != nullptr) ggml_backend_graph_plan_free(cpu_->backend(), plan.plan);
   }
   if (sched_) {
-    free_scheduler(sched_, device_);
+    free_scheduler(sched_, devices_.backends());
     explain_custom_nodes(false);
   }
 }
@@ -254,9 +254,10 @@ PreparedGraph::~PreparedGraph() {
 Status PreparedGraph::open_arena(const Leaves& leaves) {
   // ggml aborts where its arena or its graph overflows: an output makes one tensor, and one comes before the writes to
   // states.
-  const size_t of_node = device_ != nullptr ? kCompositionTensors : kKernelTensors;
+  const size_t of_node = devices_.empty() ? kKernelTensors : kCompositionTensors;
   const size_t tensors = of_node * count(graph_.nodes()) + size_of(graph_.inputs()) + size_of(graph_.outputs()) + 2;
-  const size_t in_graph = tensors + leaves.constants.size() + leaves.packed.size() + leaves.states.size();
+  const size_t constants = leaves.constants.size() * static_cast<size_t>(devices_.size() + 1);
+  const size_t in_graph = tensors + constants + leaves.packed.size() + leaves.states.size();
   if (in_graph > kMostTensors) {
     return Status::error(
         format("a graph of %zu tensors, expected at most %zu; split the model", in_graph, kMostTensors));
@@ -269,25 +270,14 @@ Status PreparedGraph::open_arena(const Leaves& leaves) {
 Status PreparedGraph::build(const Leaves& leaves) {
   EXECUTORCH_GGML_TRY(open_arena(leaves));
   std::vector<ggml_tensor*> values(size_of(graph_.values()), nullptr);
-  NodeBuilder builder(arena_.context(), graph_, shapes_, device_, limits_.memory_limit(), &status_, &calls_, &values);
-  for (size_t i = 0; i < leaves.constants.size(); ++i) {
-    values[graph_.constants()->Get(i)->value()] = leaves.constants[i];
-    builder.remember_storage(leaves.constants[i], leaves.storage[i]);
-  }
-  for (const Leaves::Packed& packed : leaves.packed) {
-    builder.remember_packed(packed.constant, packed.layout, packed.tensor);
-  }
-  for (size_t i = 0; i < leaves.states.size(); ++i) {
-    values[graph_.states()->Get(i)->value()] = leaves.states[i];
-    builder.remember_state(leaves.states[i]);
-  }
+  NodeBuilder builder(arena_.context(), graph_, shapes_, limits_.memory_limit(), &status_, &calls_, &values);
+  set_leaves(&builder, leaves, &values);
   made_.resize(count(graph_.nodes()), nullptr);
-  host_ = runs_prologue(device_) ? host_nodes(graph_) : std::vector<bool>(made_.size(), false);
   outputs_.resize(size_of(graph_.outputs()));
   output_sizes_.resize(outputs_.size());
   EXECUTORCH_GGML_TRY(make_inputs(&builder, &values));
-  EXECUTORCH_GGML_TRY(make_prologue(&builder, values));
-  EXECUTORCH_GGML_TRY(make_nodes(&builder, values));
+  EXECUTORCH_GGML_TRY(make_prologue(&builder, &values));
+  EXECUTORCH_GGML_TRY(make_nodes(&builder, &values));
   EXECUTORCH_GGML_TRY(make_outputs(values));
   add_state_changes(values);
   work_ = builder.work();
@@ -296,8 +286,31 @@ Status PreparedGraph::build(const Leaves& leaves) {
                               static_cast<long long>(work_), static_cast<long long>(limits_.work)));
 }
 
+void PreparedGraph::set_leaves(NodeBuilder* builder, const Leaves& leaves, std::vector<ggml_tensor*>* values) {
+  for (size_t i = 0; i < leaves.constants.size(); ++i) {
+    const int value = graph_.constants()->Get(static_cast<flatbuffers::uoffset_t>(i))->value();
+    int places = 0;
+    for (int place = devices_.size(); place >= 0; --place) {
+      ggml_tensor* tensor = leaves.constants[i][static_cast<size_t>(place)];
+      if (tensor == nullptr) continue;
+      if (!devices_.empty()) positions_[tensor] = {place, place};
+      (*values)[value] = tensor;
+      ++places;
+    }
+    if (places > 1) copied_[value] = &leaves.constants[i];
+  }
+  for (const auto& [tensor, layout] : leaves.storage) builder->remember_storage(tensor, layout);
+  for (const Leaves::Packed& packed : leaves.packed) {
+    builder->remember_packed(packed.constant, packed.layout, packed.tensor);
+  }
+  for (size_t i = 0; i < leaves.states.size(); ++i) {
+    (*values)[graph_.states()->Get(static_cast<flatbuffers::uoffset_t>(i))->value()] = leaves.states[i];
+    builder->remember_state(leaves.states[i]);
+    if (!devices_.empty()) positions_[leaves.states[i]] = {device_plan_.states[i], device_plan_.states[i]};
+  }
+}
+
 Status PreparedGraph::make_inputs(NodeBuilder* builder, std::vector<ggml_tensor*>* values) {
-  const std::vector<Readers> readers = readers_of_values(graph_);
   inputs_.resize(size_of(graph_.inputs()));
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const fb::Port& port = *graph_.inputs()->Get(i);
@@ -309,62 +322,63 @@ Status PreparedGraph::make_inputs(NodeBuilder* builder, std::vector<ggml_tensor*
       return Status::error(format("input %zu (%s): %s", i, text(port.name()), status.message().c_str()));
     ggml_set_input(tensor);
     inputs_[i].tensor = tensor;
-    const bool on_host = device_ == nullptr || (runs_prologue(device_) && readers[port.value()].on_host);
-    if (on_host) put_on_host(&inputs_[i]);
     (*values)[port.value()] = tensor;
+    const std::vector<int>& readers = device_plan_.readers[static_cast<size_t>(port.value())];
+    const auto by_cpu = [&](int place) { return devices_.backend(place) == nullptr; };
+    const bool unread = readers.empty() && (devices_.empty() || devices_.runs_prologue());
+    if (unread || std::any_of(readers.begin(), readers.end(), by_cpu)) {
+      put_on_host(&inputs_[i]);
+    } else {
+      const int place = readers.empty() ? 1 : readers.front();
+      positions_[tensor] = {place, place};
+    }
   }
   return {};
 }
 
-// Whether the CPU alone has a tensor before the device begins, or it is the CPU's memory.
-bool PreparedGraph::is_on_host(const ggml_tensor* tensor) const {
-  const ggml_tensor* root = root_of(tensor);
-  if (device_ == nullptr || prologue_.count(tensor) != 0 || prologue_.count(root) != 0) return true;
-  return runs_prologue(device_) && root->buffer != nullptr && ggml_backend_buffer_is_host(root->buffer);
+// Where a tensor is computed, or lies; on the host where nothing else is said.
+PreparedGraph::Position PreparedGraph::position_of(const ggml_tensor* tensor) const {
+  const auto found = positions_.find(tensor);
+  return found != positions_.end() ? found->second : Position();
 }
 
-// Whether a node writes to a state that the device keeps, since its nodes read it too.
-bool PreparedGraph::writes_device(const fb::Node& node, const std::vector<ggml_tensor*>& values) const {
-  if (op_info(node.op_type()).writes == Writes::No) return false;
-  for (size_t k = 0; k < size_of(node.inputs()); ++k) {
-    const int value = node.inputs()->Get(static_cast<flatbuffers::uoffset_t>(k));
-    const bool known = value >= 0 && static_cast<size_t>(value) < values.size() && values[value] != nullptr;
-    if (known && !is_on_host(values[value])) return true;
-  }
-  return false;
-}
-
-// What the CPU computes first goes into ggml's graph first, in one piece: the device has all of the rest.
-Status PreparedGraph::make_prologue(NodeBuilder* builder, const std::vector<ggml_tensor*>& values) {
+// What the CPU computes first goes into ggml's graph first, in one piece: the devices have all of the rest.
+Status PreparedGraph::make_prologue(NodeBuilder* builder, std::vector<ggml_tensor*>* values) {
   std::vector<ggml_tensor*> writes;
   for (size_t i = 0; i < made_.size(); ++i) {
-    if (!host_[i]) continue;
+    if (!is_prologue(i)) continue;
     const fb::Node& node = *graph_.nodes()->Get(static_cast<flatbuffers::uoffset_t>(i));
-    host_[i] = !writes_device(node, values);
-    if (!host_[i]) continue;
     EXECUTORCH_GGML_TRY(make_node(builder, i, values));
     const bool is_write = op_info(node.op_type()).writes != Writes::No;
     if (is_write) writes.push_back(made_[i]);
     if (!is_write) ggml_build_forward_expand(cgraph_, made_[i]);
   }
   for (size_t i = 0; i < outputs_.size(); ++i) {
-    ggml_tensor* value = values[graph_.outputs()->Get(static_cast<flatbuffers::uoffset_t>(i))->value()];
-    if (device_ != nullptr && value != nullptr && prologue_.count(value) != 0)
-      EXECUTORCH_GGML_TRY(make_output(i, value));
+    ggml_tensor* value = (*values)[graph_.outputs()->Get(static_cast<flatbuffers::uoffset_t>(i))->value()];
+    const bool computed = value != nullptr && positions_.count(value) != 0 && position_of(value).stage == 0;
+    if (computed && devices_.runs_prologue()) EXECUTORCH_GGML_TRY(make_output(i, value));
   }
   for (ggml_tensor* write : writes) ggml_build_forward_expand(cgraph_, write);
   return {};
 }
 
-// All tensors that a node of the prologue is made of are the prologue's.
-Status PreparedGraph::make_node(NodeBuilder* builder, size_t index, const std::vector<ggml_tensor*>& values) {
+// A node reads the constants that lie at its place. All tensors that it is made of are at its position.
+Status PreparedGraph::make_node(NodeBuilder* builder, size_t index, std::vector<ggml_tensor*>* values) {
   const fb::Node& node = *graph_.nodes()->Get(static_cast<flatbuffers::uoffset_t>(index));
-  while (host_[index] && next_tensor()) continue;
-  EXECUTORCH_GGML_TRY(builder->build(node, host_[index]));
-  made_[index] = values[node.output()];
+  const Position position{device_plan_.stages[index], device_plan_.places[index]};
+  for (size_t k = 0; k < size_of(node.inputs()); ++k) {
+    const auto found = copied_.find(node.inputs()->Get(static_cast<flatbuffers::uoffset_t>(k)));
+    if (found != copied_.end()) (*values)[found->first] = (*found->second)[static_cast<size_t>(position.place)];
+  }
+  while (!devices_.empty() && next_tensor()) continue;
+  EXECUTORCH_GGML_TRY(builder->build(node, devices_.backend(position.place), devices_.uses_kernels(position.place)));
+  made_[index] = (*values)[node.output()];
   const bool writes = op_info(node.op_type()).writes == Writes::Whole && ggml_nelements(made_[index]) > 0;
   if (writes) EXECUTORCH_GGML_TRY(make_state_write(made_[index]));
-  while (host_[index] && next_tensor()) prologue_.insert(last_tensor_);
+  while (!devices_.empty() && next_tensor()) {
+    const bool empty = devices_.runs_prologue() && last_tensor_->buffer == host_buffer();
+    positions_[last_tensor_] = empty ? Position() : position;
+  }
   return {};
 }
 
@@ -376,14 +390,14 @@ bool PreparedGraph::next_tensor() {
   return next != nullptr;
 }
 
-Status PreparedGraph::make_nodes(NodeBuilder* builder, const std::vector<ggml_tensor*>& values) {
-  std::vector<int> depth(values.size(), 0);
+Status PreparedGraph::make_nodes(NodeBuilder* builder, std::vector<ggml_tensor*>* values) {
+  std::vector<int> depth(values->size(), 0);
   for (size_t i = 0; i < made_.size(); ++i) {
-    if (host_[i]) continue;
+    if (is_prologue(i)) continue;
     const fb::Node& node = *graph_.nodes()->Get(static_cast<flatbuffers::uoffset_t>(i));
     EXECUTORCH_GGML_TRY(make_node(builder, i, values));
     ggml_tensor* made = made_[i];
-    if (device_ != nullptr && made->op == GGML_OP_CUSTOM && builder->made_as_said()) {
+    if (!devices_.empty() && made->op == GGML_OP_CUSTOM && builder->made_as_said()) {
       custom_.push_back({made, program_.number, program_.bytes, program_.size, static_cast<int64_t>(i),
                          shapes_.exprs().data(), shapes_.exprs().size()});
     }
@@ -413,7 +427,7 @@ Status PreparedGraph::make_state_write(ggml_tensor* write) {
 // States are written when everything that reads them has run, and then all of them: the run is not interrupted any
 // more.
 void PreparedGraph::add_state_changes(const std::vector<ggml_tensor*>& values) {
-  bool commits = device_ != nullptr;  // custom nodes may be another device's
+  bool commits = !devices_.empty();  // custom nodes may be another device's
   for (size_t i = 0; i < count(graph_.nodes()); ++i) {
     const fb::Node& node = *graph_.nodes()->Get(i);
     const Writes writes = op_info(node.op_type()).writes;
@@ -435,7 +449,7 @@ ggml_tensor* PreparedGraph::output_tensor(ggml_tensor* value) const {
   const bool whole = value->view_offs == 0 && ggml_is_contiguous(value) && ggml_is_contiguous(root) &&
                      ggml_nbytes(root) == ggml_nbytes(value);
   const bool computed = root->op != GGML_OP_NONE && root->data == nullptr;
-  return whole && computed && device_ == nullptr ? root : nullptr;
+  return whole && computed && devices_.empty() ? root : nullptr;
 }
 
 Status PreparedGraph::make_outputs(const std::vector<ggml_tensor*>& values) {
@@ -456,16 +470,15 @@ Status PreparedGraph::make_output(size_t index, ggml_tensor* value) {
   if (tensor == nullptr) tensor = ggml_cont(arena_.context(), value);
   ggml_set_output(tensor);
   outputs_[index].tensor = tensor;
-  if (is_on_host(value)) {
-    if (device_ != nullptr) prologue_.insert(tensor);
-    put_on_host(&outputs_[index]);
-  }
+  const Position position = position_of(value);
+  if (!devices_.empty()) positions_[tensor] = position;
+  if (devices_.backend(position.place) == nullptr) put_on_host(&outputs_[index]);
   ggml_build_forward_expand(cgraph_, value);
   ggml_build_forward_expand(cgraph_, tensor);
   return {};
 }
 
-// On the CPU the caller's memory is used in place; another device gets and gives copies.
+// On the CPU the caller's memory is used in place; other devices get and give copies.
 void PreparedGraph::put_on_host(Boundary* boundary) {
   boundary->in_place = true;
   boundary->tensor->buffer = host_buffer();
@@ -480,7 +493,7 @@ void PreparedGraph::place_views() {
   }
   for (ggml_tensor* t = ggml_get_first_tensor(arena_.context()); t; t = ggml_get_next_tensor(arena_.context(), t)) {
     if (t->view_src == nullptr || t->view_src->data == nullptr) continue;
-    if (device_ != nullptr && t->view_src->buffer != host_buffer()) continue;  // the scheduler's to place
+    if (!devices_.empty() && t->view_src->buffer != host_buffer()) continue;  // the scheduler's to place
     t->buffer = t->view_src->buffer;
     t->data = static_cast<char*>(t->view_src->data) + t->view_offs;
     const auto found = boundaries.find(t->view_src);
@@ -544,28 +557,36 @@ Status PreparedGraph::make_plan(const Lease& lease) {
 }
 
 Status PreparedGraph::schedule() {
-  const DeviceCall call(device_);
-  ggml_backend_t backends[] = {device_, cpu_->own(work_ >= kParallelWork)};
+  std::vector<ggml_backend_t> backends = devices_.backends();
+  const DeviceCall call(backends);
+  backends.push_back(cpu_->own(work_ >= kParallelWork));
   const auto graph_size = static_cast<size_t>(ggml_graph_size(cgraph_));
   device_memory_ = MemoryPlan(cgraph_).size();
   EXECUTORCH_GGML_TRY(check_memory(device_memory_));
-  sched_ = ggml_backend_sched_new(backends, nullptr, 2, graph_size, /*parallel=*/false, /*op_offload=*/false);
+  sched_ = ggml_backend_sched_new(backends.data(), nullptr, static_cast<int>(backends.size()), graph_size,
+                                  /*parallel=*/false, /*op_offload=*/false);
   if (sched_ == nullptr) return Status::error("ggml cannot make a scheduler");
   explain_custom_nodes(true);
   order_views();
   place_views();
-  EXECUTORCH_GGML_TRY(place_nodes(backends[1]));
+  EXECUTORCH_GGML_TRY(place_nodes(backends.back()));
   const std::vector<NodeSources> sources(ggml_graph_nodes(cgraph_),
                                          ggml_graph_nodes(cgraph_) + ggml_graph_n_nodes(cgraph_));
   if (!ggml_backend_sched_alloc_graph(sched_, cgraph_)) {
     return Status::error(format("no memory on the device for intermediate values of %zu bytes", device_memory_));
   }
+  for (int place = 1; place <= devices_.size(); ++place) {
+    ggml_backend_t backend = devices_.backend(place);
+    uses_.push_back({device_name(backend != nullptr ? backend : backends.back()), 0, 0, 0, 0});
+  }
   for (const NodeSources& of : sources) count_copies(of.node, of.sources);
+  count_splits();
   return {};
 }
 
-// Puts each view right behind the node that it shows. A view elsewhere can lie among another device's nodes, and is
-// handed to it with all that it was computed from: ggml-rpc would send the addresses of custom nodes' functions.
+// Puts stage behind stage, and each view right behind the node that it shows. A view elsewhere can lie among another
+// device's nodes, and is handed to it with all that it was computed from: ggml-rpc would send the addresses of custom
+// nodes' functions.
 void PreparedGraph::order_views() {
   std::unordered_map<const ggml_tensor*, std::vector<ggml_tensor*>> views;  // null: of leaves
   std::vector<ggml_tensor*> computed;
@@ -575,6 +596,9 @@ void PreparedGraph::order_views() {
     while (shown != nullptr && is_view(shown)) shown = shown->src[0];
     (shown == node ? computed : views[shown]).push_back(node);
   }
+  std::stable_sort(computed.begin(), computed.end(), [&](const ggml_tensor* a, const ggml_tensor* b) {
+    return position_of(a).stage < position_of(b).stage;
+  });
   ggml_tensor** nodes = ggml_graph_nodes(cgraph_);
   const auto append = [&](const std::vector<ggml_tensor*>& group) {
     nodes = std::copy(group.begin(), group.end(), nodes);
@@ -586,77 +610,113 @@ void PreparedGraph::order_views() {
   }
 }
 
-// Why the device does not compute a node; "" where it does.
-std::string PreparedGraph::reason_for_cpu(const ggml_tensor* node) const {
-  if (prologue_.count(node) != 0) return "it depends on integer inputs alone";
-  const char* needs = custom_nodes_of(device_) == nullptr ? needs_cpu(node) : nullptr;
+// Why the CPU computes a node that the program's devices might have; "" where its device does.
+std::string PreparedGraph::reason_for_cpu(const ggml_tensor* node, const Position& position) const {
+  if (position.place == kHost) return position.stage == 0 ? kPrologue : "it writes to a state in the host's memory";
+  ggml_backend_t device = devices_.backend(position.place);
+  if (device == nullptr) return "";
+  const char* needs = devices_.custom_nodes() == nullptr ? needs_cpu(node) : nullptr;
   if (needs != nullptr) return needs;
-  return ggml_backend_supports_op(device_, node) ? "" : "the device does not support " + describe_op(node);
+  return ggml_backend_supports_op(device, node) ? "" : "the device does not support " + describe_op(node);
+}
+
+// What a device of the list is used for; null for the CPU's memory.
+DeviceUse* PreparedGraph::use_of(ggml_backend_dev_t device) {
+  for (int place = 1; place <= devices_.size(); ++place) {
+    ggml_backend_t backend = devices_.backend(place);
+    if (backend != nullptr && ggml_backend_get_device(backend) == device) return &uses_[static_cast<size_t>(place - 1)];
+  }
+  return nullptr;
+}
+
+DeviceUse* PreparedGraph::use_of(const ggml_tensor* tensor) {
+  if (tensor->buffer == nullptr) return nullptr;
+  return use_of(ggml_backend_buft_get_device(ggml_backend_buffer_get_type(tensor->buffer)));
 }
 
 // ggml's scheduler puts a copy in the place of a source that is in memory which the node's device cannot read.
 void PreparedGraph::count_copies(ggml_tensor* node, ggml_tensor* const* sources) {
-  const bool on_device = ggml_backend_sched_get_tensor_backend(sched_, node) == device_;
   for (int k = 0; k < GGML_MAX_SRC; ++k) {
     if (node->src[k] == sources[k] || !copies_.insert(node->src[k]).second) continue;
-    (on_device ? copied_to_device_ : copied_from_device_) += ggml_nbytes(node->src[k]);
+    if (DeviceUse* to = use_of(node->src[k])) to->bytes_to += ggml_nbytes(node->src[k]);
+    if (DeviceUse* from = use_of(sources[k])) from->bytes_from += ggml_nbytes(node->src[k]);
+  }
+}
+
+// The runs of nodes that each place has.
+void PreparedGraph::count_splits() {
+  ggml_backend_t last = nullptr;
+  for (int i = 0; i < ggml_graph_n_nodes(cgraph_); ++i) {
+    ggml_tensor* node = ggml_graph_node(cgraph_, i);
+    if (is_view(node)) continue;
+    ggml_backend_t backend = ggml_backend_sched_get_tensor_backend(sched_, node);
+    const int place = position_of(node).place;
+    const bool at_home = place != kHost && (devices_.backend(place) == nullptr || devices_.backend(place) == backend);
+    if (backend != last && at_home) ++uses_[static_cast<size_t>(place - 1)].splits;
+    last = backend;
   }
 }
 
 // ggml's scheduler would keep what reads no weights on the CPU, where it puts inputs.
 Status PreparedGraph::place_nodes(ggml_backend_t cpu) {
-  const bool shared = shares_memory(device_);
   for (int i = 0; i < ggml_graph_n_nodes(cgraph_); ++i) {
     ggml_tensor* node = ggml_graph_node(cgraph_, i);
     if (is_view(node)) continue;
-    std::string reason = reason_for_cpu(node);
-    const bool takes = reason.empty();
-    if (!takes) reasons_.emplace(node, std::move(reason));
+    const Position position = position_of(node);
+    ggml_backend_t device = devices_.backend(position.place);
+    std::string reason = reason_for_cpu(node, position);
+    const bool takes = device != nullptr && reason.empty();
+    if (!reason.empty()) reasons_.emplace(node, std::move(reason));
     const ggml_backend_buffer_t written = written_buffer(node);
-    if (!takes && !shared && written != nullptr && !ggml_backend_buffer_is_host(written)) {
+    if (!takes && device != nullptr && !devices_.uses_kernels(position.place) && written != nullptr &&
+        !ggml_backend_buffer_is_host(written)) {
       return Status::error(format("%s: device %s keeps the state that it writes, but does not support %s to %s",
-                                  ggml_get_name(node), ggml_backend_name(device_), ggml_op_name(node->op),
+                                  ggml_get_name(node), device_name(device).c_str(), ggml_op_name(node->op),
                                   describe(node).c_str()));
     }
-    ggml_backend_sched_set_tensor_backend(sched_, node, takes ? device_ : cpu);
+    ggml_backend_sched_set_tensor_backend(sched_, node, takes ? device : cpu);
     for (ggml_tensor* source : node->src) {
       if (source == nullptr || !takes) continue;
       ggml_tensor* root = source->view_src != nullptr ? source->view_src : source;
-      if ((root->flags & GGML_TENSOR_FLAG_INPUT) != 0 && root->buffer == nullptr)
-        ggml_backend_sched_set_tensor_backend(sched_, root, device_);
+      const bool is_input = (root->flags & GGML_TENSOR_FLAG_INPUT) != 0 && root->buffer == nullptr;
+      if (is_input && ggml_backend_sched_get_tensor_backend(sched_, root) == nullptr)
+        ggml_backend_sched_set_tensor_backend(sched_, root, device);
     }
   }
   return {};
 }
 
-Placement PreparedGraph::placement() const {
+Placement PreparedGraph::placement() {
   Placement placement;
-  placement.device = ggml_backend_dev_name(ggml_backend_get_device(device_ != nullptr ? device_ : cpu_->backend()));
+  const std::vector<DeviceUse> of_copies = uses_;
+  for (const Boundary& input : inputs_) {
+    if (DeviceUse* use = use_of(input.tensor)) use->bytes_to += bytes_moved(input.tensor);
+  }
+  for (const Boundary& output : outputs_) {
+    if (DeviceUse* use = use_of(output.tensor)) use->bytes_from += bytes_moved(output.tensor);
+  }
+  placement.devices = std::exchange(uses_, of_copies);
+  if (sched_ == nullptr) placement.devices.push_back({device_name(cpu_->backend()), 1, 0, 0, 0});
   if (sched_ != nullptr) placement.splits = ggml_backend_sched_get_n_splits(sched_);
-  placement.bytes_to_device = copied_to_device_;
-  placement.bytes_from_device = copied_from_device_;
-  for (const Boundary& input : inputs_) placement.bytes_to_device += bytes_moved(input.tensor);
-  for (const Boundary& output : outputs_) placement.bytes_from_device += bytes_moved(output.tensor);
   for (size_t i = 0; i < made_.size(); ++i) {
     if (made_[i] == nullptr || is_view(made_[i])) continue;
     const fb::Node& node = *graph_.nodes()->Get(static_cast<flatbuffers::uoffset_t>(i));
     ggml_backend_t backend = sched_ ? ggml_backend_sched_get_tensor_backend(sched_, made_[i]) : cpu_->backend();
     if (backend == nullptr) continue;  // nothing reads it
     const auto reason = reasons_.find(made_[i]);
-    placement.nodes.push_back({text(node.name()), static_cast<int>(node.op_type()),
-                               ggml_backend_dev_name(ggml_backend_get_device(backend)),
+    placement.nodes.push_back({text(node.name()), static_cast<int>(node.op_type()), device_name(backend),
                                reason != reasons_.end() ? reason->second : ""});
   }
   return placement;
 }
 
 void PreparedGraph::explain_custom_nodes(bool add) {
-  const devices::CustomNodesFunction explain = custom_nodes_of(device_);
+  const devices::CustomNodesFunction explain = devices_.custom_nodes();
   if (explain != nullptr) explain(custom_.data(), custom_.size(), add);
 }
 
 Status PreparedGraph::compute() {
-  begin_run(/*is_short=*/work_ < kParallelWork, prologue_.empty() ? nullptr : &status_);
+  begin_run(/*is_short=*/work_ < kParallelWork, devices_.runs_prologue() ? &status_ : nullptr);
   ggml_status result = GGML_STATUS_SUCCESS;
   if (sched_ != nullptr) {
     result = ggml_backend_sched_graph_compute(sched_, cgraph_);
@@ -672,7 +732,7 @@ Status PreparedGraph::compute() {
 }
 
 Status PreparedGraph::run(void* const* inputs, void* const* outputs) {
-  const DeviceCall call(device_);
+  const DeviceCall call(devices_.backends());
   status_.clear();
   for (size_t i = 0; i < inputs_.size(); ++i) {
     if (inputs_[i].in_place) {

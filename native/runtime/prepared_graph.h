@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "cpu.h"
-#include "devices.h"
+#include "device_list.h"
+#include "device_plan.h"
 #include "node_builder.h"
 #include "resource_limits.h"
 
@@ -25,8 +26,9 @@ struct TensorView {
 
 // What a program keeps from run to run, as tensors: by index in Graph.constants and Graph.states.
 struct Leaves {
-  std::vector<ggml_tensor*> constants;
-  std::vector<StorageLayout> storage;  // of each constant, as it lies where its tensor points
+  // By index, then by place: where nodes read it. Elsewhere null.
+  std::vector<std::vector<ggml_tensor*>> constants;
+  std::unordered_map<const ggml_tensor*, StorageLayout> storage;  // of constants that do not lie plain
   // What products (of plain layout) or layers read instead of a constant.
   struct Packed {
     ggml_tensor* constant;
@@ -45,13 +47,20 @@ struct NodePlacement {
   std::string reason;  // why it is not on the program's device; "" where it is
 };
 
+// What a program's device has, and what crosses in a call.
+struct DeviceUse {
+  std::string device;
+  int splits = 0;         // runs of nodes on it
+  size_t leaf_bytes = 0;  // of weights and states in its memory
+  size_t bytes_to = 0;    // inputs, and what other devices computed; 0 where the CPU shares its memory
+  size_t bytes_from = 0;
+};
+
 // Where a program is computed, and what that costs a call.
 struct Placement {
-  std::string device;  // the program's
+  std::vector<DeviceUse> devices;  // the program's
   std::vector<NodePlacement> nodes;
-  int splits = 1;              // runs of nodes on one device, with copies between them
-  size_t bytes_to_device = 0;  // inputs, and what the CPU computed; 0 where it shares the device's memory
-  size_t bytes_from_device = 0;
+  int splits = 1;  // runs of nodes on one device, with copies between them
 };
 
 // The program that a graph is of: its FlatBuffer, and a number that no other of this library's has.
@@ -97,8 +106,8 @@ class PreparedGraph {
   // `key` is what input_key gave for the inputs, `shapes` what bind_sizes made of it. `memory`, which may be null, is
   // used if it is large enough.
   static Status make(const fb::Graph& graph, const ProgramId& program, std::vector<int64_t> key, Shapes shapes,
-                     const Leaves& leaves, ggml_backend_t device, std::shared_ptr<Cpu> cpu, const Limits& limits,
-                     std::shared_ptr<WorkingMemory> memory, std::unique_ptr<PreparedGraph>* made);
+                     const Leaves& leaves, const DeviceList& devices, const DevicePlan& plan, std::shared_ptr<Cpu> cpu,
+                     const Limits& limits, std::shared_ptr<WorkingMemory> memory, std::unique_ptr<PreparedGraph>* made);
   ~PreparedGraph();
   PreparedGraph(const PreparedGraph&) = delete;
   PreparedGraph& operator=(const PreparedGraph&) = delete;
@@ -122,7 +131,7 @@ class PreparedGraph {
   size_t device_memory() const { return device_memory_; }
 
   // Where each node is computed that computes something.
-  Placement placement() const;
+  Placement placement();
 
   // Run with inputs read from, and outputs written to, these addresses. Allocates nothing.
   Status run(void* const* inputs, void* const* outputs);
@@ -143,17 +152,25 @@ class PreparedGraph {
     void place(void* data) const;
   };
 
-  PreparedGraph(const fb::Graph& graph, const ProgramId& program, const Limits& limits)
-      : graph_(graph), program_(program), limits_(limits) {}
+  // What a tensor runs after, and where: see DevicePlan.
+  struct Position {
+    int stage = 0;
+    int place = kHost;
+  };
+
+  PreparedGraph(const fb::Graph& graph, const ProgramId& program, const DeviceList& devices, const DevicePlan& plan,
+                const Limits& limits)
+      : graph_(graph), program_(program), devices_(devices), device_plan_(plan), limits_(limits) {}
   Status build(const Leaves& leaves);
   Status open_arena(const Leaves& leaves);
   Status make_inputs(NodeBuilder* builder, std::vector<ggml_tensor*>* values);
-  Status make_prologue(NodeBuilder* builder, const std::vector<ggml_tensor*>& values);
-  Status make_nodes(NodeBuilder* builder, const std::vector<ggml_tensor*>& values);
-  Status make_node(NodeBuilder* builder, size_t index, const std::vector<ggml_tensor*>& values);
+  void set_leaves(NodeBuilder* builder, const Leaves& leaves, std::vector<ggml_tensor*>* values);
+  Status make_prologue(NodeBuilder* builder, std::vector<ggml_tensor*>* values);
+  Status make_nodes(NodeBuilder* builder, std::vector<ggml_tensor*>* values);
+  Status make_node(NodeBuilder* builder, size_t index, std::vector<ggml_tensor*>* values);
+  bool is_prologue(size_t node) const { return !devices_.empty() && device_plan_.stages[node] == 0; }
+  Position position_of(const ggml_tensor* tensor) const;
   bool next_tensor();
-  bool is_on_host(const ggml_tensor* tensor) const;
-  bool writes_device(const fb::Node& node, const std::vector<ggml_tensor*>& values) const;
   Status make_state_write(ggml_tensor* write);
   void add_state_changes(const std::vector<ggml_tensor*>& values);
   Status make_outputs(const std::vector<ggml_tensor*>& values);
@@ -168,25 +185,29 @@ class PreparedGraph {
   Status schedule();
   Status place_nodes(ggml_backend_t cpu);
   void order_views();
-  std::string reason_for_cpu(const ggml_tensor* node) const;
+  std::string reason_for_cpu(const ggml_tensor* node, const Position& position) const;
   void count_copies(ggml_tensor* node, ggml_tensor* const* sources);
+  void count_splits();
+  DeviceUse* use_of(ggml_backend_dev_t device);
+  DeviceUse* use_of(const ggml_tensor* tensor);
   void explain_custom_nodes(bool add);
 
   const fb::Graph& graph_;
   const ProgramId program_;
+  const DeviceList& devices_;
+  const DevicePlan& device_plan_;
   const Limits limits_;
   std::vector<int64_t> key_;
   Shapes shapes_;
   KernelCalls calls_;
   RunStatus status_;
   std::shared_ptr<Cpu> cpu_;
-  ggml_backend_t device_ = nullptr;  // null: the CPU alone
   Arena arena_;
   ggml_cgraph* cgraph_ = nullptr;
-  std::vector<ggml_tensor*> made_;  // by each of the program's nodes
-  std::vector<bool> host_;  // whether a node is of the prologue, which the CPU computes before the device begins
-  std::unordered_set<const ggml_tensor*> prologue_;  // tensors of these nodes
-  ggml_tensor* last_tensor_ = nullptr;               // of the arena, that next_tensor() has come to
+  std::vector<ggml_tensor*> made_;                                    // by each of the program's nodes
+  std::unordered_map<int, const std::vector<ggml_tensor*>*> copied_;  // values of constants that lie at several places
+  std::unordered_map<const ggml_tensor*, Position> positions_;        // of tensors, where there are devices
+  ggml_tensor* last_tensor_ = nullptr;                                // of the arena, that next_tensor() has come to
   int64_t work_ = 0;
   size_t device_memory_ = 0;
   // The CPU alone: memory, and ggml's plans for a run on one thread and for one on several. Else the scheduler, which
@@ -194,11 +215,10 @@ class PreparedGraph {
   std::shared_ptr<WorkingMemory> memory_;
   Plan plans_[2];
   ggml_backend_sched_t sched_ = nullptr;
-  std::unordered_map<const ggml_tensor*, std::string> reasons_;  // of nodes that the device does not compute
+  std::unordered_map<const ggml_tensor*, std::string> reasons_;  // of nodes that their device does not compute
   std::unordered_set<const ggml_tensor*> copies_;                // between splits
-  size_t copied_to_device_ = 0;                                  // their bytes
-  size_t copied_from_device_ = 0;
-  std::vector<devices::CustomNode> custom_;  // for a device that asks what they mean
+  std::vector<DeviceUse> uses_;                                  // of the list's devices, in its order
+  std::vector<devices::CustomNode> custom_;                      // for a device that asks what they mean
   std::vector<Boundary> inputs_;
   std::vector<Boundary> outputs_;
   std::vector<std::vector<int64_t>> output_sizes_;

@@ -18,12 +18,10 @@ bool is_view(const fb::Node& node) { return op_info(node.op_type()).moves == Mov
 
 class GraphReaders {
  public:
-  explicit GraphReaders(const fb::Graph& graph)
-      : graph_(graph), host_(host_nodes(graph)), readers_(size_of(graph.values())) {}
+  explicit GraphReaders(const fb::Graph& graph) : graph_(graph), readers_(size_of(graph.values())) {}
 
   std::vector<Readers> read() {
-    // From the last node on, so that a view knows its readers.
-    for (size_t i = size_of(graph_.nodes()); i-- > 0;) read(*graph_.nodes()->Get(index(i)), host_[i]);
+    for (size_t i = 0; i < size_of(graph_.nodes()); ++i) read(*graph_.nodes()->Get(index(i)));
     for (size_t i = 0; i < size_of(graph_.outputs()); ++i) {
       const int value = graph_.outputs()->Get(index(i))->value();
       if (known(value)) readers_[static_cast<size_t>(value)].otherwise = true;
@@ -36,15 +34,11 @@ class GraphReaders {
 
   bool known(int value) const { return value >= 0 && static_cast<size_t>(value) < readers_.size(); }
 
-  void read(const fb::Node& node, bool on_host) {
-    const bool passes_on = is_view(node) && known(node.output());
-    const Readers of_output = passes_on ? readers_[static_cast<size_t>(node.output())] : Readers();
+  void read(const fb::Node& node) {
     for (size_t k = 0; k < size_of(node.inputs()); ++k) {
       const int value = node.inputs()->Get(index(k));
       if (!known(value)) continue;
       Readers& readers = readers_[static_cast<size_t>(value)];
-      readers.on_host |= passes_on ? of_output.on_host : on_host;
-      readers.on_device |= passes_on ? of_output.on_device : !on_host;
       StorageLayout layout;
       if (as_matrix(node, k)) {
         readers.as_matrix = true;
@@ -83,7 +77,6 @@ class GraphReaders {
   }
 
   const fb::Graph& graph_;
-  const std::vector<bool> host_;
   std::vector<Readers> readers_;
 };
 

@@ -1,4 +1,4 @@
-// How a graph's nodes read its values: what decides in which layout and memory a leaf lies.
+// How a graph's nodes read its values: what decides in which layout a leaf lies on the CPU.
 #pragma once
 
 #include <vector>
@@ -12,11 +12,6 @@ struct Readers {
   bool as_matrix = false;             // the first operand of a product of two matrices
   std::vector<StorageLayout> layers;  // a layer's weight, in the layout that its kernel reads
   bool otherwise = false;
-  // Where the nodes are that read the value, or a view of it.
-  bool on_host = false;
-  bool on_device = false;
-
-  bool by_host_alone() const { return on_host && !on_device; }
 };
 
 // By value. Numbers of values that the graph does not have are passed over.

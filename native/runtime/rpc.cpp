@@ -44,13 +44,15 @@ namespace {
 
 constexpr int kPatienceMs = 5000;  // for a server's first answer
 
-thread_local const RpcServer* in_call = nullptr;
+thread_local const std::vector<RpcServer*>* in_call = nullptr;
 ggml_abort_callback_t other_abort_callback = nullptr;
 
 // ggml-rpc ends the process where its connection ends. It holds nothing then that its own unwinding does not let go of.
 void on_abort(const char* message) {
   if (in_call != nullptr && std::strstr(message, "RPC server") != nullptr) {
-    throw std::runtime_error("the RPC server " + in_call->endpoint +
+    std::string endpoints;
+    for (const RpcServer* server : *in_call) endpoints += (endpoints.empty() ? "" : " or ") + server->endpoint;
+    throw std::runtime_error("the RPC server " + endpoints +
                              " was lost: it ended, or closed the connection; start it again, and then this process");
   }
   if (other_abort_callback != nullptr) return other_abort_callback(message);
@@ -240,26 +242,35 @@ Status serve_rpc(const std::string& endpoint, const std::vector<ggml_backend_dev
 }
 
 DeviceCall::DeviceCall(ggml_backend_dev_t device) {
-  if (is_remote(device)) enter(ggml_backend_dev_description(device));
+  if (is_remote(device)) enter({ggml_backend_dev_description(device)});
 }
 
 DeviceCall::DeviceCall(ggml_backend_t backend)
     : DeviceCall(backend != nullptr ? ggml_backend_get_device(backend) : nullptr) {}
 
-DeviceCall::DeviceCall(const std::string& endpoint) { enter(endpoint); }
+DeviceCall::DeviceCall(const std::vector<ggml_backend_t>& backends) {
+  std::set<std::string> endpoints;
+  for (ggml_backend_t backend : backends) {
+    ggml_backend_dev_t device = ggml_backend_get_device(backend);
+    if (is_remote(device)) endpoints.insert(ggml_backend_dev_description(device));
+  }
+  enter(endpoints);
+}
 
-void DeviceCall::enter(const std::string& endpoint) {
-  if (in_call != nullptr) return;
+DeviceCall::DeviceCall(const std::string& endpoint) { enter({endpoint}); }
+
+void DeviceCall::enter(const std::set<std::string>& endpoints) {
+  if (in_call != nullptr || endpoints.empty()) return;
   catch_aborts_once();
-  server_ = server_of(endpoint);
-  if (server_->process != getpid()) {
-    server_ = nullptr;
+  for (const std::string& endpoint : endpoints) {
+    servers_.push_back(server_of(endpoint));
+    if (servers_.back()->process == getpid()) continue;
     throw std::runtime_error("the RPC server " + endpoint +
                              " is in use by the process that this one was forked from, and they would share a "
                              "connection; connect to it after the fork, or from one of them alone");
   }
-  server_->turn.lock();
-  in_call = server_;
+  for (RpcServer* server : servers_) server->turn.lock();
+  in_call = &servers_;
   sigset_t sigpipe;
   sigset_t before;
   sigemptyset(&sigpipe);
@@ -269,9 +280,9 @@ void DeviceCall::enter(const std::string& endpoint) {
 }
 
 DeviceCall::~DeviceCall() {
-  if (server_ == nullptr) return;
+  if (servers_.empty()) return;
   in_call = nullptr;
-  server_->turn.unlock();
+  for (RpcServer* server : servers_) server->turn.unlock();
   if (sigpipe_was_blocked_) return;
   sigset_t sigpipe;
   sigset_t pending;
@@ -290,9 +301,9 @@ void free_buffer(ggml_backend_buffer_t buffer) {
   });
 }
 
-void free_scheduler(ggml_backend_sched_t sched, ggml_backend_t device) {
+void free_scheduler(ggml_backend_sched_t sched, const std::vector<ggml_backend_t>& devices) {
   (void)without_exceptions([&]() -> Status {
-    const DeviceCall call(device);
+    const DeviceCall call(devices);
     ggml_backend_sched_free(sched);
     return {};
   });

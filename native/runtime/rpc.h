@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,28 +33,29 @@ Status serve_rpc(const std::string& endpoint, const std::vector<ggml_backend_dev
 
 struct RpcServer;
 
-// Held while ggml is called for a device. All callers of a server in this process share one connection, which ggml does
+// Held while ggml is called for devices. All callers of a server in this process share one connection, which ggml does
 // not guard: they take turns. ggml aborts where the connection is lost: while this is held that is an exception, and
 // SIGPIPE is blocked. For the devices of this machine it does nothing. It is the last lock that is taken, and may be
-// held already by the thread.
+// held already by the thread, for these devices and others.
 class DeviceCall {
  public:
   explicit DeviceCall(ggml_backend_dev_t device);  // null: the CPU
   explicit DeviceCall(ggml_backend_t backend);     // likewise
+  explicit DeviceCall(const std::vector<ggml_backend_t>& backends);
   explicit DeviceCall(const std::string& endpoint);
   ~DeviceCall();
   DeviceCall(const DeviceCall&) = delete;
   DeviceCall& operator=(const DeviceCall&) = delete;
 
  private:
-  void enter(const std::string& endpoint);
+  void enter(const std::set<std::string>& endpoints);
 
-  RpcServer* server_ = nullptr;
+  std::vector<RpcServer*> servers_;  // in the order of their endpoints, as all callers lock them
   bool sigpipe_was_blocked_ = false;
 };
 
 // Free what lies in a device's memory. What is on a lost server is left to it.
 void free_buffer(ggml_backend_buffer_t buffer);
-void free_scheduler(ggml_backend_sched_t sched, ggml_backend_t device);
+void free_scheduler(ggml_backend_sched_t sched, const std::vector<ggml_backend_t>& devices);
 
 }  // namespace executorch_ggml

@@ -1,5 +1,6 @@
 #include "session.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <unordered_set>
@@ -95,11 +96,14 @@ Status Session::open(const void* payload, size_t size, ConstantSource* constants
   EXECUTORCH_GGML_TRY(open_payload(payload, size, &program));
   program_ = {static_cast<const uint8_t*>(payload) + kHeaderSize, size - kHeaderSize, ++programs};
   EXECUTORCH_GGML_TRY(check(*program));
-  EXECUTORCH_GGML_TRY(open_device(options.device, &device_));
-  graph_ = &graph_for(*program, device_);
+  EXECUTORCH_GGML_TRY(devices_.open(options.device));
+  const bool own_target = devices_.runs_prologue();
+  graph_ = &graph_for(*program, own_target ? Target::Ggml : Target::Cpu);
   EXECUTORCH_GGML_TRY(port_infos(*graph_, graph_->inputs(), "input", &inputs_));
   EXECUTORCH_GGML_TRY(port_infos(*graph_, graph_->outputs(), "output", &outputs_));
-  EXECUTORCH_GGML_TRY(Cpu::open(options.threads, /*shared=*/device_ == nullptr, &cpu_));
+  EXECUTORCH_GGML_TRY(Cpu::open(options.threads, /*shared=*/devices_.empty(), &cpu_));
+  EXECUTORCH_GGML_TRY(make_leaves());
+  EXECUTORCH_GGML_TRY(plan_devices());
   EXECUTORCH_GGML_TRY(make_constants(constants));
   EXECUTORCH_GGML_TRY(make_states(constants));
   work_ = new_work();
@@ -119,7 +123,7 @@ Status Session::renew_after_fork() {
   const bool interrupted = mutex_.take_interrupted();
   if (generation_ == fork_generation()) return {};
   generation_ = fork_generation();
-  if (interrupted || device_ != nullptr) {
+  if (interrupted || !devices_.empty()) {
     (void)work_.release();
     work_ = new_work();
   }
@@ -134,7 +138,6 @@ size_t Session::prepared_count() {
 Session::~Session() {
   work_.reset();
   for (ggml_backend_buffer_t buffer : buffers_) free_buffer(buffer);
-  if (device_) ggml_backend_free(device_);
 }
 
 Status Session::check(const fb::Program& program) {
@@ -198,18 +201,17 @@ Status Session::use_in_place(ggml_tensor* tensor, const void* data, const Storag
   return {};
 }
 
-// Another device gets a copy, which is plain.
-Status Session::upload(ggml_tensor* tensor, const void* data, StorageLayout* layout) {
-  const DeviceCall call(device_);
-  EXECUTORCH_GGML_TRY(own(tensor, device_, 0));
-  if (layout->kind == Storage::Plain) {
+// A copy, which is plain.
+Status Session::upload(ggml_tensor* tensor, ggml_backend_t device, const void* data, const StorageLayout& layout) {
+  const DeviceCall call(device);
+  EXECUTORCH_GGML_TRY(own(tensor, device, 0));
+  if (layout.kind == Storage::Plain) {
     ggml_backend_tensor_set(tensor, data, 0, ggml_nbytes(tensor));
     return {};
   }
   std::vector<uint8_t> plain(ggml_nbytes(tensor));
-  unpack(*layout, tensor, data, plain.data());
+  unpack(layout, tensor, data, plain.data());
   ggml_backend_tensor_set(tensor, plain.data(), 0, plain.size());
-  *layout = {};
   return {};
 }
 
@@ -246,61 +248,138 @@ Status Session::pack(const std::string& key, const void* data, const Readers& re
   return {};
 }
 
-// What the CPU reads is used in place or packed; a device gets what its nodes read. If a constant is read packed alone,
-// the program's own is freed; if it is read otherwise too, as an embedding's that is the head's as well, it stays.
-Status Session::place_constant(ConstantSource* source, const std::string& key, const Readers& readers,
-                               ggml_tensor* tensor, StorageLayout* layout) {
-  const void* data = nullptr;
-  EXECUTORCH_GGML_TRY(constant_data(source, key, tensor, *layout, &data));
-  if (ggml_nbytes(tensor) == 0) {
-    *layout = {};
-    tensor->buffer = host_buffer();
-    tensor->data = host_placeholder();
-    return {};
-  }
-  if (device_ != nullptr && !(runs_prologue() && readers.by_host_alone())) return upload(tensor, data, layout);
+// What the CPU reads is used in place or packed. If a constant is read packed alone, the program's own is freed; if it
+// is read otherwise too, as an embedding's that is the head's as well, it stays. Beside other devices the CPU computes
+// their graph, whose products read plain weights.
+Status Session::place_on_cpu(ConstantSource* source, const std::string& key, const void* data, const Readers& readers,
+                             ggml_tensor* tensor, StorageLayout layout) {
+  if (!devices_.empty() && layout.kind != Storage::Plain) return upload(tensor, cpu_->backend(), data, layout);
   bool only_packed = false;
-  if (device_ == nullptr && layout->kind == Storage::Plain) {
-    EXECUTORCH_GGML_TRY(pack(key, data, readers, tensor, layout, &only_packed));
+  if (devices_.empty() && layout.kind == Storage::Plain) {
+    EXECUTORCH_GGML_TRY(pack(key, data, readers, tensor, &layout, &only_packed));
   }
-  if (!only_packed) return use_in_place(tensor, data, *layout);
+  if (layout.kind != Storage::Plain) leaves_.storage[tensor] = layout;
+  if (!only_packed) return use_in_place(tensor, data, layout);
   source->release_last();
   return {};
 }
 
-Status Session::make_constants(ConstantSource* source) {
-  const std::vector<Readers> readers = readers_of_values(*graph_);
-  size_t leaves = 2 * size_of(graph_->constants()) + size_of(graph_->states());
-  for (const Readers& of_value : readers) leaves += of_value.layers.size();
+// Each place gets what its nodes read: one tensor for all that the CPU computes, and a copy on each device.
+Status Session::place_constant(ConstantSource* source, const std::string& key, size_t index, const Readers& readers,
+                               StorageLayout layout) {
+  std::vector<ggml_tensor*>& places = leaves_.constants[index];
+  ggml_tensor* tensor = places[kHost];
+  const void* data = nullptr;
+  EXECUTORCH_GGML_TRY(constant_data(source, key, tensor, layout, &data));
+  if (ggml_nbytes(tensor) == 0) {
+    tensor->buffer = host_buffer();
+    tensor->data = host_placeholder();
+    std::fill(places.begin(), places.end(), tensor);
+    return {};
+  }
+  places[kHost] = nullptr;
+  ggml_tensor* on_cpu = nullptr;
+  for (const int place : constant_places(index)) {
+    ggml_backend_t device = devices_.backend(place);
+    ggml_tensor*& at = places[static_cast<size_t>(place)];
+    leaf_bytes_[static_cast<size_t>(place)] += ggml_nbytes(tensor);
+    if (device != nullptr) {
+      at = twin_of(tensor);
+      EXECUTORCH_GGML_TRY(upload(at, device, data, layout));
+      continue;
+    }
+    if (on_cpu == nullptr) EXECUTORCH_GGML_TRY(place_on_cpu(source, key, data, readers, tensor, layout));
+    at = on_cpu = tensor;
+  }
+  return {};
+}
+
+// The places of the nodes that read a constant; where none does it is an output, or nothing.
+std::vector<int> Session::constant_places(size_t index) const {
+  const int value = graph_->constants()->Get(static_cast<flatbuffers::uoffset_t>(index))->value();
+  const std::vector<int>& readers = plan_.readers[static_cast<size_t>(value)];
+  if (!readers.empty()) return readers;
+  return {devices_.empty() || devices_.runs_prologue() ? kHost : 1};
+}
+
+// Descriptors of all constants and states, which have no memory yet.
+Status Session::make_leaves() {
+  const auto places = static_cast<size_t>(devices_.size() + 1);
+  size_t leaves = (places + 1) * size_of(graph_->constants()) + size_of(graph_->states());
+  for (const Readers& of_value : readers_of_values(*graph_)) leaves += of_value.layers.size();
   EXECUTORCH_GGML_TRY(arena_.open(ggml_tensor_overhead() * (leaves + 1)));
   for (size_t i = 0; i < size_of(graph_->constants()); ++i) {
     const fb::Constant& constant = *graph_->constants()->Get(static_cast<flatbuffers::uoffset_t>(i));
+    leaves_.constants.emplace_back(places, nullptr);
+    EXECUTORCH_GGML_TRY(make_leaf(constant.value(), "constant " + text(constant.key()), &leaves_.constants[i][kHost]));
+  }
+  for (size_t i = 0; i < size_of(graph_->states()); ++i) {
+    const fb::State& state = *graph_->states()->Get(static_cast<flatbuffers::uoffset_t>(i));
+    leaves_.states.push_back(nullptr);
+    EXECUTORCH_GGML_TRY(make_leaf(state.value(), "state " + text(state.key()), &leaves_.states[i]));
+  }
+  return {};
+}
+
+// States that other methods share are where these have put them.
+Status Session::plan_devices() {
+  std::vector<size_t> bytes(size_of(graph_->values()), 0);
+  for (size_t i = 0; i < leaves_.constants.size(); ++i) {
+    const auto at = static_cast<flatbuffers::uoffset_t>(i);
+    bytes[static_cast<size_t>(graph_->constants()->Get(at)->value())] = ggml_nbytes(leaves_.constants[i][kHost]);
+  }
+  std::vector<int> states(leaves_.states.size(), kNowhere);
+  for (size_t i = 0; i < states.size(); ++i) {
+    const fb::State& state = *graph_->states()->Get(static_cast<flatbuffers::uoffset_t>(i));
+    bytes[static_cast<size_t>(state.value())] = ggml_nbytes(leaves_.states[i]);
+    const ggml_backend_buffer_type_t memory = states_->memory_of(text(state.key()));
+    for (int place = kHost; place <= devices_.size() && memory != nullptr; ++place) {
+      if (ggml_backend_get_default_buffer_type(backend_of(place)) == memory) states[i] = place;
+    }
+  }
+  plan_ = executorch_ggml::plan_devices(*graph_, devices_, bytes, states);
+  leaf_bytes_.resize(static_cast<size_t>(devices_.size() + 1), 0);
+  std::vector<size_t> needed = leaf_bytes_;
+  for (size_t i = 0; i < leaves_.constants.size(); ++i) {
+    for (const int place : constant_places(i)) {
+      needed[static_cast<size_t>(place)] += ggml_nbytes(leaves_.constants[i][kHost]);
+    }
+  }
+  for (size_t i = 0; i < states.size(); ++i) {
+    if (states[i] == kNowhere) needed[static_cast<size_t>(plan_.states[i])] += ggml_nbytes(leaves_.states[i]);
+  }
+  return devices_.check_memory(needed);
+}
+
+ggml_backend_t Session::backend_of(int place) const {
+  ggml_backend_t device = devices_.backend(place);
+  return device != nullptr ? device : cpu_->backend();
+}
+
+Status Session::make_constants(ConstantSource* source) {
+  const std::vector<Readers> readers = readers_of_values(*graph_);
+  for (size_t i = 0; i < leaves_.constants.size(); ++i) {
+    const fb::Constant& constant = *graph_->constants()->Get(static_cast<flatbuffers::uoffset_t>(i));
     const std::string key = text(constant.key());
-    ggml_tensor* tensor = nullptr;
-    EXECUTORCH_GGML_TRY(make_leaf(constant.value(), "constant " + key, &tensor));
-    StorageLayout layout{static_cast<Storage>(constant.storage()), constant.groups()};
-    const Status fits = check_storage(layout, tensor);
+    const StorageLayout layout{static_cast<Storage>(constant.storage()), constant.groups()};
+    const Status fits = check_storage(layout, leaves_.constants[i][kHost]);
     if (!fits.ok()) return Status::error("constant " + key + ": " + fits.message());
     if (layout.kind != Storage::Plain && is_output(*graph_, constant.value())) {
       return Status::error("constant " + key + ": an output, which must be stored plain");
     }
-    EXECUTORCH_GGML_TRY(place_constant(source, key, readers[constant.value()], tensor, &layout));
-    leaves_.constants.push_back(tensor);
-    leaves_.storage.push_back(layout);
+    EXECUTORCH_GGML_TRY(place_constant(source, key, i, readers[constant.value()], layout));
   }
   return {};
 }
 
 Status Session::make_states(ConstantSource* source) {
-  const std::vector<Readers> readers = readers_of_values(*graph_);
   std::unordered_set<std::string> names;
   for (size_t i = 0; i < size_of(graph_->states()); ++i) {
-    const fb::State& state = *graph_->states()->Get(i);
+    const fb::State& state = *graph_->states()->Get(static_cast<flatbuffers::uoffset_t>(i));
     const std::string name = text(state.key());
     if (!names.insert(name).second) return Status::error("state " + name + " is declared twice");
-    ggml_tensor* tensor = nullptr;
+    ggml_tensor* tensor = leaves_.states[i];
     const void* data = nullptr;
-    EXECUTORCH_GGML_TRY(make_leaf(state.value(), "state " + name, &tensor));
     if (state.initial() && state.initial()->size() > 0) {
       EXECUTORCH_GGML_TRY(constant_data(source, state.initial()->str(), tensor, StorageLayout(), &data));
     }
@@ -310,10 +389,9 @@ Status Session::make_states(ConstantSource* source) {
                                   name.c_str(), state_memory_, limits_.memory_limit()));
     }
     const auto dtype = static_cast<DType>(graph_->values()->Get(state.value())->dtype());
-    const bool on_host = device_ == nullptr || (runs_prologue() && readers[state.value()].by_host_alone());
-    ggml_backend_t backend = on_host ? cpu_->backend() : device_;
-    EXECUTORCH_GGML_TRY(states_->attach(name, dtype, data, backend, tensor));
-    leaves_.states.push_back(tensor);
+    const int place = plan_.states[i];
+    EXECUTORCH_GGML_TRY(states_->attach(name, dtype, data, backend_of(place), tensor));
+    leaf_bytes_[static_cast<size_t>(place)] += ggml_nbytes(tensor);
   }
   return {};
 }
@@ -329,8 +407,8 @@ Status Session::prepare(const TensorView* inputs, size_t count, PreparedGraph** 
     if ((*it)->takes(work_->key, shapes)) return use_again(it, prepared);
   }
   std::unique_ptr<PreparedGraph> made;
-  EXECUTORCH_GGML_TRY(PreparedGraph::make(*graph_, program_, work_->key, std::move(shapes), leaves_, device_, cpu_,
-                                          limits_, working_memory(), &made));
+  EXECUTORCH_GGML_TRY(PreparedGraph::make(*graph_, program_, work_->key, std::move(shapes), leaves_, devices_, plan_,
+                                          cpu_, limits_, working_memory(), &made));
   if (made->memory() != nullptr) {
     for (const auto& graph : work_->prepared) graph->move_to(made->memory());
   }
@@ -385,6 +463,9 @@ Status Session::placement(const TensorView* inputs, size_t count, Placement* pla
     PreparedGraph* prepared = nullptr;
     EXECUTORCH_GGML_TRY(prepare(inputs, count, &prepared));
     *placement = prepared->placement();
+    for (size_t i = 0; i < placement->devices.size(); ++i) {
+      placement->devices[i].leaf_bytes = leaf_bytes_[devices_.empty() ? kHost : i + 1];
+    }
     return {};
   });
 }

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "device_list.h"
+#include "device_plan.h"
 #include "packed_weights.h"
 #include "prepared_graph.h"
 #include "readers.h"
@@ -32,7 +34,7 @@ class OutputSink {
 };
 
 struct SessionOptions {
-  std::string device;  // "" and "cpu": the CPU; else ggml's name of a device
+  std::string device;  // "" and "cpu": the CPU; else ggml's name of a device, or several: see DeviceList
   int threads = 0;     // 0: default_threads()
   Limits limits;
   std::shared_ptr<States> states;          // those that it shares with others; null: it keeps its own
@@ -76,21 +78,25 @@ class Session {
   Session() = default;
   Status open(const void* payload, size_t size, ConstantSource* constants, const SessionOptions& options);
   static Status check(const fb::Program& program);
+  Status make_leaves();
+  Status plan_devices();
   Status make_constants(ConstantSource* source);
   Status make_states(ConstantSource* source);
   Status make_leaf(int value, const std::string& key, ggml_tensor** tensor);
   Status constant_data(ConstantSource* source, const std::string& key, const ggml_tensor* tensor,
                        const StorageLayout& layout, const void** data);
-  Status place_constant(ConstantSource* source, const std::string& key, const Readers& readers, ggml_tensor* tensor,
-                        StorageLayout* layout);
+  Status place_constant(ConstantSource* source, const std::string& key, size_t index, const Readers& readers,
+                        StorageLayout layout);
+  Status place_on_cpu(ConstantSource* source, const std::string& key, const void* data, const Readers& readers,
+                      ggml_tensor* tensor, StorageLayout layout);
   Status pack(const std::string& key, const void* data, const Readers& readers, ggml_tensor* tensor,
               StorageLayout* layout, bool* only);
   Status use_in_place(ggml_tensor* tensor, const void* data, const StorageLayout& layout);
-  Status upload(ggml_tensor* tensor, const void* data, StorageLayout* layout);
+  std::vector<int> constant_places(size_t index) const;
+  ggml_backend_t backend_of(int place) const;
+  Status upload(ggml_tensor* tensor, ggml_backend_t device, const void* data, const StorageLayout& layout);
   Status own(ggml_tensor* tensor, ggml_backend_t backend, size_t bytes);
   ggml_tensor* twin_of(const ggml_tensor* tensor);
-  // Whether host nodes are computed by themselves: not where all nodes read one memory.
-  bool runs_prologue() const { return executorch_ggml::runs_prologue(device_); }
   using PreparedGraphs = std::list<std::unique_ptr<PreparedGraph>>;  // the last used first
 
   // What runs change. A forked process leaves it alone where another thread was about to.
@@ -113,7 +119,9 @@ class Session {
   const fb::Graph* graph_ = nullptr;
   ProgramId program_;
   std::shared_ptr<Cpu> cpu_;
-  ggml_backend_t device_ = nullptr;
+  DeviceList devices_;
+  DevicePlan plan_;
+  std::vector<size_t> leaf_bytes_;  // of weights and states, by place
   Limits limits_;
   Arena arena_;
   size_t state_memory_ = 0;

@@ -41,10 +41,16 @@ Status States::attach(const std::string& name, DType dtype, const void* first, g
                describe(dims_of(&known.tensor)).c_str()));
   }
   if (ggml_backend_buffer_get_type(known.tensor.buffer) != ggml_backend_get_default_buffer_type(backend)) {
-    return Status::error(format("state %s is in the memory of %s already; load all that share it for one device",
+    return Status::error(format("state %s is in the memory of %s already; load all that share it for the same devices",
                                 name.c_str(), ggml_backend_buffer_name(known.tensor.buffer)));
   }
   return place(known.tensor.buffer, tensor);
+}
+
+ggml_backend_buffer_type_t States::memory_of(const std::string& name) {
+  std::lock_guard<Mutex> lock(mutex_);
+  const auto found = states_.find(name);
+  return found == states_.end() ? nullptr : ggml_backend_buffer_get_type(found->second.tensor.buffer);
 }
 
 Status States::make(const void* first, ggml_backend_t backend, ggml_tensor* tensor, State* state) {

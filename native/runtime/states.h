@@ -25,6 +25,9 @@ class States {
   // with `first` in it (null: zeros), which is copied; for later ones it must be of the same type and shape.
   Status attach(const std::string& name, DType dtype, const void* first, ggml_backend_t backend, ggml_tensor* tensor);
 
+  // The memory that a state lies in; null where no session has named it yet.
+  ggml_backend_buffer_type_t memory_of(const std::string& name);
+
   // Put all of them back to their first contents.
   void reset();
 

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "devices.h"
 #include "status.h"
 
 namespace executorch_ggml {
@@ -124,9 +123,8 @@ Status check_same_ports(const fb::Program& program) {
   return {};
 }
 
-const fb::Graph& graph_for(const fb::Program& program, ggml_backend_t device) {
-  const bool for_cpu = device == nullptr || custom_nodes_of(device) != nullptr || shares_memory(device);
-  const fb::Graph* wanted = find(program, for_cpu ? Target::Cpu : Target::Ggml);
+const fb::Graph& graph_for(const fb::Program& program, Target target) {
+  const fb::Graph* wanted = find(program, target);
   if (wanted == nullptr) wanted = find(program, Target::Cpu);
   return wanted != nullptr ? *wanted : *program.graphs()->Get(0);
 }

@@ -1,7 +1,6 @@
 // A program's graphs: one for each target that it was made for.
 #pragma once
 
-#include "ggml-backend.h"
 #include "payload.h"
 
 namespace executorch_ggml {
@@ -12,7 +11,7 @@ Status check_targets(const fb::Program& program);
 // Whether all graphs take and give the same: names, element types and sizes. Their expressions must be checked.
 Status check_same_ports(const fb::Program& program);
 
-// The one for a device (null: the CPU). Devices that read the program or share the host's memory take the CPU's.
-const fb::Graph& graph_for(const fb::Program& program, ggml_backend_t device);
+// The one for the CPU, and for devices that read the program or share the host's memory; or the one for others.
+const fb::Graph& graph_for(const fb::Program& program, Target target);
 
 }  // namespace executorch_ggml

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
+from collections.abc import Iterator
 from pathlib import Path
 
 from executorch_ggml import _session
@@ -34,7 +36,11 @@ def load() -> ctypes.CDLL | None:
     if path is None:
         return None
     _session.load_backend(str(path), "standin")
-    return ctypes.CDLL(str(path))
+    loaded = ctypes.CDLL(str(path))
+    loaded.standin_set_memory.argtypes = [ctypes.c_char_p, ctypes.c_uint64]
+    loaded.standin_used_memory.argtypes = [ctypes.c_char_p]
+    loaded.standin_used_memory.restype = ctypes.c_uint64
+    return loaded
 
 
 def reset() -> None:
@@ -51,3 +57,18 @@ def counters() -> Counters:
     read = Counters()
     loaded.standin_read_counters(ctypes.byref(read))
     return read
+
+
+@contextlib.contextmanager
+def memory(**devices: int) -> Iterator[None]:
+    """Free bytes of devices for a while (``cuda`` is standin:cuda); 0: the device does not tell."""
+    loaded = load()
+    assert loaded is not None
+    names = {f"standin:{name}".encode(): free for name, free in devices.items()}
+    for name, free in names.items():
+        loaded.standin_set_memory(name, free and free + loaded.standin_used_memory(name))
+    try:
+        yield
+    finally:
+        for name in names:
+            loaded.standin_set_memory(name, 16 << 30)

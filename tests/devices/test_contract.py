@@ -22,7 +22,7 @@ from executorch_ggml.devices.calls import Calls
 from executorch_ggml.devices.torch_device import TorchDevice
 from executorch_ggml.ir.arrays import Contents
 from executorch_ggml.ir.graph import Graph, Node
-from executorch_ggml.runtime import NodePlacement, Placement
+from executorch_ggml.runtime import DeviceUse, NodePlacement, Placement
 
 Arrays = Sequence[np.ndarray[Any, Any]]
 
@@ -106,7 +106,7 @@ def test_a_graph_without_weights_runs_on_the_device(device: Scripted) -> None:
     nodes = tuple(
         NodePlacement(node, op, "scripted") for node, op in (("mul", "mul"), ("add", "add"), ("relu", "relu"))
     )
-    assert program.placement(*inputs) == Placement("scripted", nodes, splits=1, bytes_to_device=0, bytes_from_device=0)
+    assert program.placement(*inputs) == Placement((DeviceUse("scripted", 1, 0, 0, 0),), nodes, splits=1)
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ void try_damaged(const Program& program, const std::string& ir, Tally* tally) {
   ++tally->loaded;
   const fb::Program* opened = nullptr;
   if (!open_payload(words.data(), ir.size(), &opened).ok()) return fail(tally, "loads, but its payload does not open");
-  const fb::Graph& graph = graph_for(*opened, /*device=*/nullptr);
+  const fb::Graph& graph = graph_for(*opened, Target::Cpu);
   for (int again = 0; again < 2; ++again) {
     Outputs outputs;
     status = run_session(session.get(), wanted_inputs(program, graph, *session), &outputs);

@@ -37,6 +37,9 @@ def register(commands: Any) -> None:
     parser.add_argument("--tokenizer", type=Path, help="tokenizer.json, folder or GGUF file (default: the program's)")
     parser.add_argument("--data", type=Path, help="the .ptd file with the weights, where they are apart")
     parser.add_argument("--gguf", type=Path, help="the GGUF file with the weights, where they were left there")
+    parser.add_argument(
+        "--device", default="", help="a device of ggml's, or several: CUDA0=3,CUDA1=1 (default: the CPU)"
+    )
     parser.add_argument("--threads", type=int, default=0, help="CPU threads (default: one a core)")
     parser.set_defaults(run=run)
 
@@ -50,7 +53,9 @@ def run(args: argparse.Namespace) -> None:
     # A newline at the end of standard input is echo's and the keyboard's, not the text's.
     prompt = sys.stdin.read().removesuffix("\n") if args.prompt is None else args.prompt
     set_num_threads(args.threads)
-    generator = Generator(args.program, tokenizer=args.tokenizer, data_path=args.data, gguf=args.gguf or ())
+    generator = Generator(
+        args.program, tokenizer=args.tokenizer, data_path=args.data, gguf=args.gguf or (), device=args.device
+    )
     made = _started(generator, prompt, args)
     for piece in made:
         print(piece, end="", flush=True)

@@ -21,7 +21,9 @@ def register(commands: Any) -> None:
     parser.add_argument("program", type=Path, help="the .pte file")
     parser.add_argument("--summary", action="store_true", help="leave the graphs' nodes out")
     parser.add_argument("--target", choices=("cpu", "ggml"), default="cpu", help="whose graphs to print (cpu)")
-    parser.add_argument("--device", help="say which nodes this device computes, and what a call moves to it and back")
+    parser.add_argument(
+        "--device", help="say which nodes a device or several (CUDA0=3,CUDA1=1) compute, and what moves"
+    )
     parser.add_argument("--gguf", type=Path, action="append", default=[], help="the file with the program's weights")
     parser.set_defaults(run=run)
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ..runtime import load
+from ..runtime import DeviceNames, load
 from .metadata import DETECTED, SHORT_LENGTH, SHORT_METHOD, metadata_of, tokenizer_of
 from .sampling import Logits, Sampling, choose
 from .tokenizer import StopStrings, TextStream, Tokenizer
@@ -87,13 +87,15 @@ class Generator:
         tokenizer: Any = None,
         data_path: str | os.PathLike[str] | None = None,
         gguf: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
+        device: DeviceNames = "",
     ) -> None:
         """Load a program; ``tokenizer`` (see :meth:`Tokenizer.load`) where it is not in the file.
 
-        ``data_path`` and ``gguf`` are where its weights are, if not in it (see :func:`executorch_ggml.load`).
+        ``data_path`` and ``gguf`` are where its weights are, if not in it, and ``device`` is what it runs on (see
+        :func:`executorch_ggml.load`).
         """
         started = time.perf_counter()
-        self._module = load(path, data_path=data_path, gguf=gguf)
+        self._module = load(path, data_path=data_path, gguf=gguf, device=device)
         required = ("get_max_context_len", "get_max_seq_len", "get_vocab_size")
         self.metadata = metadata_of(self._module, required, "language model")
         self.max_seq_len: int = self.metadata["get_max_context_len"]

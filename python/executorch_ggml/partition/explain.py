@@ -20,7 +20,7 @@ from ..frontends.aten import Lowering
 from ..frontends.aten.graph import is_size_node
 from ..frontends.aten.ops.quantized import INTEGERS
 from ..frontends.aten.registry import overload_of
-from ..runtime.session import Placement
+from ..runtime.session import DeviceNames, Placement
 from .assertions import is_assertion
 from .control_flow import graph_modules
 from .grouping import between, groups
@@ -92,12 +92,12 @@ class Explanation:
         return "\n".join(lines)
 
 
-def explain(program: Any, *, device: str = "") -> Explanation:
+def explain(program: Any, *, device: DeviceNames = "") -> Explanation:
     """Explain an ``ExportedProgram`` or an ``EdgeProgramManager`` (its method ``forward``, or its only one).
 
     A program before ``to_edge_transform_and_lower`` is brought to the form that the partitioner sees first. With
-    ``device``, a name of one, it also says which nodes of the delegates that device computes and what crosses in a
-    call, for inputs of the sizes at export.
+    ``device``, a name of one or several (see :func:`executorch_ggml.set_device`), it also says which nodes of the
+    delegates each computes and what crosses in a call, for inputs of the sizes at export.
 
     A program that cannot be brought to that form is no error: ``failure`` of the explanation is the reason. Raises
     TypeError for what is no program.
@@ -122,7 +122,7 @@ def _explained(program: Any) -> tuple[Explanation, ExportedProgram]:
     return explanation(method), method
 
 
-def _placed(explained: Explanation, lowered: ExportedProgram, device: str) -> Explanation:
+def _placed(explained: Explanation, lowered: ExportedProgram, device: DeviceNames) -> Explanation:
     if not device:
         return explained
     return replace(explained, placement=placement(lowered, device))

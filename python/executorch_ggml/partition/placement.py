@@ -14,28 +14,34 @@ from torch.export import ExportedProgram
 from ..ir.dims import evaluate
 from ..ir.graph import Graph, Symbol
 from ..ir.serialize import deserialize
-from ..runtime.session import Placement, Session
+from ..runtime.session import DeviceNames, DeviceUse, Placement, Session, device_list
 from .backend import GgmlBackend
 from .control_flow import graph_modules
 
 
-def placement(program: ExportedProgram, device: str) -> Placement:
+def placement(program: ExportedProgram, device: DeviceNames) -> Placement:
     """Where the nodes of all ggml delegates are computed together, for inputs of the sizes that it was exported with.
 
-    Nothing is run. Raises RuntimeError where there is no such device.
+    Nothing is run. Raises RuntimeError where there is no such device, or too little memory on it.
     """
     placed: list[Placement] = []
     for delegate, arguments in _delegates(program):
         graph = deserialize(delegate.processed_bytes)
         session = Session(delegate.processed_bytes, _constants(delegate), device=device)
         placed.append(session.placement(*inputs_of_sizes(graph, sizes_at(graph, arguments))))
+    if not placed:
+        return Placement((DeviceUse(device_list(device), 0, 0, 0, 0),), (), 0)
+    uses = zip(*(delegate.devices for delegate in placed), strict=True)
     return Placement(
-        placed[0].device if placed else device,
+        tuple(_together(of_device) for of_device in uses),
         tuple(node for delegate in placed for node in delegate.nodes),
         sum(delegate.splits for delegate in placed),
-        sum(delegate.bytes_to_device for delegate in placed),
-        sum(delegate.bytes_from_device for delegate in placed),
     )
+
+
+def _together(uses: Sequence[DeviceUse]) -> DeviceUse:
+    """What several delegates have on one device."""
+    return DeviceUse(uses[0].device, *(sum(numbers) for numbers in zip(*(use[1:] for use in uses), strict=True)))
 
 
 def _delegates(program: ExportedProgram) -> Iterator[tuple[LoweredBackendModule, Sequence[Any]]]:

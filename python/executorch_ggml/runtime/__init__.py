@@ -6,7 +6,19 @@ from typing import TYPE_CHECKING
 
 from .._lazy import lazy
 from ._library import get_num_threads, load_delegate, set_device, set_num_threads
-from .session import Cpu, Device, NodePlacement, Placement, Session, States, add_rpc_server, cpu, list_devices
+from .session import (
+    Cpu,
+    Device,
+    DeviceNames,
+    DeviceUse,
+    NodePlacement,
+    Placement,
+    Session,
+    States,
+    add_rpc_server,
+    cpu,
+    list_devices,
+)
 
 if TYPE_CHECKING:
     from .module import Module, load
@@ -14,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Cpu",
     "Device",
+    "DeviceNames",
+    "DeviceUse",
     "Module",
     "NodePlacement",
     "Placement",

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from .. import _session
+from .session import DeviceNames, device_list
 
 PACKAGE = Path(__file__).resolve().parents[1]
 _SUFFIX = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
@@ -74,9 +75,13 @@ def set_num_threads(threads: int) -> None:
     _session.set_default_threads(threads)
 
 
-def set_device(name: str) -> None:
-    """The device of programs loaded from now on, by ggml's name; "" restores EXECUTORCH_GGML_DEVICE, or the CPU."""
-    load_delegate().executorch_ggml_set_device(name.encode())
+def set_device(device: DeviceNames) -> None:
+    """The device of programs loaded from now on, or several; "" restores EXECUTORCH_GGML_DEVICE, or the CPU.
+
+    ``"Vulkan0"``; ``"CUDA0=3,CUDA1=1"`` or ``{"CUDA0": 3, "CUDA1": 1}``, with a share of the weights and states each;
+    ``["CUDA0", "CUDA1"]``, by free memory; ``"Vulkan0,cpu"``, where the CPU has what has no room elsewhere.
+    """
+    load_delegate().executorch_ggml_set_device(device_list(device).encode())
 
 
 def get_num_threads() -> int:

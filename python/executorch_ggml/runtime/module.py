@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ._library import close_gguf, load_delegate, open_gguf
-from .session import paths
+from .session import DeviceNames, device_list, paths
 
 if TYPE_CHECKING:
     from .._program import Program
@@ -90,11 +90,13 @@ def load(
     data_path: str | os.PathLike[str] | None = None,
     gguf: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
     mmap: bool = True,
+    device: DeviceNames = "",
 ) -> Module:
     """Load a .pte file.
 
     ``data_path`` is the .ptd file with its weights, where they are apart, ``gguf`` the GGUF file (or several) that it
-    was exported from, where they were left there.
+    was exported from, where they were left there. ``device`` is what it runs on, in the words of
+    :func:`executorch_ggml.set_device`; "" is what that says at the time when a method is loaded.
 
     The files are verified first, without reading weights. Weights in the .pte and .ptd files are mapped and read while
     the program runs: the files must not be written to or truncated meanwhile (replacing one by another is fine).
@@ -115,7 +117,7 @@ def load(
     if paths(gguf) and not _leaves_weights_outside(text):
         raise ValueError(f"{text}: it has its own weights, and takes none from {paths(gguf)[0]}; load it without gguf")
     try:
-        program = Program(text, data, mmap)
+        program = Program(text, data, mmap, device_list(device) if device else "")
     except RuntimeError as error:
         raise RuntimeError(f"{error}; is the file damaged, or from another version of ExecuTorch?") from error
     return Module(program, text, paths(gguf))

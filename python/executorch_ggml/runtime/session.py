@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from .. import _session
 from ..ir.ops import OPS
@@ -26,7 +26,7 @@ PROLOGUE = "it depends on integer inputs alone"  # why the CPU computes a node b
 class NodePlacement(NamedTuple):
     """A node of a program: its name, its op in the IR, and ggml's name of the device that computes it.
 
-    ``reason`` is why another device than the program's does; "" where the program's does.
+    ``reason`` is why it is the CPU and none of the program's devices; "" where it is one of these.
     """
 
     node: str
@@ -35,25 +35,52 @@ class NodePlacement(NamedTuple):
     reason: str = ""
 
 
+class DeviceUse(NamedTuple):
+    """What one of a program's devices has, by ggml's name of it.
+
+    ``leaf_bytes`` are weights and states in its memory; each of the ``splits`` is a run of nodes on it. ``bytes_to``
+    are inputs and what other devices computed, ``bytes_from`` outputs and what others read; both are 0 where the CPU
+    shares the device's memory.
+    """
+
+    device: str
+    splits: int
+    leaf_bytes: int
+    bytes_to: int
+    bytes_from: int
+
+
 @dataclass(frozen=True)
 class Placement:
     """Where a program's nodes are computed, and what crosses between memories in each call.
 
-    ``device`` is ggml's name of the program's device; ``nodes`` leaves views out. Each of the ``splits`` is a run of
-    nodes on one device. ``bytes_to_device`` are inputs and what the CPU computed, ``bytes_from_device`` outputs and
-    what the CPU reads; both are 0 where the CPU shares the device's memory.
+    ``devices`` are the program's, in the order of its nodes; ``nodes`` leaves views out. Each of the ``splits`` is a
+    run of nodes on one device.
     """
 
-    device: str
+    devices: tuple[DeviceUse, ...]
     nodes: tuple[NodePlacement, ...]
     splits: int
-    bytes_to_device: int
-    bytes_from_device: int
+
+    @property
+    def device(self) -> str:
+        """The names of the program's devices, with commas between."""
+        return ",".join(use.device for use in self.devices)
+
+    @property
+    def bytes_to_device(self) -> int:
+        """Of all devices."""
+        return sum(use.bytes_to for use in self.devices)
+
+    @property
+    def bytes_from_device(self) -> int:
+        """Of all devices."""
+        return sum(use.bytes_from for use in self.devices)
 
     @property
     def on_device(self) -> int:
-        """How many nodes the program's device computes."""
-        return sum(placed.device == self.device for placed in self.nodes)
+        """How many nodes the program's devices compute."""
+        return sum(not placed.reason for placed in self.nodes)
 
     @property
     def in_prologue(self) -> int:
@@ -70,11 +97,17 @@ class Placement:
         computed = f"device {self.device} computes {self.on_device} of ggml's {len(self.nodes)} nodes"
         moved = f"a call moves {self.bytes_to_device:,} bytes to it and {self.bytes_from_device:,} back"
         lines = [f"{computed}, in {self.splits} split{plural}; {moved}"]
+        lines += [f"  [{use.device}] {self._described(use)}" for use in self.devices if len(self.devices) > 1]
         if self.in_prologue:
             lines.append(f"  [before it on the CPU x{self.in_prologue}] index arithmetic: {PROLOGUE}")
         left = Counter((p.device, p.op, p.reason) for p in self.nodes if p.reason not in ("", PROLOGUE))
         lines += [f"  [left to {device} x{n}] {op}: {reason}" for (device, op, reason), n in left.most_common()]
         return "\n".join(lines)
+
+    def _described(self, use: DeviceUse) -> str:
+        nodes = sum(placed.device == use.device and not placed.reason for placed in self.nodes)
+        moved = f"a call moves {use.bytes_to:,} bytes to it and {use.bytes_from:,} back"
+        return f"{nodes} nodes in {use.splits}, {use.leaf_bytes:,} bytes of weights and states; {moved}"
 
 
 class Cpu(NamedTuple):
@@ -109,6 +142,24 @@ def add_rpc_server(endpoint: str) -> list[Device]:
     """
     names = _session.add_rpc_server(endpoint)
     return [device for device in list_devices() if device.name in names]
+
+
+DeviceNames: TypeAlias = str | Sequence[str] | Mapping[str, float]
+"""A device by its name, or several: names, or each with the share of weights and states that it gets.
+
+As a string ``"CUDA0=3,CUDA1=1"``; without shares they are by free memory.
+"""
+
+
+def device_list(device: DeviceNames) -> str:
+    """The form that the native runtime reads, which checks it."""
+    if isinstance(device, str):
+        return device
+    if not device:
+        raise ValueError("no device in the list; name one")
+    if isinstance(device, Mapping):
+        return ",".join(f"{name}={float(share)!r}" for name, share in device.items())
+    return ",".join(device)
 
 
 def paths(path_or_paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
@@ -153,6 +204,9 @@ class Session:
 
     Constants that were left in a GGUF file at export are taken from ``gguf``, the path of that file (or of several).
 
+    ``device`` may be several (see :data:`DeviceNames`): each has one run of the program's nodes, with the weights and
+    states that these read.
+
     The program's states are the session's own, or shared with the other sessions that are given the same ``states``.
     """
 
@@ -161,7 +215,7 @@ class Session:
         program: bytes,
         constants: Mapping[str, Any] | None = None,
         *,
-        device: str = "cpu",
+        device: DeviceNames = "cpu",
         threads: int = 0,
         max_memory: int | None = None,
         max_work: int | None = None,
@@ -174,7 +228,7 @@ class Session:
         self._session = _session.Session(
             program,
             dict(constants or {}),
-            device,
+            device_list(device),
             threads,
             max_memory or 0,
             max_work or 0,
@@ -192,9 +246,9 @@ class Session:
 
     def placement(self, *inputs: Any) -> Placement:
         """Where each node is computed for inputs of these types and sizes; nothing is run."""
-        device, nodes, splits, to_device, from_device = self._session.placement(list(inputs))
+        devices, nodes, splits = self._session.placement(list(inputs))
         placed = tuple(NodePlacement(node, _op_name(op), name, reason) for node, op, name, reason in nodes)
-        return Placement(device, placed, splits, to_device, from_device)
+        return Placement(tuple(DeviceUse(*use) for use in devices), placed, splits)
 
     def reset(self) -> None:
         """Put the program's states back to their first contents (with ``states``: for all that share them)."""

@@ -28,7 +28,7 @@ namespace standin {
 namespace {
 
 constexpr size_t kAlignment = 128;
-constexpr size_t kMemory = size_t{16} << 30;
+constexpr uint64_t kMemory = uint64_t{16} << 30;
 
 struct AtomicCounters {
   std::atomic<uint64_t> bytes_set{0};
@@ -43,7 +43,8 @@ struct AtomicCounters {
 // Addresses that nobody can read, and the memory that they stand for. It starts with NaNs: what is computed from memory
 // that was never written shows.
 struct Memory {
-  explicit Memory(size_t bytes) : size(bytes) {
+  explicit Memory(size_t bytes, std::atomic<uint64_t>* used = nullptr) : size(bytes), taken(used) {
+    if (taken != nullptr) *taken += size;
     const size_t room = (bytes + kAlignment) / kAlignment * kAlignment;
     shadow = static_cast<char*>(std::aligned_alloc(kAlignment, room));
     void* reserved = mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -51,6 +52,7 @@ struct Memory {
     if (shadow != nullptr) std::memset(shadow, 0xFF, room);
   }
   ~Memory() {
+    if (taken != nullptr) *taken -= size;
     if (base != nullptr) munmap(base, (size + kAlignment) / kAlignment * kAlignment);
     std::free(shadow);
   }
@@ -59,6 +61,7 @@ struct Memory {
   bool ok() const { return base != nullptr && shadow != nullptr; }
 
   size_t size;
+  std::atomic<uint64_t>* taken;  // of a device's memory
   char* base = nullptr;
   char* shadow = nullptr;
 };
@@ -270,6 +273,8 @@ constexpr size_t kCount = sizeof(kKinds) / sizeof(kKinds[0]);
 
 struct OneDevice {
   const Kind* kind;
+  std::atomic<uint64_t> memory{kMemory};
+  std::atomic<uint64_t> used{0};
   abi::BufferTypeV2 type;
   abi::Device device;
 };
@@ -280,16 +285,23 @@ OneDevice* of(ggml_backend_dev_t device) {
 
 ggml_backend_dev_t cpu_device() { return ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU); }
 
+OneDevice* of(ggml_backend_buffer_type_t type) {
+  return static_cast<OneDevice*>(reinterpret_cast<abi::BufferTypeV2*>(type)->context);
+}
+
 ggml_backend_buffer_t allocate(ggml_backend_buffer_type_t type, size_t size) {
-  auto memory = std::make_unique<Memory>(size);
+  OneDevice* device = of(type);
+  if (device->memory != 0 && device->used + size > device->memory) return nullptr;
+  auto memory = std::make_unique<Memory>(size, &device->used);
   return memory->ok() ? ggml_backend_buffer_init(type, kBufferTable, memory.release(), size) : nullptr;
 }
 
-const char* name_of_type(ggml_backend_buffer_type_t type) {
-  return static_cast<OneDevice*>(reinterpret_cast<abi::BufferTypeV2*>(type)->context)->kind->name;
-}
+const char* name_of_type(ggml_backend_buffer_type_t type) { return of(type)->kind->name; }
 
-void memory_left(ggml_backend_dev_t, size_t* left, size_t* total) { *left = *total = kMemory; }
+void memory_left(ggml_backend_dev_t device, size_t* left, size_t* total) {
+  *total = of(device)->memory;
+  *left = *total > of(device)->used ? *total - of(device)->used : 0;
+}
 
 const char* name_of(ggml_backend_dev_t device) { return of(device)->kind->name; }
 const char* description_of(ggml_backend_dev_t device) { return of(device)->kind->description; }
@@ -299,7 +311,7 @@ void properties(ggml_backend_dev_t device, ggml_backend_dev_props* props) {
   *props = {};
   props->name = name_of(device);
   props->description = description_of(device);
-  props->memory_free = props->memory_total = kMemory;
+  memory_left(device, &props->memory_free, &props->memory_total);
   props->type = GGML_BACKEND_DEVICE_TYPE_GPU;
 }
 
@@ -348,6 +360,8 @@ ggml_backend_buffer_type_t type_for(ggml_backend_dev_t device) {
 void* function_of(ggml_backend_reg_t, const char* name) {
   if (std::strcmp(name, "standin_read_counters") == 0) return reinterpret_cast<void*>(&standin_read_counters);
   if (std::strcmp(name, "standin_reset_counters") == 0) return reinterpret_cast<void*>(&standin_reset_counters);
+  if (std::strcmp(name, "standin_set_memory") == 0) return reinterpret_cast<void*>(&standin_set_memory);
+  if (std::strcmp(name, "standin_used_memory") == 0) return reinterpret_cast<void*>(&standin_used_memory);
   return nullptr;
 }
 
@@ -391,10 +405,26 @@ struct Registration {
   }
 };
 
+Registration* registration() {
+  static auto* only = new Registration();
+  return only;
+}
+
+OneDevice* find(const char* name) {
+  for (OneDevice& one : registration()->devices) {
+    if (std::strcmp(one.kind->name, name) == 0) return &one;
+  }
+  GGML_ABORT("standin: there is no %s", name);
+}
+
 }  // namespace
 }  // namespace standin
 
 extern "C" {
+
+void standin_set_memory(const char* device, uint64_t bytes) { standin::find(device)->memory = bytes; }
+
+uint64_t standin_used_memory(const char* device) { return standin::find(device)->used; }
 
 void standin_read_counters(StandinCounters* read) {
   const auto& from = standin::counters;
@@ -409,7 +439,6 @@ void standin_reset_counters() {
 }
 
 __attribute__((visibility("default"))) ggml_backend_reg_t ggml_backend_init() {
-  static auto* registration = new standin::Registration();
-  return reinterpret_cast<ggml_backend_reg_t>(&registration->reg);
+  return reinterpret_cast<ggml_backend_reg_t>(&standin::registration()->reg);
 }
 }

@@ -3,6 +3,8 @@
 //   standin:cuda, standin:vulkan    what ggml-cuda and ggml-vulkan compute
 //   standin:rpc                     says yes to everything, as ggml-rpc does, and refuses a graph that names custom
 //   nodes
+//
+// Each has memory of its own, 16 GiB where nothing else is set.
 #pragma once
 
 #include <cstdint>
@@ -21,4 +23,10 @@ struct StandinCounters {
 // Also by ggml_backend_reg_get_proc_address.
 __attribute__((visibility("default"))) void standin_read_counters(StandinCounters* counters);
 __attribute__((visibility("default"))) void standin_reset_counters();
+
+// What a device has in all. 0: as much as is asked for, and it does not tell how much that is.
+__attribute__((visibility("default"))) void standin_set_memory(const char* device, uint64_t bytes);
+
+// What is taken of it.
+__attribute__((visibility("default"))) uint64_t standin_used_memory(const char* device);
 }
