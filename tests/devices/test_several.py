@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import pytest
 import torch
+from executorch.exir import to_edge_transform_and_lower
 from tests.devices import standin_device
 from tests.devices.report import NEXT, PROMPT, relative_error
 from tests.devices.rpc_servers import needs_rpc, server
@@ -18,7 +20,7 @@ from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import executorch_ggml
-from executorch_ggml import llm
+from executorch_ggml import GgmlPartitioner, llm
 from executorch_ggml.cli import main
 from executorch_ggml.ir.builder import Builder
 from executorch_ggml.ir.dtypes import DType
@@ -348,6 +350,39 @@ def test_one_method_has_a_state_on_the_host_and_another_on_a_device(device: str,
         total = torch.zeros(4)
 
 
+class Counting(nn.Module):
+    """A buffer of integers, which an input's rows are multiplied with."""
+
+    count: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = Layers(2)
+        self.register_buffer("count", torch.tensor([1, 2, 3, 4, 5]))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = self.layers(x) * self.count[:, None]
+        before = self.count + 0
+        self.count.add_((y.sum(1) > 0).long() + 1)
+        return y, before
+
+
+@pytest.mark.parametrize("targets", [("cpu",), ("cpu", "ggml")])
+@pytest.mark.parametrize("device", [FIRST, SECOND, "standin:rpc", EVEN])
+def test_a_state_of_integers_that_devices_read(device: str, targets: tuple[str, ...], tmp_path: Path) -> None:
+    exported = torch.export.export(Counting(), (X,))
+    edge = to_edge_transform_and_lower(exported, partitioner=[GgmlPartitioner(targets=targets)])
+    edge.to_executorch().save(str(tmp_path / "model.pte"))
+    module = executorch_ggml.load(tmp_path / "model.pte", device=device)
+    for _ in range(2):
+        eager = Counting()
+        eager.load_state_dict(exported.state_dict)
+        for _ in range(3):
+            x = torch.randn(5, 24)
+            torch.testing.assert_close(module(x), eager(x), rtol=1e-4, atol=1e-4)
+        module.reset_state()
+
+
 # --------------------------------------------------------------------------------------------------- language models
 
 
@@ -400,6 +435,18 @@ def test_llama(cache: Literal["f32", "f16", "q8_0"], tmp_path: Path, capsys: pyt
     assert f"device {FIRST},{SECOND} computes" in text
     assert "in 3 splits" in text
     assert f"[{SECOND}]" in text
+
+
+@pytest.mark.parametrize("cache", ["f16", "q8_0"])
+def test_a_llama_for_the_cpu_alone(
+    cache: Literal["f16", "q8_0"], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("executorch_ggml.llm.program.GgmlPartitioner", partial(GgmlPartitioner, targets=("cpu",)))
+    model = small_llama(2)
+    program = llm.export(model, max_seq_len=64, chunk=16, cache_type=cache)
+    program.save(str(tmp_path / "model.pte"))
+    for names in (FIRST, EVEN):
+        check_generation(tmp_path / "model.pte", names, model, CACHES[cache])
 
 
 @needs_rpc
