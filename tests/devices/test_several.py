@@ -151,7 +151,7 @@ def test_the_same_list_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("EXECUTORCH_GGML_DEVICE", EVEN)
     assert graphs_of(executorch_ggml.load(path)) == 2
     text = str(executorch_ggml.explain(torch.export.export(model, (X,)), device={FIRST: 1, SECOND: 1}))
-    assert f"device {FIRST},{SECOND} computes 32 of ggml's 32 nodes, in 2 splits" in text
+    assert f"devices {FIRST},{SECOND} compute 32 of ggml's 32 nodes, in 2 splits" in text
     assert f"[{FIRST}] 16 nodes in 1, 9,600 bytes of weights and states" in text
     with pytest.raises(RuntimeError, match="a list of 4000 characters"):
         executorch_ggml.load(path, device="x" * 4000)
@@ -432,7 +432,7 @@ def test_llama(cache: Literal["f32", "f16", "q8_0"], tmp_path: Path, capsys: pyt
         check_generation(tmp_path / "model.pte", names, model, CACHES[cache])
     assert main(["inspect", "--summary", "--device", EVEN, str(tmp_path / "model.pte")]) == 0
     text = capsys.readouterr().out
-    assert f"device {FIRST},{SECOND} computes" in text
+    assert f"devices {FIRST},{SECOND} compute" in text
     assert "in 3 splits" in text
     assert f"[{SECOND}]" in text
 

@@ -94,10 +94,12 @@ class Placement:
 
     def __str__(self) -> str:
         plural = "" if self.splits == 1 else "s"
-        computed = f"device {self.device} computes {self.on_device} of ggml's {len(self.nodes)} nodes"
-        moved = f"a call moves {self.bytes_to_device:,} bytes to it and {self.bytes_from_device:,} back"
+        several = len(self.devices) > 1
+        who, them = ("devices {} compute", "them") if several else ("device {} computes", "it")
+        computed = f"{who.format(self.device)} {self.on_device} of ggml's {len(self.nodes)} nodes"
+        moved = f"a call moves {self.bytes_to_device:,} bytes to {them} and {self.bytes_from_device:,} back"
         lines = [f"{computed}, in {self.splits} split{plural}; {moved}"]
-        lines += [f"  [{use.device}] {self._described(use)}" for use in self.devices if len(self.devices) > 1]
+        lines += [f"  [{use.device}] {self._described(use)}" for use in self.devices if several]
         if self.in_prologue:
             lines.append(f"  [before it on the CPU x{self.in_prologue}] index arithmetic: {PROLOGUE}")
         left = Counter((p.device, p.op, p.reason) for p in self.nodes if p.reason not in ("", PROLOGUE))
