@@ -297,6 +297,36 @@ def test_methods_agree_on_where_a_state_lies() -> None:
     assert [use.leaf_bytes > 0 for use in at_begin.placement(x).devices] == [False, True]
 
 
+def adds_in_order(names: Sequence[str]) -> bytes:
+    """Products with weights, and between them sums with states, which become these."""
+    build = Builder()
+    y = build.input("x", DType.F32, (2, 24), (24, 2, 1, 1))
+    for name in names:
+        state = build.state(name, DType.F32, (24, 2, 1, 1))
+        y = build.emit("mul_mat", build.constant(f"w{name}", DType.F32, (24, 24, 1, 1)), y)
+        y = build.emit("add", y, state)
+        build.emit("write_state", y, state)
+    build.output("y", y, (2, 24))
+    return for_device(build)
+
+
+@pytest.mark.parametrize("device", [EVEN, f"{FIRST}=1,cpu=1", f"cpu=1,{FIRST}=1"])
+def test_methods_that_read_states_in_another_order(device: str) -> None:
+    names = ("a", "b", "c", "d")
+    weights = {f"w{name}": torch.randn(24, 24) / 5 for name in names}
+    constants = {key: value.numpy() for key, value in weights.items()}
+    states = States()
+    orders = (names, tuple(reversed(names)), ("b", "d", "a"))
+    methods = [Session(adds_in_order(order), constants, device=device, states=states) for order in orders]
+    kept = {name: torch.zeros(2, 24) for name in names}
+    for _ in range(3):
+        for order, method in zip(orders, methods, strict=True):
+            x = y = torch.randn(2, 24)
+            for name in order:
+                kept[name] = y = y @ weights[f"w{name}"].T + kept[name]
+            torch.testing.assert_close(torch.as_tensor(method.run(x)[0]), y, rtol=1e-4, atol=1e-4)
+
+
 # --------------------------------------------------------------------------------------------- states of the host
 
 
