@@ -65,7 +65,9 @@ class Interpreter:
 def _values(data: torch.Tensor, value: Value) -> torch.Tensor:
     """A constant as the references see it: a quantized one dequantized."""
     shape = shape_of(value.ne)
-    return dequantize(data, value.dtype, shape) if value.dtype.is_quantized else data.reshape(shape)
+    return (
+        dequantize(data, value.dtype, shape) if value.dtype.is_quantized else data.to(value.dtype.torch).reshape(shape)
+    )
 
 
 def bind(graph: Graph, inputs: Sequence[torch.Tensor]) -> dict[sympy.Symbol, int]:

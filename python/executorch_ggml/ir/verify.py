@@ -17,7 +17,7 @@ def verify(graph: Graph) -> None:
     symbols = {entry.symbol for entry in graph.symbols}
     for node in graph.nodes:
         _verify_node(node, known)
-        _verify_sizes(node, _attribute_sizes(node), symbols)
+        _verify_sizes(node, attribute_sizes(node), symbols)
         known.add(node.output)
     for port in graph.outputs:
         if port.value not in known:
@@ -39,7 +39,7 @@ def _verify_sizes(of: Node | Value, sizes: Iterable[Dim], symbols: set[Any]) -> 
             raise IRError(f"{what}: the IR has no way to say {part}")
 
 
-def _attribute_sizes(node: Node) -> list[Dim]:
+def attribute_sizes(node: Node) -> list[Dim]:
     """The sizes among a node's attributes."""
     given = {"dim": lambda value: [value], "dims": list}
     return [size for attr in node.spec.attrs if attr.kind in given for size in given[attr.kind](node.attrs[attr.name])]

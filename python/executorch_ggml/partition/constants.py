@@ -1,4 +1,9 @@
-"""Constant folding before partitioning: what no input of the program decides is computed at export."""
+"""Constant folding before partitioning: what no input of the program decides is computed at export.
+
+Inside a delegate :mod:`..passes.constant_folding` does that. This is for what comes before: a lowering asks whether a
+layer's weight is a constant, ops over parameters may be in float64 or of a kind that the IR lacks, and what a delegate
+does not take would be computed at each run.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +21,11 @@ from torch.fx import Node
 from ..frontends.aten.graph import buffer_of
 from ..frontends.aten.registry import FOLDED
 from ..frontends.aten.weights import WeightSource
+from ..passes.constant_folding import MAX_GROWTH
 from .functional import functional_copy
 from .memory_formats import allow_copies_in_views
 
 aten = torch.ops.aten
-
-# A folded constant may be larger than the parameters that it comes from by so many bytes: small tables are welcome,
-# weights that are repeated or broadcast would only make the program larger.
-MAX_GROWTH = 64 * 1024
 
 # Dequantized weights have a lowering of their own, which keeps their integers.
 _QUANTIZED_NAMESPACES = frozenset({"quantized_decomposed", "torchao"})

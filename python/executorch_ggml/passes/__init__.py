@@ -15,6 +15,7 @@ from . import (
     attention,
     batch_norm,
     blocked_weights,
+    constant_folding,
     gate,
     half_weights,
     quantize_states,
@@ -25,6 +26,7 @@ from . import (
 )
 
 _ORDERED = (
+    constant_folding,
     batch_norm,
     activation,
     rms_norm,

@@ -16,10 +16,6 @@ aten = torch.ops.aten
 
 def _inside(cx: Emitter, indices: Tensor, size: int) -> Tensor:
     """Indices from 0 on: those beyond are clamped, and then negative ones count from the end."""
-    if indices.data is not None:
-        return cx.derived(
-            f"below{size}", [indices], indices.shape, lambda i: torch.where(i < 0, i + size, i).clamp(0, size - 1)
-        )
     clamped = cx.with_number(BinaryKind.MINIMUM, cx.with_number(BinaryKind.MAXIMUM, indices, -size), size - 1)
     return cx.with_number(BinaryKind.REMAINDER, clamped, size)
 

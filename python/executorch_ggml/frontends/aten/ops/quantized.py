@@ -228,10 +228,8 @@ def quantize_per_tensor_tensor(
     cx: Context, x: Tensor, scale: Tensor, zero_point: Tensor, quant_min: int, quant_max: int, dtype: torch.dtype
 ) -> Tensor | Refused:
     """``round(x / scale) + zero_point``, limited to the type's range, these being tensors of one element."""
-    if scale.data is not None:
-        inverse = cx.derived("inverse", [scale], (), lambda s: 1.0 / s.double().reshape(()), DType.F32).value
-    else:  # torch divides in float64, which for a divisor of 24 bits gives what division in float32 gives
-        inverse = cx.builder.emit("div", cx.builder.scalar(1.0, DType.F32), _one(cx, scale))
+    # torch divides in float64, which for a divisor of 24 bits gives what division in float32 gives
+    inverse = cx.builder.emit("div", cx.builder.scalar(1.0, DType.F32), _one(cx, scale))
     return _quantized(cx, x, inverse, _one(cx, zero_point), (quant_min, quant_max))
 
 
