@@ -242,7 +242,7 @@ def chosen_products(p: Program) -> None:
             p.output(p.emit("mul_mat_id", p.quantized(dtype, 3, 5, 64), x, ids))
 
 
-@case("flash_attn_ext")
+@case("attention")
 def attention(p: Program) -> None:
     hidden = torch.zeros(1, 1, 6, 7)
     hidden[:, :, 2] = -INF
@@ -252,11 +252,11 @@ def attention(p: Program) -> None:
             q = p.random(2, 4, 6, 8)
             k, v = (p.input(torch.randn(2, kv_heads, 7, width).to(dtype)) for width in (8, 5))
             for softcap in (0.0, 5.0):
-                p.output(p.emit("flash_attn_ext", q, k, v, None, scale=0.3, logit_softcap=softcap))
+                p.output(p.emit("attention", q, k, v, None, scale=0.3, logit_softcap=softcap))
                 mask = p.input(hidden.half())
-                p.output(p.emit("flash_attn_ext", q, k, v, mask, scale=0.3, logit_softcap=softcap))
+                p.output(p.emit("attention", q, k, v, mask, scale=0.3, logit_softcap=softcap))
     mask = p.input(torch.randn(2, 4, 8, 7).half())
-    p.output(p.emit("flash_attn_ext", q, k, v, mask, scale=1.0, logit_softcap=0.0))
+    p.output(p.emit("attention", q, k, v, mask, scale=1.0, logit_softcap=0.0))
 
 
 @case("rotary")
@@ -541,7 +541,7 @@ def test_corpus(name: str) -> None:
         check_graph(graph, inputs)
 
 
-@pytest.mark.parametrize("op", ["soft_max_ext", "flash_attn_ext"])
+@pytest.mark.parametrize("op", ["soft_max_ext", "attention"])
 def test_masks_repeat_over_batches_and_heads(op: str) -> None:
     """As ggml repeats them, which torch's broadcasting does not: 2 x 2 masks for 4 x 6."""
     masks = torch.randn(2, 2, 5, 7).half()
@@ -549,7 +549,7 @@ def test_masks_repeat_over_batches_and_heads(op: str) -> None:
     q, k = torch.randn(4, 6, 5, 8), torch.randn(4, 6, 7, 8)
 
     def attend(p: Program, mask: torch.Tensor) -> None:
-        if op == "flash_attn_ext":
+        if op == "attention":
             value = p.input(k)
             p.output(p.emit(op, p.input(q), value, value, p.input(mask), scale=0.3, logit_softcap=0.0))
         else:

@@ -282,7 +282,7 @@ def test_attention_in_both_forms(device: str, head: int, type: DType, softcap: f
     q = build.input("q", DType.F32, (1, 6, 3, head), (head, 3, 6, 1))
     k, v = (build.constant(key, type, (head, 7, 2, 1)) for key in "kv")
     mask = build.input("mask", DType.F16, (1, 1, 3, 7), (7, 3, 1, 1))
-    y = build.emit("flash_attn_ext", q, k, v, mask, scale=0.2, logit_softcap=softcap)
+    y = build.emit("attention", q, k, v, mask, scale=0.2, logit_softcap=softcap)
     build.output("y", y, (1, 3, 6, head))
     data = {key: torch.randn(1, 2, 7, head) for key in "kv"}
     if type is DType.F16:

@@ -107,7 +107,7 @@ struct Case {
   std::vector<uint16_t> mask;
   std::vector<float> out;
   ggml_tensor tmask{}, dst{};
-  KernelCall<FlashAttnExtParams> call;
+  KernelCall<AttentionParams> call;
 
   explicit Case(const Shape& s)
       : shape(s),

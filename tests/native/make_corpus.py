@@ -286,7 +286,7 @@ def writing_rows(p: Program) -> None:
     ones = p.emit("fill", ne=(32, 2, 2, 1), value=1.0, integer=0, dtype=DType.F32)
     kept = p.emit("set_rows", quantized, rows, ones)
     mask = p.input(torch.where(torch.arange(6) % 4 == 1, 0.0, -torch.inf).half().reshape(1, 1, 1, 6))
-    p.output(p.emit("flash_attn_ext", p.random(1, 4, 1, 32), kept, kept, mask, scale=0.3, logit_softcap=0.0))
+    p.output(p.emit("attention", p.random(1, 4, 1, 32), kept, kept, mask, scale=0.3, logit_softcap=0.0))
 
 
 @program
@@ -300,7 +300,7 @@ def quantized_cache(p: Program) -> None:
     )
     seen = p.build.permute(p.build.view(filled, (0, 0, 0, 0), (32, 2, 6)), (0, 2, 1, 3))
     mask = p.input(torch.where(torch.arange(6) % 4 == 1, 0.0, -torch.inf).half().reshape(1, 1, 1, 6))
-    p.output(p.emit("flash_attn_ext", p.random(1, 4, 1, 32), seen, seen, mask, scale=0.3, logit_softcap=0.0))
+    p.output(p.emit("attention", p.random(1, 4, 1, 32), seen, seen, mask, scale=0.3, logit_softcap=0.0))
 
 
 @program
@@ -406,8 +406,8 @@ def attention(p: Program) -> None:
     k = p.random(2, 2, 7, 8)
     v = p.random(2, 2, 7, 8)
     mask = p.input(torch.randn(1, 1, 6, 7).half())
-    p.output(p.emit("flash_attn_ext", q, k, v, mask, scale=0.3, logit_softcap=0.0))
-    p.output(p.emit("flash_attn_ext", q, k, v, None, scale=0.3, logit_softcap=5.0))
+    p.output(p.emit("attention", q, k, v, mask, scale=0.3, logit_softcap=0.0))
+    p.output(p.emit("attention", q, k, v, None, scale=0.3, logit_softcap=5.0))
 
 
 @program

@@ -9,7 +9,7 @@ Given::
 
 Result::
 
-    %0 = flash_attn_ext(%query, %key, %value, none, scale=s)
+    %0 = attention(%query, %key, %value, none, scale=s)
     %1 = permute(%0, axes=(0, 2, 1, 3))
 """
 
@@ -41,7 +41,7 @@ def _attention(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...])
     if not floats or not all(same_dims(t.ne[2:], value.ne[2:]) for t in (key, query)):
         return None
     scale = factor * softmax.attrs["scale"]
-    attended = rewriter.builder.emit("flash_attn_ext", query, key, value, None, scale=scale, logit_softcap=0.0)
+    attended = rewriter.builder.emit("attention", query, key, value, None, scale=scale, logit_softcap=0.0)
     return rewriter.builder.reshape(rewriter.builder.permute(attended, (0, 2, 1, 3)), node.output.ne)
 
 

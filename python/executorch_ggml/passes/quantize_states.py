@@ -4,13 +4,13 @@ Given::
 
     state $cache: f32[64, 8, 4, 1]
     %0 = update_state($cache, %index, %src)
-    %1 = flash_attn_ext(%q, %0, ...)            # views and permutations that keep rows may stand between
+    %1 = attention(%q, %0, ...)                 # views and permutations that keep rows may stand between
 
 Result::
 
     state $cache: q8_0[64, 8, 4, 1]
     %0 = update_state($cache, %index, %src)
-    %1 = flash_attn_ext(%q, %0, ...)
+    %1 = attention(%q, %0, ...)
 """
 
 from __future__ import annotations
@@ -58,5 +58,5 @@ def _shown(graph: Graph, state: State, dtype: DType) -> Iterator[Value]:
         if node.op in ("view", "permute", "update_state") and places == [0]:
             seen.add(node.output)
             yield node.output
-        elif not (node.op == "flash_attn_ext" and set(places) <= {1, 2}):
+        elif not (node.op == "attention" and set(places) <= {1, 2}):
             raise IRError(f"state {state.key} in {dtype.name.lower()}: {node.op} ({node.name}) cannot read it so")

@@ -87,7 +87,7 @@ struct Scratch {
 // next to each other see about the same keys.
 class Attention {
  public:
-  Attention(ggml_tensor* dst, const FlashAttnExtParams& params)
+  Attention(ggml_tensor* dst, const AttentionParams& params)
       : params_(params),
         dst_(dst),
         q_(dst->src[0]),
@@ -278,7 +278,7 @@ class Attention {
     return scratch;
   }
 
-  const FlashAttnExtParams& params_;
+  const AttentionParams& params_;
   ggml_tensor* dst_;
   const ggml_tensor* q_;
   const ggml_tensor* k_;
@@ -305,7 +305,7 @@ class Attention {
 }  // namespace
 
 void attention(ggml_tensor* dst, int ith, int nth, void* call) {
-  const auto& c = as_call<FlashAttnExtParams>(call);
+  const auto& c = as_call<AttentionParams>(call);
   try {
     Attention(dst, c.params).run(ith, nth);
   } catch (const std::bad_alloc&) {  // of the thread's scratch memory; no exception may leave a thread of ggml's

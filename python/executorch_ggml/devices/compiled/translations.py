@@ -545,8 +545,8 @@ def _mul_mat_id(trace: Trace, a: Tensor, b: Tensor, ids: Tensor) -> Tensor:
     return (chosen @ rows.unsqueeze(-1)).squeeze(-1).unsqueeze(0)
 
 
-@translates("flash_attn_ext")
-def _flash_attn_ext(_: Trace, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, **attrs: float) -> Tensor:
+@translates("attention")
+def _attention(_: Trace, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, **attrs: float) -> Tensor:
     groups = q.shape[1] // k.shape[1]
     k, v = (_repeated(t.float(), groups, 1) for t in (k, v))
     if attrs["logit_softcap"] == 0 and mask is None:

@@ -130,7 +130,7 @@ def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *, 
     call="compositions::attention(self, q, k, v, mask, scale, logit_softcap)",
     kernel="attention",
 )
-def flash_attn_ext(
+def attention(
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
@@ -139,7 +139,11 @@ def flash_attn_ext(
     scale: float,
     logit_softcap: float,
 ) -> torch.Tensor:
-    """``softmax(q k^T * scale + mask) v`` with heads moved inside the positions (``ggml_flash_attn_ext``)."""
+    """``softmax(q k^T * scale + mask) v`` with heads moved inside the positions.
+
+    ggml has ``ggml_flash_attn_ext`` for it; a device that lacks that for these types and sizes computes its products
+    and the softmax (``compositions::attention``).
+    """
     groups = q.shape[1] // max(k.shape[1], 1)
     k, v = (t.float().repeat_interleave(groups, 1) for t in (k, v))
     scores = q @ k.mT * scale

@@ -87,7 +87,7 @@ def mul_mat_id(node: Node) -> Function:
 
 
 @planned()
-def flash_attn_ext(node: Node) -> Function:
+def attention(node: Node) -> Function:
     """``softmax(q k^T * scale + mask) v``, heads inside the positions; 0 for a row that is hidden whole."""
     scale, softcap = node.attrs["scale"], node.attrs["logit_softcap"]
     query = node.inputs[0]

@@ -139,7 +139,7 @@ def _flash_attention(
         added = _additive(cx, mask)
         hidden = build.broadcast(added, (columns, rows, added.ne[2], added.ne[3]))
     half = None if hidden is None else build.convert(hidden, DType.F16)
-    made = build.emit("flash_attn_ext", query.value, keys, values, half, scale=scale, logit_softcap=softcap)
+    made = build.emit("attention", query.value, keys, values, half, scale=scale, logit_softcap=softcap)
     return cx.rounded(build.permute(made, (0, 2, 1, 3)))
 
 

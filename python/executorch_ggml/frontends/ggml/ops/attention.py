@@ -60,7 +60,7 @@ def flash_attn_ext(n: Node) -> Value:
     known = k.dtype == v.dtype and k.dtype in (DType.F32, DType.F16)
     simple_mask = mask is None or (mask.dtype == DType.F16 and mask.ne[2:] == (1, 1))
     if known and simple_mask and max_bias == 0.0 and not n.has(4):
-        return n.emit("flash_attn_ext", q, k, v, mask, scale=scale, logit_softcap=softcap)
+        return n.emit("attention", q, k, v, mask, scale=scale, logit_softcap=softcap)
     scores = n.emit("mul_mat", n.b.convert(k, DType.F32), q)
     if softcap:
         bent = n.emit("tanh", n.emit("scale_bias", scores, s=scale / softcap, b=0.0))
