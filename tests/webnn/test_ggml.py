@@ -89,6 +89,12 @@ def test_transposed_convolutions_with_all_options(b: MLGraphBuilder, constant: b
     agrees(b.graph_info({"y": y}))
 
 
+def test_constant_indices_are_put_in_range_ahead_of_time(b: MLGraphBuilder) -> None:
+    indices = b.constant(np.array([2, -1, -3, 9, -9], np.int32))
+    made = ops(agrees(b.graph_info({"y": b.gather(b.input("x", [3, 4]), indices)})))
+    assert "binary" not in made
+
+
 def test_a_graph_of_constants_alone(b: MLGraphBuilder) -> None:
     agrees(b.graph_info({"y": b.add(b.constant([1.0, 2.0]), b.constant(3.0)), "z": b.identity(b.constant([1.0]))}))
 

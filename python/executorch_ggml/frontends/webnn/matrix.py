@@ -46,9 +46,6 @@ def gemm(
     a, b = cx.tensor(a, DType.F32), cx.tensor(b, DType.F32)
     a = turned(cx, a, (1, 0)) if a_transpose else a
     inside = cx.to(cx.shape(), DType.F32)
-    if c is not None and alpha == 1 and beta == 1 and tuple(c.shape) == (cx.shape()[1],):
-        c = cx.tensor(c, DType.F32)  # a bias, which the product takes along
-        return inside.aten(aten.linear.default, a, b, c) if b_transpose else inside.aten(aten.addmm.default, c, a, b)
     made = inside.aten(aten.linear.default if b_transpose else aten.mm.default, a, b)
     made = made if alpha == 1 else cx.affine(made, alpha, -0.0)
     if c is None:
