@@ -13,7 +13,8 @@ from torch.export import ExportedProgram
 from torch.nn import functional as F
 from torch.nn.utils.parametrizations import weight_norm
 
-from executorch_ggml.partition.constants import MAX_GROWTH, fold_constants
+from executorch_ggml.partition.constants import fold_constants
+from executorch_ggml.passes.constant_folding import MAX_GROWTH
 
 
 class StandardizedConv(nn.Conv2d):
