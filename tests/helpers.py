@@ -37,7 +37,7 @@ from executorch_ggml.partition import GgmlPartitioner
 from executorch_ggml.partition.backend import ALL_FUSIONS
 from executorch_ggml.passes import PASSES, run_passes
 from executorch_ggml.runtime import Session
-from executorch_ggml.targets import ggml
+from executorch_ggml.targets import for_targets
 
 TOLERANCE = 1e-5
 # Results of half types are rounded once, as torch's are, from sums that differ in their last bits: they may be the next
@@ -122,7 +122,7 @@ def lowered(
     fusions: frozenset[str] = ALL_FUSIONS,
     weights: WeightSource | None = None,
 ) -> Graph:
-    """The IR of a function, lowered from its export without decompositions; verified after each pass."""
+    """A function's graph for the CPU, lowered from its export without decompositions; verified after each pass."""
     graph = Lowering(
         decomposed(exported(function, args, dynamic)), integer_weights="integer_weights" in fusions, weights=weights
     ).graph()
@@ -130,6 +130,13 @@ def lowered(
     for name in filter(fusions.__contains__, PASSES):
         graph = run_passes(graph, {name})
         verify(graph)
+    return for_cpu(graph)
+
+
+def for_cpu(graph: Graph) -> Graph:
+    """A graph with the CPU's kernels, verified."""
+    (graph,) = for_targets(graph, ["cpu"])
+    verify(graph)
     return graph
 
 
@@ -149,7 +156,8 @@ def decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedPr
 
 
 def session(graph: Graph, *, threads: int = 2) -> Session:
-    """A native session of a graph whose constants carry their data."""
+    """A native session on the CPU of a graph whose constants carry their data."""
+    graph = for_cpu(graph)
     constants = {constant.key: constant.stored() for constant in graph.named_constants()}
     return Session(serialize(graph), constants, threads=threads)
 
@@ -428,13 +436,15 @@ def check_case(case: Case) -> None:
     assert case.overload in called, f"the export calls {called}"
     graph = run_passes(Lowering(program).graph())
     verify(graph)
-    ready = session(graph)
+    on_cpu, on_devices = for_targets(graph)
+    ready = session(on_cpu)
     tolerance = max([case.tolerance, *(TOLERANCES.get(t.dtype, 0.0) for t in case.inputs)])
-    on_devices = ggml.run(graph)
+    verify(on_cpu)
     verify(on_devices)
     for inputs in (args, *case.others):
         expected = module(*inputs)
         assert_all_same(run_interpreter(graph, inputs), expected, tolerance, "interpreter")
+        assert_all_same(run_interpreter(on_cpu, inputs), expected, tolerance, "interpreter, CPU target")
         assert_all_same(run_interpreter(on_devices, inputs), expected, tolerance, "interpreter, ggml target")
         assert_all_same(run_session(ready, inputs), expected, tolerance, "session")
 

@@ -60,23 +60,20 @@ ggml_tensor* attention(NodeBuilder& self, ggml_tensor* q, ggml_tensor* k, ggml_t
   return self.runs(made) ? made : attention_products(self, q, k, v, mask, scale, logit_softcap);
 }
 
-ggml_tensor* conv_2d_direct(NodeBuilder& self, ggml_tensor* x, ggml_tensor* weight, const Window2d& window) {
+ggml_tensor* conv_2d(NodeBuilder& self, ggml_tensor* x, ggml_tensor* weight, const Window2d& window, int64_t groups) {
+  const auto call = [&](auto* builder) {
+    return builder(self.context(), weight, x, narrow(window.w.stride), narrow(window.h.stride), narrow(window.w.pad),
+                   narrow(window.h.pad), narrow(window.w.dilation), narrow(window.h.dilation));
+  };
+  if (weight->ne[2] == 1 && groups == x->ne[2] && groups == weight->ne[3]) return call(ggml_conv_2d_dw_direct);
   const int64_t taps = weight->ne[0] * weight->ne[1] * weight->ne[2];
   const int64_t pixel = taps * static_cast<int64_t>(ggml_type_size(weight->type)) + weight->ne[3] * 4;
   if (self.on_cpu() && pixel > kConvolutionMemory) return conv_2d_columns(self, x, weight, window);
-  ggml_tensor* made = ggml_conv_2d_direct(self.context(), weight, x, narrow(window.w.stride), narrow(window.h.stride),
-                                          narrow(window.w.pad), narrow(window.h.pad), narrow(window.w.dilation),
-                                          narrow(window.h.dilation));
+  ggml_tensor* made = call(ggml_conv_2d_direct);
   return self.runs(made) ? made : conv_2d_columns(self, x, weight, window);
 }
 
-ggml_tensor* conv_2d_dw_direct(NodeBuilder& self, ggml_tensor* x, ggml_tensor* weight, const Window2d& window) {
-  return ggml_conv_2d_dw_direct(self.context(), weight, x, narrow(window.w.stride), narrow(window.h.stride),
-                                narrow(window.w.pad), narrow(window.h.pad), narrow(window.w.dilation),
-                                narrow(window.h.dilation));
-}
-
-ggml_tensor* pool_2d_direct(NodeBuilder& self, ggml_tensor* x, PoolKind kind, const Window2d& window) {
+ggml_tensor* pool_2d(NodeBuilder& self, ggml_tensor* x, PoolKind kind, const Window2d& window) {
   const ggml_op_pool op = kind == PoolKind::Max ? GGML_OP_POOL_MAX : GGML_OP_POOL_AVG;
   return ggml_pool_2d(self.context(), x, op, narrow(window.w.kernel), narrow(window.h.kernel), narrow(window.w.stride),
                       narrow(window.h.stride), static_cast<float>(window.w.pad), static_cast<float>(window.h.pad));

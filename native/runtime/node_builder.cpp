@@ -127,6 +127,10 @@ ggml_tensor* NodeBuilder::refuse(std::string message) {
   return nullptr;
 }
 
+ggml_tensor* NodeBuilder::left_by_target() {
+  return refuse("nothing computes this call, which the program's target should have replaced; export the model again");
+}
+
 bool NodeBuilder::runs(const ggml_tensor* node) const {
   if (device_ == nullptr) return ggml_backend_dev_supports_op(cpu_device(), node);
   const DeviceCall call(device_);
@@ -284,8 +288,8 @@ StorageLayout NodeBuilder::use_layer(const StorageLayout& wanted, ggml_tensor** 
 }
 
 // A weight in the blocks of other groups, or of another op, is no weight of this one.
-ggml_tensor* NodeBuilder::conv_2d(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* bias, const Window2d& window,
-                                  int64_t groups, const Epilogue& epilogue) {
+ggml_tensor* NodeBuilder::conv_2d_nhwc(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* bias, const Window2d& window,
+                                       int64_t groups, const Epilogue& epilogue) {
   const bool is_dense = window.w.up == 1 && window.h.up == 1;
   const bool by_channel = groups == x->ne[0] && groups == ne_[0] && is_dense && weight->type == GGML_TYPE_F32;
   const StorageLayout stored = use_layer({by_channel ? Storage::Depthwise : Storage::KernelBlocks, groups}, &weight);
@@ -370,7 +374,7 @@ Status NodeBuilder::check_input(const fb::Node& node, const InputSpec& spec, int
 
 // What is not stored plain can be read as a layer's weight alone.
 Status NodeBuilder::check_stored(const fb::Node& node, const InputSpec& spec, const ggml_tensor* tensor) const {
-  const bool is_layer = node.op_type() == fb::Op::Conv2d || node.op_type() == fb::Op::Linear;
+  const bool is_layer = node.op_type() == fb::Op::Conv2dNhwc || node.op_type() == fb::Op::Linear;
   if (storage_of(tensor).kind == Storage::Plain || (is_layer && std::string(spec.name) == "weight")) return {};
   return error(node, format("input %s is a constant in storage layout #%d, which only the weight of a layer can be",
                             spec.name, static_cast<int>(storage_of(tensor).kind)));

@@ -153,6 +153,8 @@ class NodeBuilder {
   ggml_tensor* unmet(const char* expected, std::initializer_list<Attr> given);
   bool missing(const char* attr) { return fail(format("attribute %s is missing; export the model again", attr)); }
   ggml_tensor* refuse(std::string message);
+  // For calls that targets replace by those of other ops.
+  ggml_tensor* left_by_target();
   bool on_cpu() const { return device_ == nullptr; }
   // Whether the device computes a node, by what it says of itself.
   bool runs(const ggml_tensor* node) const;
@@ -188,8 +190,8 @@ class NodeBuilder {
   bool shows_state(const Operand& state) const {
     return is_state(state) || (state.tensor->view_src != nullptr && states_.count(state.tensor->view_src) != 0);
   }
-  ggml_tensor* conv_2d(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* bias, const Window2d& window, int64_t groups,
-                       const Epilogue& epilogue);
+  ggml_tensor* conv_2d_nhwc(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* bias, const Window2d& window,
+                            int64_t groups, const Epilogue& epilogue);
   ggml_tensor* linear(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* bias, const Epilogue& epilogue);
   ggml_tensor* update_state(ggml_tensor* state, ggml_tensor* index, ggml_tensor* src, const Dims& ne, int64_t axis,
                             bool wrap);

@@ -58,14 +58,14 @@ class GraphReaders {
            op_info(node.op_type()).reads_packed;
   }
 
-  // As NodeBuilder::conv_2d and linear choose kernels.
+  // As NodeBuilder::conv_2d_nhwc and linear choose kernels.
   bool as_layer(const fb::Node& node, size_t input, StorageLayout* layout) const {
     if (input != 1) return false;
     if (node.op_as_Linear() != nullptr) {
       *layout = {Storage::MatrixBlocks, 1};
       return true;
     }
-    const fb::Conv2d* layer = node.op_as_Conv2d();
+    const fb::Conv2dNhwc* layer = node.op_as_Conv2dNhwc();
     if (layer == nullptr) return false;
     const fb::Value& weight = *graph_.values()->Get(index(static_cast<size_t>(node.inputs()->Get(1))));
     const fb::Window2d* window = layer->window();

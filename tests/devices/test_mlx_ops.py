@@ -445,23 +445,23 @@ def linear(p: Program) -> None:
     p.output(p.emit("linear", x, p.random(1, 1, 6, 8), bias, epilogue=NO_EPILOGUE))
 
 
-@case("conv_2d")
+@case("conv_2d_nhwc")
 def convolution(p: Program) -> None:
     x, bias = p.random(2, 7, 6, 4), p.constant(torch.randn(20))
     for activation in Activation:
         weight = p.constant(torch.randn(20, 4, 3, 2))
         how = {"window": _window(2, 3, stride=(1, 2), pad=(1, 0)), "epilogue": Epilogue(activation, 0.0, 6.0)}
-        p.output(p.emit("conv_2d", x, weight, bias, ne=(20, 7, 3, 2), groups=1, **how))
+        p.output(p.emit("conv_2d_nhwc", x, weight, bias, ne=(20, 7, 3, 2), groups=1, **how))
     weight = p.random(6, 2, 3, 3)
     holes = _window(3, 3, pad=(2, 2), dilation=(2, 2))
-    p.output(p.emit("conv_2d", x, weight, None, ne=(6, 6, 7, 2), groups=2, window=holes, epilogue=NO_EPILOGUE))
+    p.output(p.emit("conv_2d_nhwc", x, weight, None, ne=(6, 6, 7, 2), groups=2, window=holes, epilogue=NO_EPILOGUE))
     half = p.constant(torch.randn(6, 4, 3, 3).half())
     for pad, ne in (((1, 1), (6, 14, 16, 2)), ((-1, 0), (6, 9, 10, 2)), ((2, -2), (6, 5, 4, 2))):
         wide = _window(3, 3, pad=pad, up=(2, 2))
-        p.output(p.emit("conv_2d", x, half, None, ne=ne, groups=1, window=wide, epilogue=NO_EPILOGUE))
+        p.output(p.emit("conv_2d_nhwc", x, half, None, ne=ne, groups=1, window=wide, epilogue=NO_EPILOGUE))
 
 
-@case("conv_2d")
+@case("conv_2d_nhwc")
 def depthwise(p: Program) -> None:
     x, weight, bias = p.random(2, 7, 6, 5), p.constant(torch.randn(5, 1, 3, 2)), p.constant(torch.randn(5))
     clamped = Epilogue(Activation.CLAMP, 0.0, 6.0)
@@ -472,10 +472,10 @@ def depthwise(p: Program) -> None:
     ):
         window = _window(2, 3, stride=stride, pad=pad, dilation=dilation)
         for each, epilogue in ((bias, clamped), (None, NO_EPILOGUE)):
-            p.output(p.emit("conv_2d", x, weight, each, ne=ne, window=window, groups=5, epilogue=epilogue))
+            p.output(p.emit("conv_2d_nhwc", x, weight, each, ne=ne, window=window, groups=5, epilogue=epilogue))
 
 
-@case("pool_2d")
+@case("pool_2d_nhwc")
 def pooling(p: Program) -> None:
     nan = torch.randn(2, 7, 6, 3)
     nan[1, 3, 2, 1] = NAN
@@ -483,22 +483,22 @@ def pooling(p: Program) -> None:
         for kind in PoolKind:
             for divisor in (0, 5):
                 window = _window(2, 3, stride=(2, 2), pad=(1, 1))
-                p.output(p.emit("pool_2d", x, ne=(3, 4, 4, 2), kind=kind, divisor=divisor, window=window))
+                p.output(p.emit("pool_2d_nhwc", x, ne=(3, 4, 4, 2), kind=kind, divisor=divisor, window=window))
             dilated = _window(2, 2, dilation=(2, 3))
-            p.output(p.emit("pool_2d", x, ne=(3, 4, 4, 2), kind=kind, divisor=0, window=dilated))
+            p.output(p.emit("pool_2d_nhwc", x, ne=(3, 4, 4, 2), kind=kind, divisor=0, window=dilated))
             whole = _window(0, 0)
-            p.output(p.emit("pool_2d", x, ne=(3, 4, 5, 2), kind=kind, divisor=0, window=whole))
-            p.output(p.emit("pool_2d", x, ne=(3, 1, 1, 2), kind=kind, divisor=0, window=whole))
+            p.output(p.emit("pool_2d_nhwc", x, ne=(3, 4, 5, 2), kind=kind, divisor=0, window=whole))
+            p.output(p.emit("pool_2d_nhwc", x, ne=(3, 1, 1, 2), kind=kind, divisor=0, window=whole))
 
 
-@case("max_pool_index")
+@case("max_pool_index_nhwc")
 def places_of_maxima(p: Program) -> None:
     ties = torch.randint(0, 3, (4, 6, 5, 2)).float()
     ties[1, 2, 3, 1] = ties[1, 3, 3, 1] = NAN
     deep = Window3d(Window(2, 2, 1), Window(3, 2, 1), Window(2))
-    p.output(p.emit("max_pool_index", p.input(ties), ne=(2, 3, 3, 2), depth=2, out_depth=1, window=deep))
+    p.output(p.emit("max_pool_index_nhwc", p.input(ties), ne=(2, 3, 3, 2), depth=2, out_depth=1, window=deep))
     flat = Window3d(Window(2, 2), Window(2, 2, dilation=2), Window())
-    p.output(p.emit("max_pool_index", p.input(ties), ne=(2, 2, 2, 4), depth=1, out_depth=1, window=flat))
+    p.output(p.emit("max_pool_index_nhwc", p.input(ties), ne=(2, 2, 2, 4), depth=1, out_depth=1, window=flat))
 
 
 @case("interpolate")
@@ -509,7 +509,7 @@ def resizing(p: Program) -> None:
             p.output(p.emit("interpolate", x, ne=ne, mode=mode))
 
 
-@case("grid_sample")
+@case("grid_sample_nhwc")
 def sampling(p: Program) -> None:
     x = p.random(2, 5, 7, 3)
     grid = p.input(torch.empty(2, 4, 6, 2).uniform_(-1.6, 1.6))
@@ -518,7 +518,7 @@ def sampling(p: Program) -> None:
         for border in SampleBorder:
             for align in (True, False):
                 how = {"kind": kind, "border": border, "align_corners": align}
-                p.output(p.emit("grid_sample", x, grid, **how), p.emit("grid_sample", x, edges, **how))
+                p.output(p.emit("grid_sample_nhwc", x, grid, **how), p.emit("grid_sample_nhwc", x, edges, **how))
 
 
 # --------------------------------------------------------------------------------------------------------------- tests

@@ -134,7 +134,7 @@ def test_a_whole_program_is_one_graph(device: Recording) -> None:
         check(program.run(x), model(x))
     assert len(device.graphs) == 1
     assert device.runs == 3
-    assert {"conv_2d", "binary", "sort"} <= {node.op for node in device.graphs[0].nodes}
+    assert {"conv_2d_nhwc", "binary", "sort"} <= {node.op for node in device.graphs[0].nodes}
     assert device.graphs[0].constants
 
 

@@ -18,7 +18,7 @@ from executorch_ggml.ir.codec import dequantize, quantize
 from executorch_ggml.ir.dims import ne_of
 from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.ir.graph import Graph, Node, Value
-from executorch_ggml.ir.ops.spatial import PoolKind, Window, Window2d
+from executorch_ggml.ir.ops.spatial import NO_EPILOGUE, PoolKind, Window, Window2d
 from executorch_ggml.ir.serialize import serialize
 from executorch_ggml.ir.storage import Storage, StorageLayout, pack
 from executorch_ggml.ir.target import Target
@@ -166,7 +166,7 @@ def test_a_weight_in_blocks_is_plain_on_a_device(device: str, aligned: bool) -> 
     stored.storage = StorageLayout(Storage.KERNEL_BLOCKS)
     x = build.input("x", DType.F32, (1, 20, 3, 5), (5, 3, 20, 1))
     window = Window2d(Window(1), Window(1))
-    build.output("y", build.emit("conv_2d_direct", x, weight, ne=(5, 3, 12, 1), window=window), (1, 12, 3, 5))
+    build.output("y", build.emit("conv_2d", x, weight, None, ne=(5, 3, 12, 1), window=window, **PLAIN), (1, 12, 3, 5))
     plain, image = torch.randn(12, 20, 1, 1), torch.randn(1, 20, 3, 5)
     data = pack(plain, StorageLayout(Storage.KERNEL_BLOCKS)).contiguous()
     if not aligned:
@@ -303,16 +303,17 @@ def test_attention_in_both_forms(device: str, head: int, type: DType, softcap: f
     everything_is_on(device, session, query.numpy(), hidden.numpy())
 
 
+PLAIN: dict[str, Any] = {"groups": 1, "epilogue": NO_EPILOGUE}
 WINDOW = Window2d(Window(3, stride=2, pad=1), Window(2, dilation=2))
 
 
 def planes(op: str, weight: Tensor | None, *, ne: tuple[int, ...], **attrs: Any) -> tuple[Builder, dict[str, Any]]:
     """A call for images of 6 channels, 7 by 9 pixels."""
     build, constants = Builder(), {}
-    inputs = [build.input("x", DType.F32, (2, 6, 7, 9), (9, 7, 6, 2))]
+    inputs: list[Value | None] = [build.input("x", DType.F32, (2, 6, 7, 9), (9, 7, 6, 2))]
     if weight is not None:
         dtype = DType.F16 if weight.dtype == torch.float16 else DType.F32
-        inputs.append(build.constant("weight", dtype, ne_of(weight.shape)))
+        inputs += [build.constant("weight", dtype, ne_of(weight.shape)), None]
         constants["weight"] = weight.numpy()
     build.output("y", build.emit(op, *inputs, ne=ne, **attrs), tuple(reversed(ne)))
     return build, constants
@@ -320,23 +321,22 @@ def planes(op: str, weight: Tensor | None, *, ne: tuple[int, ...], **attrs: Any)
 
 FULL, SINGLE = torch.randn(5, 6, 2, 3), torch.randn(6, 1, 2, 3)
 STEPS: dict[str, Any] = {"stride": (1, 2), "padding": (0, 1), "dilation": (2, 1)}
-PLANES: dict[str, tuple[str, Tensor | None, dict[str, Any], Callable[[Tensor], Tensor]]] = {
-    "convolution": ("conv_2d_direct", FULL, {"ne": (5, 5, 5, 2)}, lambda x: F.conv2d(x, FULL, **STEPS)),
+PLANES: dict[str, tuple[Tensor, dict[str, Any], Callable[[Tensor], Tensor]]] = {
+    "convolution": (FULL, {"ne": (5, 5, 5, 2), "groups": 1}, lambda x: F.conv2d(x, FULL, **STEPS)),
     "of halves": (
-        "conv_2d_direct",
         FULL.half(),
-        {"ne": (5, 5, 5, 2)},
+        {"ne": (5, 5, 5, 2), "groups": 1},
         lambda x: F.conv2d(x, FULL.half().float(), **STEPS),
     ),
-    "by channel": ("conv_2d_dw_direct", SINGLE, {"ne": (5, 5, 6, 2)}, lambda x: F.conv2d(x, SINGLE, groups=6, **STEPS)),
+    "by channel": (SINGLE, {"ne": (5, 5, 6, 2), "groups": 6}, lambda x: F.conv2d(x, SINGLE, groups=6, **STEPS)),
 }
 
 
 @pytest.mark.parametrize("name", ["", *DEVICES])
 @pytest.mark.parametrize("case", PLANES)
 def test_convolutions_of_planes(case: str, name: str) -> None:
-    op, weight, attrs, expected = PLANES[case]
-    build, constants = planes(op, weight, window=WINDOW, **attrs)
+    weight, attrs, expected = PLANES[case]
+    build, constants = planes("conv_2d", weight, window=WINDOW, epilogue=NO_EPILOGUE, **attrs)
     x = torch.randn(2, 6, 7, 9)
     outputs, _ = run(Session(for_device(build), constants, device=name), x.numpy())
     torch.testing.assert_close(outputs[0], expected(x), rtol=5e-3, atol=5e-3)
@@ -346,7 +346,7 @@ def test_convolutions_of_planes(case: str, name: str) -> None:
 @pytest.mark.parametrize("kind", [PoolKind.MAX, PoolKind.AVG_PAD])
 def test_pooling_of_planes(kind: PoolKind, name: str) -> None:
     window = Window2d(Window(3, stride=2, pad=1), Window(2))
-    build, _ = planes("pool_2d_direct", None, ne=(5, 6, 6, 2), kind=kind, window=window)
+    build, _ = planes("pool_2d", None, ne=(5, 6, 6, 2), kind=kind, window=window, divisor=0)
     x = torch.randn(2, 6, 7, 9)
     how: dict[str, Any] = {"kernel_size": (2, 3), "stride": (1, 2), "padding": (0, 1)}
     expected = F.max_pool2d(x, **how) if kind == PoolKind.MAX else F.avg_pool2d(x, **how)
@@ -361,7 +361,7 @@ def test_a_convolution_of_more_than_ggmls_kernel_has_memory_for() -> None:
     x = build.input("x", DType.F32, (1, channels, 3, 3), (3, 3, channels, 1))
     weight = build.constant("weight", DType.F32, (3, 3, channels, 2))
     window = Window2d(Window(3, pad=1), Window(3))
-    build.output("y", build.emit("conv_2d_direct", x, weight, ne=(3, 1, 2, 1), window=window), (1, 2, 1, 3))
+    build.output("y", build.emit("conv_2d", x, weight, None, ne=(3, 1, 2, 1), window=window, **PLAIN), (1, 2, 1, 3))
     image, data = torch.rand(1, channels, 3, 3), torch.rand(2, channels, 3, 3)
     outputs, _ = run(Session(for_device(build), {"weight": data.numpy()}), image.numpy())
     torch.testing.assert_close(outputs[0], F.conv2d(image, data, padding=(0, 1)), rtol=0.01, atol=0)

@@ -62,24 +62,24 @@ def test_attributes_are_what_the_wire_has() -> None:
 def test_struct_attributes() -> None:
     """Their numbers are as the wire has them, equal ones are one node, and the printer leaves out the defaults."""
     build = Builder()
-    x, weight = _input(build, 2, 4, 3), build.constant("w", DType.F32, (3, 1, 1, 3))
+    x, weight = _input(build, 3, 2, 4), build.constant("w", DType.F32, (3, 1, 1, 3))
 
     def call(low: float) -> Value:
         window = Window2d(Window(kernel=3, pad=1))
         epilogue = Epilogue(Activation.CLAMP, low, 0.1)
-        return build.emit("conv_2d", x, weight, None, ne=(3, 4, 2, 1), window=window, groups=3, epilogue=epilogue)
+        return build.emit("conv_2d", x, weight, None, ne=(4, 2, 3, 1), window=window, groups=3, epilogue=epilogue)
 
     made = call(0.0)
     assert call(0.0) is made
     assert call(-0.0) is not made
     assert made.producer is not None
     assert made.producer.attrs["epilogue"].high == torch.tensor(0.1).item()
-    build.output("y", made, (2, 4, 3))
+    build.output("y", made, (3, 2, 4))
     graph = build.finish()
     assert "window={w: {kernel: 3, pad: 1}}, groups=3, epilogue={activation: CLAMP, high: 0.1" in to_text(graph)
     assert deserialize(serialize(graph)).nodes[0].attrs == graph.nodes[0].attrs
     with pytest.raises(IRError, match=r"window is \(3, 3\), expected a Window2d"):
-        build.emit("pool_2d", x, ne=(3, 4, 2, 1), kind=PoolKind.MAX, window=(3, 3), divisor=0)
+        build.emit("pool_2d", x, ne=(4, 2, 3, 1), kind=PoolKind.MAX, window=(3, 3), divisor=0)
 
 
 def test_what_nothing_needs_goes() -> None:

@@ -318,7 +318,7 @@ void test_depthwise(ConvCase c) {
 
 void test_pool(const ConvCase& c, PoolKind kind, int64_t divisor = 0, float odd_value = 0.0f) {
   const ConvParams w = c.params();
-  Pool2dParams p = {{c.x[0], w.ne[1], w.ne[2], c.x[3]}, kind, w.window, divisor};
+  Pool2dNhwcParams p = {{c.x[0], w.ne[1], w.ne[2], c.x[3]}, kind, w.window, divisor};
   std::vector<float> x = random_floats(count(c.x), 2.0f);
   for (size_t i = 3; odd_value != 0.0f && i < x.size(); i += 37) {
     x[i] = odd_value;
@@ -352,7 +352,7 @@ void test_pool(const ConvCase& c, PoolKind kind, int64_t divisor = 0, float odd_
                                                    : sum / static_cast<double>(divisor != 0 ? divisor : counted));
     expected.size.push_back(kind == PoolKind::Max ? 0.0 : size);
   }
-  Call<Pool2dParams> call(kernels::pool_2d, p, c.x, x, {}, {});
+  Call<Pool2dNhwcParams> call(kernels::pool_2d, p, c.x, x, {}, {});
   check(call, expected, "pool_2d kind " + std::to_string(int(kind)) + " " + c.name());
 }
 
@@ -580,8 +580,8 @@ void bench_depthwise(const char* name, ConvCase c) {
 
 void bench_pool(const char* name, const ConvCase& c, PoolKind kind) {
   const ConvParams w = c.params();
-  const Pool2dParams p = {{c.x[0], w.ne[1], w.ne[2], c.x[3]}, kind, w.window, 0};
-  Call<Pool2dParams> call(kernels::pool_2d, p, c.x, random_floats(count(c.x)), {}, {});
+  const Pool2dNhwcParams p = {{c.x[0], w.ne[1], w.ne[2], c.x[3]}, kind, w.window, 0};
+  Call<Pool2dNhwcParams> call(kernels::pool_2d, p, c.x, random_floats(count(c.x)), {}, {});
   const double reads = static_cast<double>(count(p.ne) * p.window.w.kernel * p.window.h.kernel);
   std::printf("%-28s", name);
   for (int threads : {1, 2}) {

@@ -24,7 +24,7 @@ from executorch_ggml.ir.builder import Builder
 from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.ir.graph import Graph, IRError
 from executorch_ggml.ir.op import IR_VERSION
-from executorch_ggml.ir.ops.spatial import Activation, Epilogue, Window2d
+from executorch_ggml.ir.ops.spatial import Activation, Epilogue, Window2d, Window3d
 from executorch_ggml.ir.serialize import deserialize, serialize
 from executorch_ggml.ir.storage import Storage, StorageLayout
 from executorch_ggml.runtime import Module, Session
@@ -244,6 +244,7 @@ def _append_expr(op: int, a: int, b: int) -> Damage:
         (sealed(b"\0" * 64), "IR is not a valid FlatBuffer"),
         (sealed(IR[16:-8]), "IR is not a valid FlatBuffer|RuntimeError|value|IR version"),
         (_of_graphs(), "IR has no graph; export the model again"),
+        (_of_graphs(version=3), f"IR version 3: this runtime reads version {IR_VERSION}; export the model again"),
         (_of_graphs(version=1), f"IR version 1: this runtime reads version {IR_VERSION}; export the model again"),
         (_of_graphs(0, 0), "two graphs are for target #0, expected one"),
         (_of_graphs(0, 7), "graph 1 is for target #7, unknown to this runtime; update executorch-ggml"),
@@ -327,7 +328,7 @@ def image_program() -> bytes:
     stored.storage = StorageLayout(Storage.KERNEL_BLOCKS)
     build.origin = "blend"
     how = {"window": Window2d(), "groups": 1, "epilogue": Epilogue(Activation.SILU)}
-    build.output("y", build.emit("conv_2d", x, weight, None, ne=(5, 4, 2, 1), **how), (2, 4, 5))
+    build.output("y", build.emit("conv_2d_nhwc", x, weight, None, ne=(5, 4, 2, 1), **how), (2, 4, 5))
     return serialize(build.finish())
 
 
@@ -345,7 +346,7 @@ def image_program() -> bytes:
         (_set("nodes.0.op.window.w.up", -1), r"window is .*up=-1.* from 1 on"),
         (
             _set("nodes.0.op.groups", 0),
-            r"x is float32\[3, 4, 2, 1\], ne is \[5, 4, 2, 1\], groups is 0; expected",
+            r"groups is 0.*; expected groups to divide the channels of planes\(x\)",
         ),
         (
             _set("nodes.0.op.window.w.kernel", 2),
@@ -355,7 +356,7 @@ def image_program() -> bytes:
 )
 def test_session_refuses_struct_attributes(change: Damage, message: str) -> None:
     ready = Session(changed(change, image_program()), {"weight": np.ones(51, np.float32)})
-    with pytest.raises(RuntimeError, match=rf"node blend \(conv_2d\): {message}"):
+    with pytest.raises(RuntimeError, match=rf"node blend \(conv_2d_nhwc\): {message}"):
         ready.run(np.ones((2, 4, 3), np.float32))
 
 
@@ -410,6 +411,27 @@ def test_blocks_are_read_by_layers_alone() -> None:
     ready = Session(serialize(build.finish()), {"weight": np.ones(51, np.float32)})
     with pytest.raises(RuntimeError, match=r"node twice \(add\): input a is a constant in storage layout #1"):
         ready.run()
+
+
+@pytest.mark.parametrize("op", ["conv_2d", "max_pool_index"])
+def test_what_a_target_should_have_replaced_is_an_error(op: str) -> None:
+    """A convolution with an epilogue, and places of maxima, as a graph has them before a target."""
+    build = Builder()
+    x = build.input("x", DType.F32, (2, 3, 4), (4, 3, 2, 1))
+    build.origin = "left"
+    if op == "conv_2d":
+        weight = build.input("w", DType.F32, (1, 2, 1, 1), (1, 1, 2, 1))
+        how = {"window": Window2d(), "groups": 1, "epilogue": Epilogue(Activation.SILU)}
+        y = build.emit(op, x, weight, None, ne=(4, 3, 1, 1), **how)
+    else:
+        y = build.emit(op, x, ne=(4, 3, 2, 1), depth=1, out_depth=1, window=Window3d())
+    build.output("y", y, tuple(reversed(y.ne)))
+    ready, image = Session(serialize(build.finish())), np.ones((2, 3, 4), np.float32)
+    inputs = (image, np.ones((1, 2, 1, 1), np.float32)) if op == "conv_2d" else (image,)
+    with pytest.raises(
+        RuntimeError, match=rf"node left \({op}\): .*target should have replaced; export the model again"
+    ):
+        ready.run(*inputs)
 
 
 def test_programs_of_the_version_before_are_refused_by_their_version() -> None:

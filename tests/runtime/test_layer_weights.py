@@ -30,7 +30,7 @@ def convolution(groups: int = 1, type: DType = DType.F32, storage: StorageLayout
     build = Builder()
     x = build.input("x", DType.F32, (1, 5, 6, 20), (20, 6, 5, 1))
     weight = _weight(build, (3, 3, 20 // groups, 20), type, storage)
-    y = build.emit("conv_2d", x, weight, None, ne=(20, 6, 5, 1), window=PADDED, groups=groups, epilogue=Epilogue())
+    y = build.emit("conv_2d_nhwc", x, weight, None, ne=(20, 6, 5, 1), window=PADDED, groups=groups, epilogue=Epilogue())
     build.output("y", y, (1, 5, 6, 20))
     if read:
         build.output("w", build.emit("scale_bias", weight, s=2.0, b=0.0), (20, 20 // groups, 3, 3))
@@ -105,7 +105,7 @@ def test_layers_that_read_one_weight_in_two_layouts() -> None:
     weight = build.constant("weight", DType.F32, (3, 3, 1, 20))
     for groups in (1, 20):
         window = {"ne": (20, 6, 5, 1), "window": PADDED, "groups": groups, "epilogue": Epilogue()}
-        x = build.emit("conv_2d", x, weight, None, **window)
+        x = build.emit("conv_2d_nhwc", x, weight, None, **window)
     build.output("y", x, (1, 5, 6, 20))
     data, image = rand(20, 1, 3, 3), rand(1, 1, 5, 6)
     given = aligned(data.numpy())

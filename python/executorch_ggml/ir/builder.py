@@ -13,6 +13,7 @@ from .dtypes import DType
 from .graph import Constant, Graph, IRError, Node, Port, State, Symbol, Value, dense_strides
 from .op import AttrSpec, Dim, Dims, Layout, OpSpec, Writes
 from .ops import OPS
+from .ops.custom import ReduceKind
 
 if TYPE_CHECKING:
     import sympy
@@ -177,6 +178,13 @@ class Builder:
         if node.op == "convert" and source.dtype == dtype and (dtype, value.dtype) in _WIDENINGS:
             return source
         return self.emit("convert", value, dtype=dtype)
+
+    def reduce(self, value: Value, kind: ReduceKind, axes: Sequence[int]) -> Value:
+        """The value with these dims reduced to size 1; sums and means along rows by ggml's own ops."""
+        wide = [axis for axis in axes if not is_one(value.ne[axis])] or list(axes[:1])
+        if wide == [0] and value.dtype == DType.F32 and kind in (ReduceKind.SUM, ReduceKind.MEAN):
+            return self.emit("sum_rows" if kind == ReduceKind.SUM else "mean", value)
+        return self.emit("reduce", value, kind=kind, axes=tuple(wide))
 
     def fill(self, ne: Sequence[Dim], number: Any, dtype: DType) -> Value:
         """One number everywhere: a Python number, or a size where the type is an integer one."""

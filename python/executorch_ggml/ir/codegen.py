@@ -374,6 +374,13 @@ def _calls(spec: OpSpec) -> list[str]:
     """What computes a node: the row's kernel, or ggml."""
     if spec.call == "custom":
         return [f"      return {_custom(spec)};"]
+    if spec.call == "replaced":
+        return ["      return self.left_by_target();"]
+    if not spec.kernel and spec.stock is not None:
+        return [
+            f"      if (!{_in_cpp(spec, spec.stock)}) return self.left_by_target();",
+            f"      return {_call(spec)};",
+        ]
     if not spec.kernel or _builder_chooses(spec):
         return [f"      return {_call(spec)};"]
     own = f"self.uses_kernels() && {spec.when}" if spec.when else "self.uses_kernels()"
@@ -435,6 +442,7 @@ def docs_table() -> str:
         attrs = ", ".join(f"`{a.name}`" for a in spec.attrs) or "none"
         alone = spec.call == "custom" or (spec.kernel and _builder_chooses(spec))
         runs = "custom CPU kernel" if alone else "ggml; own kernel on CPU" if spec.kernel else "ggml"
+        runs = "what targets make of it" if spec.call == "replaced" else runs
         rows.append(f"| {spec.number} | `{spec.name}` | {inputs} | {attrs} | {_first_sentence(spec.doc)} | {runs} |")
     about = f"{len(OPS)} ops. Shapes are in ggml order; `?` marks an optional input."
     head = f"<!-- {NOTICE} -->\n\n# The IR's ops\n\n{about}\n"

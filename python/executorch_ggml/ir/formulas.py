@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import inspect
 import math
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -187,7 +188,7 @@ class Check(Expression):
         text = self.formula.expected.replace("Expects ", "expected ", 1) or f"expected {self.text} to hold"
         parameters = inspect.signature(self.formula.function).parameters
         for name, argument in zip(parameters, cast("ast.Call", self.tree).args, strict=True):
-            text = text.replace(f"`{name}`", ast.unparse(argument).removesuffix(".ne"))
+            text = text.replace(f"`{name}`", re.sub(r"\.ne\b(?!\[)", "", ast.unparse(argument)))
         return text
 
     def holds(self, operands: Mapping[str, Any]) -> bool:

@@ -20,7 +20,7 @@ from typing import Any
 from .dtypes import DType
 from .formulas import Check, Dim, Dims, Expression, Operand, seen
 
-IR_VERSION = 3  # of the wire format
+IR_VERSION = 4  # of the wire format
 
 __all__ = [
     "IR_VERSION",
@@ -126,6 +126,7 @@ class OpSpec:
     kernel: str | None
     when: str | None
     stock: Expression | None
+    along: tuple[str | int, ...] | None
     reference: Callable[..., Any]
     doc: str
 
@@ -141,10 +142,16 @@ class OpSpec:
 
     def has_stock_form(self, inputs: Sequence[Operand | None], attrs: Mapping[str, Any]) -> bool:
         """Whether ggml's own ops compute a call for these inputs and attributes, on whatever device."""
-        kernels_alone = self.call == "custom" or (self.call or "").startswith("self.")
-        if kernels_alone and self.moves is not Moves.VIEW:
+        without_ggml = self.call in ("custom", "replaced") or (self.call or "").startswith("self.")
+        if without_ggml and self.moves is not Moves.VIEW:
             return False
         return self.stock is None or bool(self.stock(self.operands([seen(value) for value in inputs], attrs)))
+
+    def has_form(self, inputs: Sequence[Operand | None], attrs: Mapping[str, Any]) -> bool:
+        """Whether a kernel or ggml computes a call; targets replace all others."""
+        if self.call == "replaced":
+            return False
+        return self.kernel is not None or self.stock is None or self.has_stock_form(inputs, attrs)
 
     def operands(self, inputs: Sequence[Operand | None], attrs: Mapping[str, Any]) -> dict[str, Any]:
         """Inputs and attributes by name, as the row's formulas take them."""
@@ -214,6 +221,7 @@ def op(
     kernel: str | None = None,
     when: str | None = None,
     stock: str | None = None,
+    along: tuple[str | int, ...] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare the op that the decorated torch function is the reference of.
 
@@ -225,7 +233,10 @@ def op(
     packed too. ``call`` is the C++ expression where it is not ``ggml_<name>(ctx, <inputs>, <attributes>)``; ``kernel``
     names the custom CPU kernel that runs the node (alone where ``call`` is ``"custom"``, else instead of ggml's on the
     CPU, or only where the predicate ``when`` of ``native/runtime/kernel_choice.h`` says so). ``stock`` is a formula
-    that says which calls ggml's own ops compute on other devices; the kernel, on the CPU, has the rest.
+    that says which calls ggml's own ops compute on other devices; the kernel, on the CPU, has the rest. Without a
+    kernel targets replace the rest, and all calls where ``call`` is ``"replaced"``. ``along`` is there where an op
+    computes the same in whatever order its inputs' dims are: it has the dims, or the attributes that name dims, along
+    which elements depend on each other, and is empty for an elementwise op.
     """
 
     def declare(reference: Callable[..., Any]) -> Callable[..., Any]:
@@ -253,6 +264,7 @@ def op(
                 kernel=kernel,
                 when=when,
                 stock=None if stock is None else Expression(stock, given, scope),
+                along=along,
                 reference=reference,
                 doc=inspect.cleandoc(reference.__doc__ or ""),
             )

@@ -121,7 +121,7 @@ class _Reader:
             "bool": lambda: text == "True",
             "dim": lambda: self._dim(text),
             "dims": lambda: tuple(map(self._dim, items)),
-            "ints": lambda: tuple(map(int, items)),
+            "ints": lambda: tuple(int(item) for item in items if item),  # one item has a comma behind it
         }
         return readers[attr.kind]() if attr.enum is None else attr.enum[text]
 

@@ -133,7 +133,7 @@ def _preprocess(program: ExportedProgram, specs: list[CompileSpec], names: State
             store.add_named_data(f"{GGUF_NAME}{file}", name.encode())
     return PreprocessResult(
         processed_bytes=serialize(*graphs),
-        debug_handle_map=_debug_handles(graph, program),
+        debug_handle_map=_debug_handles(graphs[0], program),
         data_store_output=store.get_named_data_store_output(),
     )
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 from ..ir.dims import same_dims
 from ..ir.dtypes import DType
 from ..ir.graph import Graph, Node, Value
-from ..ir.layout import common_layout, dense_base
 from .rewrite import Rewriter, input_of, present
 
 _GATES = {"silu": "swiglu_split", "gelu": "geglu_split", "gelu_erf": "geglu_erf_split"}
@@ -28,14 +27,10 @@ def run(graph: Graph) -> Graph:
 
 def _gate(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> Value | None:
     a, b = present(inputs)
-    builder = rewriter.builder
     for activated, other in ((a, b), (b, a)):
-        base, axes = dense_base(activated)
-        name = None if base.producer is None else _GATES.get(base.producer.op)
+        name = None if activated.producer is None else _GATES.get(activated.producer.op)
         if name is None or other.dtype != DType.F32 or not same_dims(activated.ne, other.ne):
             continue
-        if rewriter.is_read_once(activated):
-            x = builder.permute(input_of(base, 0), axes)
-            layout, (left, right) = common_layout(builder, [x, other])
-            return builder.permute(builder.emit(name, left, right), layout)
+        if rewriter.reads(activated) == 1:
+            return rewriter.builder.emit(name, input_of(activated, 0), other)
     return None

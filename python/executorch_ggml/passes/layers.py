@@ -12,7 +12,7 @@ from ..ir.graph import Constant, Node, Value
 from ..ir.ops.spatial import Epilogue
 from .rewrite import Rewriter, computed_by, input_of
 
-LAYERS = frozenset({"linear", "conv_2d"})
+LAYERS = {"linear": 0, "conv_2d": 2}  # by op, the dim of its result that has the channels
 _VIEWS = frozenset({"permute", "reshape", "cont"})
 
 
@@ -73,7 +73,7 @@ class Layer:
             dim = _dim_before(view, dim)
             if dim is None:
                 return None
-        return constant if dim == 0 else None  # channels are innermost
+        return constant if dim == LAYERS[self.node.op] else None
 
 
 def _is_conversion(value: Value) -> bool:

@@ -56,11 +56,6 @@ class Rewriter:
         """How often a value of the new graph is read by nodes and outputs of the old one."""
         return sum(self._reads[source] for source in self._sources[value])
 
-    def is_read_once(self, value: Value) -> bool:
-        """Whether a value, and what it is a permuted view of, has one reader."""
-        base = input_of(value, 0) if computed_by(value, "permute") else value
-        return self.reads(value) == 1 and (base is value or self.reads(base) <= 1)
-
     def constant(self, value: Value) -> Constant | None:
         """The constant whose elements a value has in their order, in whatever shape; None where it is computed."""
         while computed_by(value, "reshape") or (computed_by(value, "permute") and value.is_contiguous):

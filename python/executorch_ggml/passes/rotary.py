@@ -20,12 +20,10 @@ each pair of neighbours ("GPT-J", ``rotate_every_two``: ``interleaved``).
 
 from __future__ import annotations
 
-from ..ir.builder import IDENTITY
 from ..ir.dims import is_one, same_dims
 from ..ir.dtypes import DType
 from ..ir.formulas import broadcasts_to, holds
 from ..ir.graph import Graph, Node, Value
-from ..ir.layout import common_layout, dense_base, inverse, layout_of
 from ..ir.ops.custom import BinaryKind
 from .rewrite import Rewriter, computed_by, input_of, present
 
@@ -39,25 +37,20 @@ def _rotary(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) ->
     a, b = present(inputs)
     if a.dtype != DType.F32:
         return None
-    for axes in dict.fromkeys((IDENTITY, layout_of(a), layout_of(b))):
-        back = inverse(axes)
-        left, right = rewriter.builder.permute(a, back), rewriter.builder.permute(b, back)
-        for plain, turned in ((left, right), (right, left)):
-            embedded = _embedded(rewriter, plain, turned)
-            if embedded is not None and same_dims(embedded.ne, left.ne):
-                return rewriter.builder.permute(embedded, axes)
+    for plain, turned in ((a, b), (b, a)):
+        embedded = _embedded(rewriter, plain, turned)
+        if embedded is not None and same_dims(embedded.ne, a.ne):
+            return embedded
     return None
 
 
 def _embedded(rewriter: Rewriter, plain: Value, turned: Value) -> Value | None:
     """``rotary(x, cos, sin)`` where ``plain`` is ``x * cos`` and ``turned`` is ``rotated(x) * sin``, or None."""
-    builder = rewriter.builder
-    for x, cos in _factors(rewriter, plain):
-        for rotated, sin in _factors(rewriter, turned):
-            interleaved = _rotation(rewriter, rotated, x)
+    for x, cos in _factors(plain):
+        for rotated, sin in _factors(turned):
+            interleaved = _rotation(rotated, x)
             if interleaved is not None and _fits(x, cos) and _fits(x, sin):
-                layout, values = common_layout(builder, [x, cos, sin])
-                return builder.permute(builder.emit("rotary", *values, interleaved=interleaved), layout)
+                return rewriter.builder.emit("rotary", x, cos, sin, interleaved=interleaved)
     return None
 
 
@@ -65,17 +58,16 @@ def _fits(x: Value, table: Value) -> bool:
     return same_dims(x.ne[:1], table.ne[:1]) and holds(broadcasts_to, table.ne, x.ne) and table.has_dense_rows
 
 
-def _factors(rewriter: Rewriter, product: Value) -> list[tuple[Value, Value]]:
-    """The operands of a multiplication, in both orders and in the product's layout."""
-    base, axes = dense_base(product)
-    node = base.producer
+def _factors(product: Value) -> list[tuple[Value, Value]]:
+    """The operands of a multiplication, in both orders."""
+    node = product.producer
     if node is None or not (node.op == "mul" or (node.op == "binary" and node.attrs["kind"] == BinaryKind.MUL)):
         return []
-    left, right = (rewriter.builder.permute(input_of(base, index), axes) for index in (0, 1))
+    left, right = (input_of(product, index) for index in (0, 1))
     return [(left, right), (right, left)]
 
 
-def _rotation(rewriter: Rewriter, rotated: Value, x: Value) -> bool | None:
+def _rotation(rotated: Value, x: Value) -> bool | None:
     """Whether ``rotated`` is x with its halves rotated (False), its pairs (True), or something else (None)."""
     width = x.ne[0]
     node = rotated.producer
@@ -91,12 +83,10 @@ def _rotation(rewriter: Rewriter, rotated: Value, x: Value) -> bool | None:
         return None
     if interleaved:
         negated, kept = (input_of(v, 0) if computed_by(v, "reshape") else v for v in (negated, kept))
-    base, axes = dense_base(negated)
-    if not computed_by(base, "neg"):
+    if not computed_by(negated, "neg"):
         return None
     low, high, step = (0, 1, 2) if interleaved else (0, width // 2, 1)
-    opposite = rewriter.builder.permute(input_of(base, 0), axes)
-    return interleaved if _is_part(opposite, x, high, step) and _is_part(kept, x, low, step) else None
+    return interleaved if _is_part(input_of(negated, 0), x, high, step) and _is_part(kept, x, low, step) else None
 
 
 def _is_part(part: Value, x: Value, start: int, step: int) -> bool:

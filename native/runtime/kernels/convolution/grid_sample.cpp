@@ -25,7 +25,7 @@ struct AxisTaps {
 
 class Axis {
  public:
-  Axis(int64_t size, const GridSampleParams& params)
+  Axis(int64_t size, const GridSampleNhwcParams& params)
       : kind_(params.kind),
         border_(params.border),
         align_corners_(params.align_corners),
@@ -90,7 +90,7 @@ void add_scaled(float* y, const float* x, float weight, int64_t n) {
 }  // namespace
 
 void grid_sample(ggml_tensor* dst, int ith, int nth, void* call) {
-  const GridSampleParams& params = as_call<GridSampleParams>(call).params;
+  const GridSampleNhwcParams& params = as_call<GridSampleNhwcParams>(call).params;
   const ImageShape in(dst->src[0]);
   const ImageShape out(dst);
   const auto* x = static_cast<const float*>(dst->src[0]->data);

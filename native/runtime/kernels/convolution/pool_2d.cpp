@@ -36,7 +36,7 @@ struct Span {
 }  // namespace
 
 void pool_2d(ggml_tensor* dst, int ith, int nth, void* call) {
-  const Pool2dParams& p = as_call<Pool2dParams>(call).params;
+  const Pool2dNhwcParams& p = as_call<Pool2dNhwcParams>(call).params;
   const ImageShape in(dst->src[0]);
   const ImageShape out(dst);
   const auto* x = static_cast<const float*>(dst->src[0]->data);
@@ -79,7 +79,7 @@ void join_max(const float* x, int64_t index, int64_t channels, float* best, int6
 
 void max_pool_index(ggml_tensor* dst, int ith, int nth, void* call) {
   constexpr int64_t kBlock = 64;
-  const MaxPoolIndexParams& p = as_call<MaxPoolIndexParams>(call).params;
+  const MaxPoolIndexNhwcParams& p = as_call<MaxPoolIndexNhwcParams>(call).params;
   const ImageShape in(dst->src[0]);
   const ImageShape out(dst);
   const auto* x = static_cast<const float*>(dst->src[0]->data);

@@ -29,6 +29,7 @@ from ...ir.ops.spatial import (
     Window3d,
     activate,
     far_pad,
+    planes,
 )
 
 MAX_WRITES = 32  # writes, one after the other, of a scatter whose indices differ in every place
@@ -61,7 +62,7 @@ _AS_REFERENCE = """
     permute concat pad_ext add sub mul div sqr sqrt log sin cos abs neg tanh elu relu sigmoid gelu gelu_erf silu
     hardswish hardsigmoid exp softplus floor ceil leaky_relu scale_bias clamp swiglu_split geglu_split
     geglu_erf_split norm rms_norm soft_max_ext diag_mask_inf sum_rows mean cumsum interpolate grid_sample
-    iota fill rotary max_pool_index
+    grid_sample_nhwc iota fill rotary max_pool_index max_pool_index_nhwc
 """
 AS_REFERENCE = frozenset(_AS_REFERENCE.split())
 
@@ -119,7 +120,9 @@ def refusal(node: Node) -> str | None:
 
 
 # Of int64: ops that give their inputs' elements or places in them, and functions of others that do.
-_MOVES = "reshape permute view cont broadcast concat take take_rows select sort max_pool_index to_index"
+_MOVES = (
+    "reshape permute view cont broadcast concat take take_rows select sort max_pool_index max_pool_index_nhwc to_index"
+)
 _SAME_INTEGERS = frozenset(_MOVES.split())
 _SAME_KINDS: dict[str, frozenset[int]] = {
     "binary": frozenset({BinaryKind.MAXIMUM, BinaryKind.MINIMUM, BinaryKind.BITWISE_AND, BinaryKind.BITWISE_OR}),
@@ -577,16 +580,19 @@ def _conv_2d(
     epilogue: Epilogue,
     groups: int,
 ) -> Tensor:
-    oh, ow = shape_of(ne)[1:3]
+    oh, ow = shape_of(ne)[2:]
     down, across = window.h, window.w
-    image = x.permute(0, 3, 1, 2)
-    if (across.up, down.up) != (1, 1):
-        image = _spread_out(image, down.up, across.up)
+    image = x if (across.up, down.up) == (1, 1) else _spread_out(x, down.up, across.up)
     image = _padded(image, oh, ow, window, 0.0)
     flat = None if bias is None else bias.reshape(-1)
     stride, dilation = (down.stride, across.stride), (down.dilation, across.dilation)
     y = F.conv2d(image, kernel.float(), flat, stride, 0, dilation, groups)
-    return activate(y, epilogue).permute(0, 2, 3, 1)
+    return activate(y, epilogue)
+
+
+@translates("conv_2d_nhwc")
+def _conv_2d_nhwc(trace: Trace, x: Tensor, kernel: Tensor, bias: Tensor | None, *, ne: Dims, **how: Any) -> Tensor:
+    return _conv_2d(trace, x.permute(0, 3, 1, 2), kernel, bias, ne=planes(ne), **how).permute(0, 2, 3, 1)
 
 
 @translates("linear")
@@ -612,20 +618,25 @@ def _padded(image: Tensor, oh: int, ow: int, window: Window2d, fill: float) -> T
 
 @translates("pool_2d")
 def _pool_2d(_: Trace, x: Tensor, *, ne: Dims, kind: PoolKind, window: Window2d, divisor: int) -> Tensor:
-    oh, ow = shape_of(ne)[1:3]
+    oh, ow = shape_of(ne)[2:]
     even = _even_windows(x, oh, ow, window)
     if even is None or (kind != PoolKind.MAX and (even.h.dilation, even.w.dilation) != (1, 1)):
         return _pooled_taps(x, oh, ow, kind, divisor, window)
     size, stride = (even.h.kernel, even.w.kernel), (even.h.stride, even.w.stride)
-    image = _padded(x.permute(0, 3, 1, 2), oh, ow, even, float("-inf") if kind == PoolKind.MAX else 0.0)
+    image = _padded(x, oh, ow, even, float("-inf") if kind == PoolKind.MAX else 0.0)
     if kind == PoolKind.MAX:
-        return F.max_pool2d(image, size, stride, 0, (even.h.dilation, even.w.dilation)).permute(0, 2, 3, 1)
-    sums = F.avg_pool2d(image, size, stride).permute(0, 2, 3, 1)
+        return F.max_pool2d(image, size, stride, 0, (even.h.dilation, even.w.dilation))
+    sums = F.avg_pool2d(image, size, stride)
     counted = _counts(_axes(x, oh, ow, even), kind, divisor)
     area = size[0] * size[1]
     if all(count == area for row in counted for count in row):
         return sums
-    return sums * torch.tensor([[[area / count] for count in row] for row in counted])
+    return sums * torch.tensor([[area / count for count in row] for row in counted])
+
+
+@translates("pool_2d_nhwc")
+def _pool_2d_nhwc(trace: Trace, x: Tensor, *, ne: Dims, **how: Any) -> Tensor:
+    return _pool_2d(trace, x.permute(0, 3, 1, 2), ne=planes(ne), **how).permute(0, 2, 3, 1)
 
 
 class _Axis(NamedTuple):
@@ -646,7 +657,7 @@ class _Axis(NamedTuple):
 
 
 def _axes(x: Tensor, oh: int, ow: int, window: Window2d) -> tuple[_Axis, _Axis]:
-    return _axis(x.shape[1], oh, window.h), _axis(x.shape[2], ow, window.w)
+    return _axis(x.shape[2], oh, window.h), _axis(x.shape[3], ow, window.w)
 
 
 def _axis(size: int, out: int, window: Window) -> _Axis:
@@ -670,7 +681,7 @@ def _pooled_taps(x: Tensor, oh: int, ow: int, kind: PoolKind, divisor: int, wind
     """Pooling of windows that are no convolution's: each tap is gathered."""
     down, across = _axes(x, oh, ow, window)
     taps = x
-    for dim, axis in ((1, down), (3, across)):
+    for dim, axis in ((2, down), (4, across)):
         places = torch.tensor([min(max(place, 0), axis.size - 1) for window in axis.places for place in window])
         count = len(axis.places)
         taps = taps.index_select(dim, places)
@@ -678,25 +689,24 @@ def _pooled_taps(x: Tensor, oh: int, ow: int, kind: PoolKind, divisor: int, wind
     inside = torch.tensor(
         [[[[r and c for c in column] for column in across.inside()] for r in row] for row in down.inside()]
     )
-    inside = inside[..., None]
     if kind == PoolKind.MAX:
-        return torch.where(inside, taps, torch.tensor(float("-inf"))).amax((2, 4))
-    counts = torch.tensor(_counts((down, across), kind, divisor)).float()[..., None]
-    return torch.where(inside, taps, torch.tensor(0.0)).sum((2, 4)) / counts
+        return torch.where(inside, taps, torch.tensor(float("-inf"))).amax((3, 5))
+    counts = torch.tensor(_counts((down, across), kind, divisor)).float()
+    return torch.where(inside, taps, torch.tensor(0.0)).sum((3, 5)) / counts
 
 
 def _even_windows(x: Tensor, oh: int, ow: int, window: Window2d) -> Window2d | None:
     """The windows; of adaptive pooling those of equal size, or None where they are not equal."""
     if window.w.kernel and window.h.kernel:
         return window
-    h, w = x.shape[1], x.shape[2]
+    h, w = x.shape[2:]
     if window.w.kernel or window.h.kernel or h % oh or w % ow:
         return None
     return Window2d(Window(w // ow, w // ow), Window(h // oh, h // oh))
 
 
-@_checks("max_pool_index")
+@_checks("max_pool_index", "max_pool_index_nhwc")
 def _max_pool_index_check(node: Node) -> str | None:
     window: Window3d = node.attrs["window"]
     adaptive = 0 in (window.w.kernel, window.h.kernel, window.d.kernel)
-    return "max_pool_index of adaptive pooling is not exported" if adaptive else None
+    return f"{node.op} of adaptive pooling is not exported" if adaptive else None

@@ -6,8 +6,9 @@ import inspect
 from pathlib import Path
 
 from ...ir.ops import OPS
+from . import table  # noqa: F401 - imported for the functions it declares
 from .quantized import FORMATS
-from .table import TABLE
+from .registry import entry_of
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "devices_mlx.md"
 
@@ -72,7 +73,8 @@ run, seconds each, and loads them from a folder in `/tmp` that MLX has for all; 
 
 def _what(name: str) -> str:
     """The first line of the docstring of what makes an op's function, or how it is known."""
-    entry = TABLE[name]
+    entry = entry_of(name)
+    assert entry is not None
     function = inspect.getclosurevars(entry.make).nonlocals.get("function", entry.make)
     module = getattr(function, "__module__", None) or ""
     lines = inspect.cleandoc(function.__doc__ or "").splitlines() if "executorch_ggml" in module else []
@@ -83,10 +85,10 @@ def page() -> str:
     """The page's text."""
     names = [dtype.name.lower() for dtype in FORMATS]
     formats = f"{', '.join(names[:-1])} and {names[-1]}"
-    rows = "".join(f"| `{name}` | {_what(name)} |\n" for name in OPS if name in TABLE)
-    missing = [name for name in OPS if name not in TABLE]
+    rows = "".join(f"| `{name}` | {_what(name)} |\n" for name in OPS if entry_of(name))
+    missing = [name for name in OPS if not entry_of(name)]
     rest = f"\nLeft to the CPU: {', '.join(f'`{name}`' for name in missing)}.\n" if missing else ""
-    return _HEAD.format(formats=formats, count=len(TABLE), all=len(OPS)) + rows + rest
+    return _HEAD.format(formats=formats, count=len(OPS) - len(missing), all=len(OPS)) + rows + rest
 
 
 if __name__ == "__main__":

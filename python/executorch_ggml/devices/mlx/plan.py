@@ -14,10 +14,11 @@ from ...ir._lazy import session
 from ...ir.arrays import Contents, as_numpy, contents
 from ...ir.dtypes import DType
 from ...ir.op import Writes
+from ...targets.cpu import layout
 from .arrays import from_numpy, kept, to_numpy
 from .empty import empty_refusal, function_of_empty
 from .quantized import Packed, pack
-from .registry import MLX_TYPES, Function, shape_of, taken_conditions
+from .registry import MLX_TYPES, Function, entry_of, shape_of, taken_conditions
 from .table import TABLE
 from .weighted_norms import weighted_norms
 
@@ -42,6 +43,7 @@ class Plan:
 
     def __init__(self, graph: Graph, device: mx.Device, *, compiled: bool = False) -> None:
         _check(graph)
+        graph = layout.run(graph)  # MLX has channels innermost too
         self._device = device
         self._given = [_conversion(port.value) for port in graph.inputs]
         self._outputs = [(port.shape, port.value.dtype) for port in graph.outputs]
@@ -205,7 +207,7 @@ class _Planner:
 
 def refusal(node: Node) -> str | None:
     """Why a node is not computed here, or None where it is."""
-    entry = TABLE.get(node.op)
+    entry = entry_of(node.op)
     if entry is None:
         return "no MLX function"
     for value in (*node.inputs, node.output):

@@ -55,6 +55,11 @@ class MlxOp:
 TABLE: dict[str, MlxOp] = {}
 
 
+def entry_of(op: str) -> MlxOp | None:
+    """How an op is computed, or what the layout pass makes of it; None where it is not."""
+    return TABLE.get(op) or TABLE.get(f"{op}_nhwc")
+
+
 def register(
     name: str,
     make: Callable[[Node], Function],

@@ -19,7 +19,7 @@ def as_product(
     b: Builder, op: str, x: Value, weight: Value, bias: Value | None, attrs: Mapping[str, Any]
 ) -> Value | None:
     """A layer as a matrix product in f32, a bias and an activation; None where it is another convolution."""
-    if op == "conv_2d" and (not is_linear(attrs) or tuple(attrs["ne"])[1:] != x.ne[1:]):
+    if op == "conv_2d_nhwc" and (not is_linear(attrs) or tuple(attrs["ne"])[1:] != x.ne[1:]):
         return None
     rows = (weight.ne[0], weight.ne[1]) if op == "linear" else (weight.ne[2], weight.ne[3])
     product = b.emit("mul_mat", b.reshape(_as_f32(b, weight), rows), x)

@@ -226,7 +226,7 @@ class Translator:
         if self._custom is None:
             raise UnsupportedError("a custom node")
         op, inputs, attrs = self._custom.call(tensor, [self.value(at) for at in tensor.sources if at >= 0])
-        if op in ("linear", "conv_2d"):
+        if op in ("linear", "conv_2d_nhwc"):
             x, weight, bias = inputs
             assert x is not None
             assert weight is not None

@@ -1,4 +1,4 @@
-"""Convolution and transposed convolution of images, channels innermost."""
+"""Convolution and transposed convolution of images."""
 
 from __future__ import annotations
 

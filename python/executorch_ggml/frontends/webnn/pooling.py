@@ -1,4 +1,4 @@
-"""Pooling of images, channels innermost."""
+"""Pooling of images."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import math
 from collections.abc import Sequence
 
 from ...ir.dtypes import DType
-from ...ir.graph import Value
 from ...ir.ops.spatial import PoolKind, Window
 from ...webnn.converters.places import seen_pixels
 from ...webnn.data_types import integer_range
 from ...webnn.graph_info import Array
-from ..aten.ops.convolution import FROM_CHANNELS_INNER, TO_CHANNELS_INNER
 from ..aten.ops.pooling import _pool
 from ..aten.ops.shape import padded, window
 from .emitter import Emitter, Tensor, emits, is_float
 
+_NHWC_TO_NCHW, _NCHW_TO_NHWC = (2, 0, 1, 3), (1, 2, 0, 3)  # of dims in ggml's order
 _EXACT = (DType.I8, DType.U8)  # integers that float32 holds
 
 
@@ -38,15 +37,15 @@ def _row(name: str, kind: PoolKind) -> None:
             return _maxima(cx, input, window_dimensions, padding, strides, dilations, layout)
         x = cx.f32(input)
         sizes = dict(zip(layout, (int(n) for n in cx.shape()), strict=True))
-        ne = (sizes["c"], sizes["w"], sizes["h"], sizes["n"])
-        frames = x.value if layout == "nhwc" else cx.builder.permute(x.value, TO_CHANNELS_INNER)
+        ne = (sizes["w"], sizes["h"], sizes["c"], sizes["n"])
+        image = cx.builder.permute(x.value, _NHWC_TO_NCHW) if layout == "nhwc" else x.value
         windows = [Window(window_dimensions[i], strides[i], padding[2 * i], dilations[i]) for i in range(2)]
-        frames = cx.builder.emit("sqr", cx.builder.cont(frames)) if name == "l2_pool2d" else frames
-        made = _pool(cx, frames, ne, kind, windows, 1 if name == "l2_pool2d" else 0)
-        made = cx.builder.emit("sqrt", made) if name == "l2_pool2d" else made
-        result = Tensor(_in_layout(cx, made, layout), cx.shape())
-        image = [int(input.shape[layout.index(letter)]) for letter in "hw"]
-        seen = seen_pixels(image, (sizes["h"], sizes["w"]), window_dimensions, padding, strides, dilations)
+        image = cx.builder.emit("sqr", image) if name == "l2_pool2d" else image
+        pooled = _pool(cx, image, ne, kind, windows, 1 if name == "l2_pool2d" else 0)
+        pooled = cx.builder.emit("sqrt", pooled) if name == "l2_pool2d" else pooled
+        result = Tensor(cx.builder.permute(pooled, _NCHW_TO_NHWC) if layout == "nhwc" else pooled, cx.shape())
+        pixels = [int(input.shape[layout.index(letter)]) for letter in "hw"]
+        seen = seen_pixels(pixels, (sizes["h"], sizes["w"]), window_dimensions, padding, strides, dilations)
         return result if seen.all() else _without_empty(cx, result, seen == 0, _of_nothing(cx, input, kind), layout)
 
 
@@ -62,10 +61,6 @@ def _without_empty(cx: Emitter, pooled: Tensor, empty: Array, number: float, lay
     along = [empty.shape["hw".index(letter)] if letter in "hw" else 1 for letter in layout]
     where = cx.list(empty.ravel().tolist(), DType.BOOL, along)
     return cx.chosen(where, cx.number(number, DType.F32), pooled)
-
-
-def _in_layout(cx: Emitter, made: Value, layout: str) -> Value:
-    return made if layout == "nhwc" else cx.builder.permute(made, FROM_CHANNELS_INNER)
 
 
 _row("average_pool2d", PoolKind.AVG)

@@ -189,6 +189,7 @@ def turns(x: Operand, table: Operand) -> bool:
     checks=("unary_takes(kind, a)",),
     call="custom",
     kernel="unary",
+    along=(),
 )
 def unary(a: torch.Tensor, *, kind: UnaryKind) -> torch.Tensor:
     """An elementwise function that ggml lacks (custom)."""
@@ -204,6 +205,7 @@ def unary(a: torch.Tensor, *, kind: UnaryKind) -> torch.Tensor:
     checks=("same_type(a, b)", "broadcast_together(a, b)", "binary_takes(kind, a)"),
     call="custom",
     kernel="binary",
+    along=(),
 )
 def binary(a: torch.Tensor, b: torch.Tensor, *, kind: BinaryKind) -> torch.Tensor:
     """An elementwise function of two tensors of one type, broadcast both ways (custom)."""
@@ -226,6 +228,7 @@ def binary(a: torch.Tensor, b: torch.Tensor, *, kind: BinaryKind) -> torch.Tenso
     ),
     call="custom",
     kernel="select",
+    along=(),
 )
 def select(condition: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """``a`` where the condition holds, else ``b``, broadcast all ways (custom)."""
@@ -240,6 +243,7 @@ def select(condition: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.T
     call="ggml_cast(ctx, a, storage_type(dtype))",
     kernel="convert",
     stock="is_float(a.dtype) and is_float(dtype)",
+    along=(),
 )
 def convert(a: torch.Tensor, *, dtype: DType) -> torch.Tensor:
     """``a`` as another type, as ``Tensor.to`` does (``ggml_cast``)."""
@@ -314,6 +318,7 @@ def fill(*, ne: Dims, value: float, integer: Dim, dtype: DType) -> torch.Tensor:
     checks=("turns(x, cos)", "turns(x, sin)"),
     call="custom",
     kernel="rotary",
+    along=(0,),
 )
 def rotary(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, *, interleaved: bool) -> torch.Tensor:
     """``x * cos + rotated(x) * sin``, rows rotated by halves, or by pairs of neighbours (custom; RoFormer's RoPE).

@@ -218,6 +218,7 @@ def broadcast(a: torch.Tensor, *, ne: Dims) -> torch.Tensor:
     call="ggml_concat(ctx, a, b, narrow(dim))",
     kernel="concat",
     stock="joins_elements(a, b)",
+    along=("dim",),
 )
 def concat(a: torch.Tensor, b: torch.Tensor, *, dim: int) -> torch.Tensor:
     """``a`` then ``b`` along ggml dim ``dim``, for any type (``ggml_concat``)."""

@@ -1,13 +1,18 @@
-"""Ops over images. Custom nodes keep channels innermost (``ne = C, W, H, N``): that is what vectorizes."""
+"""Ops over images in ggml's order, ``ne = W, H, C, N``. Those named ``nhwc`` are the CPU's: channels innermost.
+
+A target replaces the ops in ggml's order by those that it has kernels for, except for the calls that ggml computes.
+"""
 
 from __future__ import annotations
 
 import enum
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .._lazy import F, torch
+from ..dtypes import DType
 from ..formulas import count, formula, is_one, known
 from ..op import Dim, Dims, Operand, op
 from .movement import shape_of
@@ -112,15 +117,25 @@ def far_pad(size: int, out: int, window: Window) -> int:
     return (out - 1) * window.stride + (window.kernel - 1) * window.dilation + 1 - size - window.pad
 
 
-def _fitted(x: torch.Tensor, ne: Dims, window: Window2d) -> torch.Tensor:
-    """The image in NCHW order as the windows see it: spread out and padded."""
-    _, oh, ow, _ = shape_of(ne)
-    image = x.permute(0, 3, 1, 2)
+def _fitted(image: torch.Tensor, ne: Dims, window: Window2d) -> torch.Tensor:
+    """The image as the windows see it: spread out and padded."""
+    _, _, oh, ow = shape_of(ne)
     n, c, h, w = image.shape
     wide = image.new_zeros(n, c, (h - 1) * window.h.up + 1, (w - 1) * window.w.up + 1)
     wide[:, :, :: window.h.up, :: window.w.up] = image
     far_h, far_w = far_pad(wide.shape[2], oh, window.h), far_pad(wide.shape[3], ow, window.w)
     return F.pad(wide, (window.w.pad, far_w, window.h.pad, far_h))
+
+
+def _on_planes(reference: Callable[..., torch.Tensor], x: torch.Tensor, *others: Any, **attrs: Any) -> torch.Tensor:
+    """An op's reference on an image with channels innermost."""
+    return reference(x.permute(0, 3, 1, 2), *others, **attrs).permute(0, 2, 3, 1)
+
+
+@formula
+def planes(ne: Dims) -> Dims:
+    """The dims of an image with channels innermost, in ggml's order."""
+    return (ne[1], ne[2], ne[0], ne[3])
 
 
 @formula
@@ -173,11 +188,9 @@ def reach(out: Dim, window: Window) -> int:
 
 
 @formula
-def reaches(x: Operand, ne: Dims, window: Window2d) -> bool:
+def reaches(x: Dims, ne: Dims, window: Window2d) -> bool:
     """Expects `window` over `x`, for a result `ne`, to touch places in the image or out of it that 59 bits count."""
-    return (reach(ne[2], window.h) + x.ne[2] * x.ne[3]) * (x.ne[0] * x.ne[1]) < 2**59 and reach(ne[1], window.w) * x.ne[
-        0
-    ] < 2**59
+    return (reach(ne[1], window.h) + x[1] * x[3]) * (x[0] * x[2]) < 2**59 and reach(ne[0], window.w) * x[2] < 2**59
 
 
 @formula
@@ -187,25 +200,19 @@ def has_few_taps(window: Window2d) -> bool:
 
 
 @formula
-def fits_groups(x: Operand, ne: Dims, groups: int) -> bool:
+def fits_groups(x: Dims, ne: Dims, groups: int) -> bool:
     """Expects `groups` to divide the channels of `x` and of the result `ne`, and these to be fewer than 2^26."""
-    return (
-        known(x.ne[0])
-        and known(ne[0])
-        and 1 <= groups <= ne[0] <= 2**26
-        and x.ne[0] % groups == 0
-        and ne[0] % groups == 0
-    )
+    return known(x[2]) and known(ne[2]) and 1 <= groups <= ne[2] <= 2**26 and x[2] % groups == 0 and ne[2] % groups == 0
 
 
 @formula
-def is_kernel(weight: Operand, x: Operand, ne: Dims, window: Window2d, groups: int) -> bool:
+def is_kernel(weight: Operand, x: Dims, ne: Dims, window: Window2d, groups: int) -> bool:
     """Expects `weight` to have the dims of `window`, the channels of `x` over `groups` and those of the result `ne`."""
     return (
         weight.ne[0] == window.w.kernel
         and weight.ne[1] == window.h.kernel
-        and weight.ne[2] == x.ne[0] // groups
-        and weight.ne[3] == ne[0]
+        and weight.ne[2] == x[2] // groups
+        and weight.ne[3] == ne[2]
     )
 
 
@@ -216,26 +223,26 @@ def is_bias(bias: Operand | None, channels: Dim) -> bool:
 
 
 @formula
-def keeps_batch(x: Operand, ne: Dims) -> bool:
+def keeps_batch(x: Dims, ne: Dims) -> bool:
     """Expects the result `ne` to have as many images as `x`."""
-    return x.ne[3] == ne[3]
+    return x[3] == ne[3]
 
 
 @formula
-def keeps_channels(x: Operand, ne: Dims) -> bool:
+def keeps_channels(x: Dims, ne: Dims) -> bool:
     """Expects the result `ne` to have as many channels as `x`."""
-    return x.ne[0] == ne[0]
+    return x[2] == ne[2]
 
 
 @formula
-def pools_volumes(x: Operand, ne: Dims, depth: Dim, out_depth: Dim) -> bool:
+def pools_volumes(x: Dims, ne: Dims, depth: Dim, out_depth: Dim) -> bool:
     """Expects `x` and the result `ne` to be as many volumes, of `depth` and of `out_depth` images each."""
     return (
         depth > 0
         and out_depth > 0
-        and x.ne[3] % depth == 0
+        and x[3] % depth == 0
         and ne[3] % out_depth == 0
-        and x.ne[3] // depth == ne[3] // out_depth
+        and x[3] // depth == ne[3] // out_depth
     )
 
 
@@ -246,15 +253,15 @@ def pool_taps(window: Window, size: Dim, out: Dim) -> int:
 
 
 @formula
-def has_grid(x: Operand, grid: Operand) -> bool:
+def has_grid(x: Dims, grid: Operand) -> bool:
     """Expects `grid` to have two numbers a place, and as many images as `x`."""
-    return grid.ne[0] == 2 and grid.ne[3] == x.ne[3]
+    return grid.ne[0] == 2 and grid.ne[3] == x[3]
 
 
 @formula
-def counts_in_f32(x: Operand) -> bool:
+def counts_in_f32(x: Dims) -> bool:
     """Expects `x` to be of 2^24 pixels each way at most: places are computed in float32."""
-    return x.ne[1] <= 2**24 and x.ne[2] <= 2**24
+    return x[0] <= 2**24 and x[1] <= 2**24
 
 
 @formula
@@ -264,46 +271,6 @@ def interpolates(a: Operand, ne: Dims) -> bool:
     ggml finds places in f32, which counts no further.
     """
     return all(0 < n <= 2**20 for n in (a.ne[0], a.ne[1], ne[0], ne[1])) and a.ne[2] == ne[2] and a.ne[3] == ne[3]
-
-
-@op(
-    80,
-    inputs={"x": "f32 cont", "weight": "float cont", "bias": "f32? cont"},
-    result="x.dtype, ne",
-    checks=(
-        "has_few_taps(window)",
-        "slides(window)",
-        "fits_groups(x, ne, groups)",
-        "is_kernel(weight, x, ne, window, groups)",
-        "is_bias(bias, ne[0])",
-        "keeps_batch(x, ne)",
-        "reaches(x, ne, window)",
-    ),
-    work="ne[1] * ne[2] * ne[3] * count(weight.ne)",
-    call="self.conv_2d(x, weight, bias, window, groups, epilogue)",
-    kernel="conv_2d",
-)
-def conv_2d(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    *,
-    ne: Dims,
-    window: Window2d,
-    groups: int,
-    epilogue: Epilogue,
-) -> torch.Tensor:
-    """Convolution of images with channels innermost, computed in f32 (custom). ``weight`` is ``ne = KW, KH, IC, OC``.
-
-    ``IC`` is per group. ``pad`` is the near side's; the far side's follows from ``ne``. ``up > 1`` reads the input as
-    if ``up - 1`` zeros stood between its pixels: a transposed convolution.
-    """
-    if 0 in shape_of(ne):
-        return x.new_zeros(shape_of(ne))
-    flat = None if bias is None else bias.reshape(-1)
-    steps = [(getattr(window.h, name), getattr(window.w, name)) for name in ("stride", "dilation")]
-    y = F.conv2d(_fitted(x, ne, window), weight.float(), flat, steps[0], 0, steps[1], groups)
-    return activate(y, epilogue).permute(0, 2, 3, 1)
 
 
 @formula
@@ -318,121 +285,99 @@ def fits_windows(size: Dim, out: Dim, window: Window) -> bool:
 
 
 @formula
-def slides_evenly(x: Operand, ne: Dims, window: Window2d) -> bool:
-    """Expects `window` over `x`, padded as much on both sides, to fit as often as the result `ne` says."""
-    return fits_windows(x.ne[0], ne[0], window.w) and fits_windows(x.ne[1], ne[1], window.h)
+def slides_evenly(x: Dims, ne: Dims, window: Window2d) -> bool:
+    """Whether the window, padded as much on both sides, fits as often as the result says."""
+    return fits_windows(x[0], ne[0], window.w) and fits_windows(x[1], ne[1], window.h)
 
 
 @formula
-def is_direct_kernel(weight: Operand, x: Operand, ne: Dims, window: Window2d) -> bool:
-    """Expects `weight` to have the dims of `window`, the channels of `x` and those of the result `ne`."""
+def is_by_channel(weight: Operand, x: Dims, ne: Dims, groups: int) -> bool:
+    """Whether each channel is convolved with its own kernel."""
+    return is_one(weight.ne[2]) and x[2] == groups and ne[2] == groups
+
+
+@formula
+def convolves_as_ggml(x: Dims, weight: Operand, ne: Dims, window: Window2d, groups: int) -> bool:
+    """Whether ggml has an op for a convolution: even padding, and one group, or one a channel."""
     return (
-        weight.ne[0] == window.w.kernel
-        and weight.ne[1] == window.h.kernel
-        and weight.ne[2] == x.ne[2]
-        and weight.ne[3] == ne[2]
+        weight.dtype != DType.BF16
+        and slides_evenly(x, ne, window)
+        and (groups == 1 or is_by_channel(weight, x, ne, groups))
     )
 
 
-@formula
-def is_kernel_a_channel(weight: Operand, x: Operand, ne: Dims, window: Window2d) -> bool:
-    """Expects `weight` to have the dims of `window` and one image a channel of `x`, as many as of the result `ne`."""
+_CONVOLVED = {"x": "f32 cont", "weight": "float cont", "bias": "f32? cont"}
+
+
+def _convolution_checks(x: str, ne: str) -> tuple[str, ...]:
+    """What a convolution expects of an image and a result, given their dims in ggml's order."""
     return (
-        weight.ne[0] == window.w.kernel
-        and weight.ne[1] == window.h.kernel
-        and is_one(weight.ne[2])
-        and weight.ne[3] == x.ne[2]
-        and x.ne[2] == ne[2]
+        "has_few_taps(window)",
+        "slides(window)",
+        f"fits_groups({x}, {ne}, groups)",
+        f"is_kernel(weight, {x}, {ne}, window, groups)",
+        f"is_bias(bias, {ne}[2])",
+        f"keeps_batch({x}, {ne})",
+        f"reaches({x}, {ne}, window)",
     )
 
 
-@formula
-def keeps_planes(x: Operand, ne: Dims) -> bool:
-    """Expects the result `ne` to have as many images and channels as `x`."""
-    return x.ne[2] == ne[2] and x.ne[3] == ne[3]
+@op(
+    80,
+    inputs=_CONVOLVED,
+    result="x.dtype, ne",
+    checks=_convolution_checks("x.ne", "ne"),
+    work="ne[0] * ne[1] * ne[3] * count(weight.ne)",
+    call="compositions::conv_2d(self, x, weight, window, groups)",
+    stock=(
+        "bias is None and epilogue.activation == Activation.NONE"
+        " and convolves_as_ggml(x.ne, weight, ne, window, groups)"
+    ),
+)
+def conv_2d(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    *,
+    ne: Dims,
+    window: Window2d,
+    groups: int,
+    epilogue: Epilogue,
+) -> torch.Tensor:
+    """Convolution of images, computed in f32 (``ggml_conv_2d_direct``). ``weight`` is ``ne = KW, KH, IC, OC``.
 
-
-@formula
-def pools_as_ggml(kind: PoolKind, window: Window2d) -> bool:
-    """Expects `kind` not to be AVG, and `window` to have no gaps and half as much padding as its kernel at most."""
-    return (
-        kind != PoolKind.AVG
-        and window.w.dilation == 1
-        and window.h.dilation == 1
-        and window.w.pad * 2 <= window.w.kernel
-        and window.h.pad * 2 <= window.h.kernel
-    )
-
-
-@formula
-def reaches_planes(x: Operand, ne: Dims, window: Window2d) -> bool:
-    """Expects `window` over `x`, for a result `ne`, to touch places in the image or out of it that 59 bits count."""
-    return (reach(ne[1], window.h) + x.ne[1] * x.ne[3]) * (x.ne[0] * x.ne[2]) < 2**59 and reach(ne[0], window.w) * x.ne[
-        2
-    ] < 2**59
-
-
-_DIRECT_CHECKS = ("has_few_taps(window)", "slides(window)", "slides_evenly(x, ne, window)", "keeps_batch(x, ne)")
+    ``IC`` is per group. ``pad`` is the near side's; the far side's follows from ``ne``. ``up > 1`` reads the input as
+    if ``up - 1`` zeros stood between its pixels: a transposed convolution.
+    """
+    if 0 in shape_of(ne):
+        return x.new_zeros(shape_of(ne))
+    flat = None if bias is None else bias.reshape(-1)
+    steps = [(getattr(window.h, name), getattr(window.w, name)) for name in ("stride", "dilation")]
+    return activate(F.conv2d(_fitted(x, ne, window), weight.float(), flat, steps[0], 0, steps[1], groups), epilogue)
 
 
 @op(
     84,
-    inputs={"x": "f32 cont", "weight": "f32|f16 cont"},
+    inputs=_CONVOLVED,
     result="x.dtype, ne",
-    checks=(*_DIRECT_CHECKS, "is_direct_kernel(weight, x, ne, window)", "reaches_planes(x, ne, window)"),
-    work="ne[0] * ne[1] * ne[3] * count(weight.ne)",
-    call="compositions::conv_2d_direct(self, x, weight, window)",
+    checks=_convolution_checks("planes(x.ne)", "planes(ne)"),
+    work="ne[1] * ne[2] * ne[3] * count(weight.ne)",
+    call="self.conv_2d_nhwc(x, weight, bias, window, groups, epilogue)",
+    kernel="conv_2d",
 )
-def conv_2d_direct(x: torch.Tensor, weight: torch.Tensor, *, ne: Dims, window: Window2d) -> torch.Tensor:
-    """Convolution of images with channels outside, ``ne = W, H, C, N`` (``ggml_conv_2d_direct``).
-
-    ``weight`` is ``ne = KW, KH, IC, OC``. ``pad`` is that of both sides; ``up`` must be 1.
-    """
-    return F.conv2d(x, weight.float(), None, *_steps(window))
-
-
-@op(
-    85,
-    inputs={"x": "f32 cont", "weight": "f32|f16 cont"},
-    result="x.dtype, ne",
-    checks=(*_DIRECT_CHECKS, "is_kernel_a_channel(weight, x, ne, window)", "reaches_planes(x, ne, window)"),
-    work="ne[0] * ne[1] * ne[3] * count(weight.ne)",
-    call="compositions::conv_2d_dw_direct(self, x, weight, window)",
-)
-def conv_2d_dw_direct(x: torch.Tensor, weight: torch.Tensor, *, ne: Dims, window: Window2d) -> torch.Tensor:
-    """Each channel convolved with its own kernel, channels outside (``ggml_conv_2d_dw_direct``).
-
-    ``weight`` is ``ne = KW, KH, 1, C``. ``pad`` is that of both sides; ``up`` must be 1.
-    """
-    return F.conv2d(x, weight.float(), None, *_steps(window), x.shape[1])
-
-
-@op(
-    86,
-    inputs={"x": "f32 cont"},
-    result="x.dtype, ne",
-    checks=(
-        *_DIRECT_CHECKS,
-        "pools_as_ggml(kind, window)",
-        "keeps_planes(x, ne)",
-        "reaches_planes(x, ne, window)",
-    ),
-    work="count(ne) * pool_taps(window.w, x.ne[0], ne[0]) * pool_taps(window.h, x.ne[1], ne[1])",
-    call="compositions::pool_2d_direct(self, x, kind, window)",
-)
-def pool_2d_direct(x: torch.Tensor, *, ne: Dims, kind: PoolKind, window: Window2d) -> torch.Tensor:
-    """Pooling of images with channels outside (``ggml_pool_2d``): the largest, or with ``AVG_PAD`` the average."""
-    kernel = (window.h.kernel, window.w.kernel)
-    stride, pad, _ = _steps(window)
-    if kind == PoolKind.MAX:
-        return F.max_pool2d(x, kernel, stride, pad)
-    return F.avg_pool2d(x, kernel, stride, pad)
-
-
-def _steps(window: Window2d) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
-    """Stride, padding and dilation as torch has them."""
-    w, h = window.w, window.h
-    return (h.stride, w.stride), (h.pad, w.pad), (h.dilation, w.dilation)
+def conv_2d_nhwc(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    *,
+    ne: Dims,
+    window: Window2d,
+    groups: int,
+    epilogue: Epilogue,
+) -> torch.Tensor:
+    """``conv_2d`` with channels innermost, which is what the CPU's kernels vectorize over (custom)."""
+    attrs = {"window": window, "groups": groups, "epilogue": epilogue}
+    return _on_planes(conv_2d, x, weight, bias, ne=planes(ne), **attrs)
 
 
 class _Windows(NamedTuple):
@@ -457,60 +402,102 @@ class _Windows(NamedTuple):
         return _Windows(places.clamp(0, size - 1), inside, counted.sum(1))
 
 
+@formula
+def pools_as_ggml(x: Dims, ne: Dims, kind: PoolKind, window: Window2d) -> bool:
+    """Whether ggml has an op for a pooling: of windows without gaps, all of one size, all of whose places count."""
+    return (
+        kind != PoolKind.AVG
+        and window.w.kernel > 0
+        and window.h.kernel > 0
+        and window.w.dilation == 1
+        and window.h.dilation == 1
+        and window.w.pad * 2 <= window.w.kernel
+        and window.h.pad * 2 <= window.h.kernel
+        and slides_evenly(x, ne, window)
+    )
+
+
+def _pooling_checks(x: str, ne: str) -> tuple[str, ...]:
+    """What a pooling expects of an image and a result, given their dims in ggml's order."""
+    return (
+        f"keeps_channels({x}, {ne})",
+        f"keeps_batch({x}, {ne})",
+        "pools_over(window)",
+        f"reaches({x}, {ne}, window)",
+    )
+
+
 @op(
     82,
     inputs={"x": "f32 cont"},
     result="x.dtype, ne",
-    checks=(
-        "keeps_channels(x, ne)",
-        "keeps_batch(x, ne)",
-        "pools_over(window)",
-        "reaches(x, ne, window)",
-    ),
-    work="count(ne) * pool_taps(window.w, x.ne[1], ne[1]) * pool_taps(window.h, x.ne[2], ne[2])",
-    call="custom",
-    kernel="pool_2d",
+    checks=_pooling_checks("x.ne", "ne"),
+    work="count(ne) * pool_taps(window.w, x.ne[0], ne[0]) * pool_taps(window.h, x.ne[1], ne[1])",
+    call="compositions::pool_2d(self, x, kind, window)",
+    stock="divisor == 0 and pools_as_ggml(x.ne, ne, kind, window)",
 )
 def pool_2d(x: torch.Tensor, *, ne: Dims, kind: PoolKind, window: Window2d, divisor: int) -> torch.Tensor:
-    """Pooling, channels innermost (custom).
+    """Pooling of images (``ggml_pool_2d``).
 
     The average is over the window's pixels inside the image, with ``AVG_PAD`` also those inside its padding (``pad`` on
     both sides), or over ``divisor`` where that is not 0. NaN wins in MAX. A kernel of 0 is adaptive: window ``i`` of
     ``n`` is from ``floor(i * size / n)`` to ``ceil((i + 1) * size / n)``.
     """
-    _, oh, ow, _ = shape_of(ne)
+    _, _, oh, ow = shape_of(ne)
     count_pad = kind == PoolKind.AVG_PAD
-    down = _Windows.of(x.shape[1], oh, window.h, count_pad)
-    across = _Windows.of(x.shape[2], ow, window.w, count_pad)
-    taps = x[:, down.places][:, :, :, across.places]  # batch, row, its taps, column, its taps, channel
-    inside = (down.inside[:, :, None, None] & across.inside)[..., None]
+    down = _Windows.of(x.shape[2], oh, window.h, count_pad)
+    across = _Windows.of(x.shape[3], ow, window.w, count_pad)
+    taps = x[:, :, down.places][:, :, :, :, across.places]  # batch, channel, row, its taps, column, its taps
+    inside = down.inside[:, :, None, None] & across.inside
     if kind == PoolKind.MAX:
-        return taps.masked_fill(~inside, float("-inf")).amax((2, 4))
-    count = (down.counted[:, None] * across.counted)[..., None] if divisor == 0 else torch.tensor(divisor)
-    return taps.masked_fill(~inside, 0.0).sum((2, 4)) / count
+        return taps.masked_fill(~inside, float("-inf")).amax((3, 5))
+    count = down.counted[:, None] * across.counted if divisor == 0 else torch.tensor(divisor)
+    return taps.masked_fill(~inside, 0.0).sum((3, 5)) / count
+
+
+@op(
+    85,
+    inputs={"x": "f32 cont"},
+    result="x.dtype, ne",
+    checks=_pooling_checks("planes(x.ne)", "planes(ne)"),
+    work="count(ne) * pool_taps(window.w, x.ne[1], ne[1]) * pool_taps(window.h, x.ne[2], ne[2])",
+    call="custom",
+    kernel="pool_2d",
+)
+def pool_2d_nhwc(x: torch.Tensor, *, ne: Dims, kind: PoolKind, window: Window2d, divisor: int) -> torch.Tensor:
+    """``pool_2d`` with channels innermost (custom)."""
+    return _on_planes(pool_2d, x, ne=planes(ne), kind=kind, window=window, divisor=divisor)
+
+
+def _places_checks(x: str, ne: str) -> tuple[str, ...]:
+    """What the places of maxima expect of images and a result, given their dims in ggml's order."""
+    return (
+        f"keeps_channels({x}, {ne})",
+        f"pools_volumes({x}, {ne}, depth, out_depth)",
+        "pools_over_volume(window)",
+    )
 
 
 @op(
     110,
     inputs={"x": "f32 cont"},
     result="DType.I64, ne",
-    checks=("keeps_channels(x, ne)", "pools_volumes(x, ne, depth, out_depth)", "pools_over_volume(window)"),
+    checks=_places_checks("x.ne", "ne"),
     work=(
-        "count(ne) * pool_taps(window.w, x.ne[1], ne[1]) * pool_taps(window.h, x.ne[2], ne[2])"
+        "count(ne) * pool_taps(window.w, x.ne[0], ne[0]) * pool_taps(window.h, x.ne[1], ne[1])"
         " * pool_taps(window.d, x.ne[3], ne[3])"
     ),
-    call="custom",
-    kernel="max_pool_index",
+    call="replaced",
 )
 def max_pool_index(x: torch.Tensor, *, ne: Dims, depth: Dim, out_depth: Dim, window: Window3d) -> torch.Tensor:
-    """Where the maxima of a pooling are, counted through a volume's pixels; channels innermost (custom).
+    """Where the maxima of a pooling are, counted through a volume's pixels.
 
     Images are the frames of volumes, ``depth`` of them each. The windows are as in ``pool_2d``. The first of equals
     counts, and the last NaN.
     """
-    frames, oh, ow, channels = shape_of(ne)
-    n, (d, h, w) = frames // int(out_depth), (int(depth), *x.shape[1:3])
-    volume = x.reshape(n, d, h, w, channels)
+    frames, channels, oh, ow = shape_of(ne)
+    n, (d, h, w) = frames // int(out_depth), (int(depth), *x.shape[2:])
+    volume = x.reshape(n, d, channels, h, w)
     axes = [
         _Windows.of(size, out, along)
         for size, out, along in ((w, ow, window.w), (h, oh, window.h), (d, int(out_depth), window.d))
@@ -520,15 +507,32 @@ def max_pool_index(x: torch.Tensor, *, ne: Dims, depth: Dim, out_depth: Dim, win
     for tap in taps:
         z, row, column = (axis.places[:, t] for axis, t in zip(reversed(axes), tap, strict=True))
         inside = [axis.inside[:, t] for axis, t in zip(reversed(axes), tap, strict=True)]
-        here = (inside[0][:, None, None] & inside[1][:, None] & inside[2])[..., None].expand(n, -1, -1, -1, channels)
-        value = volume[:, z][:, :, row][:, :, :, column]
-        number = ((z[:, None, None] * h + row[:, None]) * w + column)[..., None].expand_as(value)
+        here = inside[0][:, None, None, None] & inside[1][:, None] & inside[2]  # frame, channel, row, column
+        value = volume[:, z][:, :, :, row][:, :, :, :, column]
+        number = ((z[:, None, None, None] * h + row[:, None]) * w + column).expand_as(value)
         if best is None or place is None:
             best, place = torch.full_like(value, float("-inf")), torch.full_like(number, -1)
         larger = here & ((value > best) | value.isnan() | (place < 0))
         best, place = torch.where(larger, value, best), torch.where(larger, number, place)
     assert place is not None
-    return place.reshape(frames, oh, ow, channels)
+    return place.reshape(shape_of(ne))
+
+
+@op(
+    86,
+    inputs={"x": "f32 cont"},
+    result="DType.I64, ne",
+    checks=_places_checks("planes(x.ne)", "planes(ne)"),
+    work=(
+        "count(ne) * pool_taps(window.w, x.ne[1], ne[1]) * pool_taps(window.h, x.ne[2], ne[2])"
+        " * pool_taps(window.d, x.ne[3], ne[3])"
+    ),
+    call="custom",
+    kernel="max_pool_index",
+)
+def max_pool_index_nhwc(x: torch.Tensor, *, ne: Dims, depth: Dim, out_depth: Dim, window: Window3d) -> torch.Tensor:
+    """``max_pool_index`` with channels innermost (custom)."""
+    return _on_planes(max_pool_index, x, ne=planes(ne), depth=depth, out_depth=out_depth, window=window)
 
 
 @op(
@@ -546,19 +550,36 @@ def interpolate(a: torch.Tensor, *, ne: Dims, mode: ScaleMode) -> torch.Tensor:
     return F.interpolate(a, size, mode="bilinear", align_corners=mode == ScaleMode.BILINEAR_ALIGN_CORNERS)
 
 
+_SAMPLE_WORK = "count(result.ne) * (16 if kind == SampleKind.BICUBIC else 4)"
+
+
 @op(
     111,
     inputs={"x": "f32 cont", "grid": "f32 cont"},
-    result="x.dtype, (x.ne[0], grid.ne[1], grid.ne[2], grid.ne[3])",
-    checks=("has_grid(x, grid)", "counts_in_f32(x)"),
-    work="count(result.ne) * (16 if kind == SampleKind.BICUBIC else 4)",
-    call="custom",
-    kernel="grid_sample",
+    result="x.dtype, (grid.ne[1], grid.ne[2], x.ne[2], grid.ne[3])",
+    checks=("has_grid(x.ne, grid)", "counts_in_f32(x.ne)"),
+    work=_SAMPLE_WORK,
+    call="replaced",
 )
 def grid_sample(
     x: torch.Tensor, grid: torch.Tensor, *, kind: SampleKind, border: SampleBorder, align_corners: bool
 ) -> torch.Tensor:
-    """Pixels at places between -1 and 1, channels innermost; ``grid`` is ``ne = 2, W, H, N`` (custom)."""
+    """Pixels at places between -1 and 1; ``grid`` is ``ne = 2, W, H, N``."""
     mode, padding = SampleKind(kind).name.lower(), SampleBorder(border).name.lower()
-    y = F.grid_sample(x.permute(0, 3, 1, 2), grid, mode=mode, padding_mode=padding, align_corners=align_corners)
-    return y.permute(0, 2, 3, 1)
+    return F.grid_sample(x, grid, mode=mode, padding_mode=padding, align_corners=align_corners)
+
+
+@op(
+    87,
+    inputs={"x": "f32 cont", "grid": "f32 cont"},
+    result="x.dtype, (x.ne[0], grid.ne[1], grid.ne[2], grid.ne[3])",
+    checks=("has_grid(planes(x.ne), grid)", "counts_in_f32(planes(x.ne))"),
+    work=_SAMPLE_WORK,
+    call="custom",
+    kernel="grid_sample",
+)
+def grid_sample_nhwc(
+    x: torch.Tensor, grid: torch.Tensor, *, kind: SampleKind, border: SampleBorder, align_corners: bool
+) -> torch.Tensor:
+    """``grid_sample`` with channels innermost (custom)."""
+    return _on_planes(grid_sample, x, grid, kind=kind, border=border, align_corners=align_corners)

@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from ...ir.builder import Builder
+from ...ir.builder import IDENTITY, Builder
 from ...ir.dims import product, same_dims
 from ...ir.dtypes import DType
 from ...ir.formulas import broadcast_dims, broadcasts_to, holds
@@ -17,7 +17,7 @@ from ...ir.ops import OPS
 from ...ir.ops.custom import BinaryKind, UnaryKind
 from ...ir.ops.spatial import Activation, Epilogue
 from ...passes.rewrite import Rewriter, present
-from .rules import dims_before, elementwise_base, stock, with_dense_rows
+from .rules import dims_before, elementwise_base, shared_layout, stock, with_dense_rows
 
 _UNARY = tuple(
     name
@@ -39,7 +39,7 @@ def unary_op(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -
 @stock(*_GATES)
 def gate(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> Value:
     """Two operands of one shape, both dense."""
-    axes, values = common_layout(rewriter.builder, present(inputs))
+    axes, values = shared_layout(rewriter.builder, present(inputs), node.output.ne)
     dense = [rewriter.builder.cont(value) for value in values]
     return rewriter.builder.permute(rewriter.builder.emit(node.op, *dense), axes)
 
@@ -62,7 +62,7 @@ def any_binary(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...])
 def arithmetic(builder: Builder, op: str, a: Value, b: Value) -> Value:
     """``a + b`` and so on, of f32, broadcast as far as it must be."""
     ne = broadcast_dims(a.ne, b.ne)
-    axes, (left, right) = common_layout(builder, [unbroadcast(a), unbroadcast(b)])
+    axes, (left, right) = shared_layout(builder, [unbroadcast(a), unbroadcast(b)], ne)
     wide = dims_before(axes, ne)
     if op in ("add", "mul") and not same_dims(left.ne, wide) and same_dims(right.ne, wide):
         left, right = right, left
@@ -154,7 +154,10 @@ def concat(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> 
 def rotary(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> Value:
     """``x * cos + rotated(x) * sin``, rows rotated by views of their halves, or of every other element."""
     builder = rewriter.builder
-    x, cos, sin = present(inputs)
+    operands = present(inputs)
+    axes, (x, cos, sin) = common_layout(builder, operands)
+    if axes[0] != 0:
+        axes, (x, cos, sin) = IDENTITY, list(operands)
     half = x.ne[0] // 2
     if node.attrs["interleaved"]:
         pairs = builder.reshape(builder.cont(x), (2, half, x.ne[1], product(x.ne[2:])))
@@ -165,7 +168,8 @@ def rotary(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> 
         first, second = builder.view(pairs, (0, 0, 0, 0), ne), builder.view(pairs, (half, 0, 0, 0), ne)
     negated = builder.emit("neg", builder.cont(second))
     rotated = builder.reshape(builder.emit("concat", negated, with_dense_rows(builder, first), dim=0), x.ne)
-    return arithmetic(builder, "add", arithmetic(builder, "mul", x, cos), arithmetic(builder, "mul", rotated, sin))
+    result = arithmetic(builder, "add", arithmetic(builder, "mul", x, cos), arithmetic(builder, "mul", rotated, sin))
+    return builder.permute(result, axes)
 
 
 def activated(builder: Builder, value: Value, epilogue: Epilogue) -> Value:

@@ -1,4 +1,4 @@
-"""Layers: products with a matrix, and convolutions and pooling of images in ggml's order (width innermost)."""
+"""Layers: products with a matrix, and convolutions and pooling of images."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from ...ir.dims import floor_div, is_one, product, same
 from ...ir.dtypes import DType
 from ...ir.graph import Node, Value
 from ...ir.op import Dim, Dims
-from ...ir.ops.spatial import PoolKind, Window, Window2d, far_pad
+from ...ir.ops.spatial import NO_EPILOGUE, PoolKind, Window, Window2d, far_pad
 from ...passes.rewrite import Rewriter, present
+from ..images import nhwc
 from .elementwise import activated, arithmetic
 from .rules import stock
 
-TO_IMAGE = (2, 0, 1, 3)  # channels innermost to width innermost
-FROM_IMAGE = (1, 2, 0, 3)
 MOST_GROUPS = 64  # each is a convolution of its own
 
 
@@ -34,25 +33,29 @@ def linear(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> 
 
 
 @stock("conv_2d")
-def conv_2d(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> Value | None:
-    """A convolution in ggml's order; permutations of its operand and result meet those of its neighbours."""
+def conv_2d(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> Value:
+    """A convolution, a bias, an activation; of many groups, or in bf16, the CPU's."""
     builder = rewriter.builder
     x, weight, bias = inputs
     assert x is not None
     assert weight is not None
-    window, groups, ne = node.attrs["window"], node.attrs["groups"], _image_dims(node.attrs["ne"])
-    if weight.dtype not in (DType.F32, DType.F16):
-        return None
-    image, window = _fitted(builder, builder.permute(x, TO_IMAGE), ne, window)
-    if is_one(weight.ne[2]) and same(image.ne[2], groups) and same(ne[2], groups):
-        y = builder.emit("conv_2d_dw_direct", image, weight, ne=ne, window=window)
-    elif groups <= MOST_GROUPS:
-        y = _grouped(builder, image, weight, ne, window, groups)
+    groups, ne = node.attrs["groups"], node.attrs["ne"]
+    by_channel = is_one(weight.ne[2]) and same(x.ne[2], groups) and same(ne[2], groups)
+    if weight.dtype not in (DType.F32, DType.F16) or not (by_channel or groups <= MOST_GROUPS):
+        return nhwc(rewriter, node, inputs)
+    image, window = _fitted(builder, x, ne, node.attrs["window"])
+    if by_channel:
+        y = _convolved(builder, image, weight, ne, window, groups)
     else:
-        return None
+        y = _grouped(builder, image, weight, ne, window, groups)
     if bias is not None:
         y = arithmetic(builder, "add", y, builder.reshape(bias, (1, 1, bias.count)))
-    return builder.permute(activated(builder, y, node.attrs["epilogue"]), FROM_IMAGE)
+    return activated(builder, y, node.attrs["epilogue"])
+
+
+def _convolved(builder: Builder, image: Value, weight: Value, ne: Dims, window: Window2d, groups: int = 1) -> Value:
+    """A convolution that ggml has an op for."""
+    return builder.emit("conv_2d", image, weight, None, ne=ne, window=window, groups=groups, epilogue=NO_EPILOGUE)
 
 
 def _grouped(builder: Builder, image: Value, weight: Value, ne: Dims, window: Window2d, groups: int) -> Value:
@@ -63,15 +66,11 @@ def _grouped(builder: Builder, image: Value, weight: Value, ne: Dims, window: Wi
         part = builder.view(image, (0, 0, group * channels, 0), (*image.ne[:2], channels, image.ne[3]))
         kernel = builder.view(weight, (0, 0, 0, group * filters), (*weight.ne[:3], filters))
         result = (ne[0], ne[1], filters, ne[3])
-        parts.append(builder.emit("conv_2d_direct", part, kernel, ne=result, window=window))
+        parts.append(_convolved(builder, part, kernel, result, window))
     joined = parts[0]
     for part in parts[1:]:
         joined = builder.emit("concat", joined, part, dim=2)
     return joined
-
-
-def _image_dims(ne: Dims) -> Dims:
-    return ne[1], ne[2], ne[0], ne[3]
 
 
 def _fitted(builder: Builder, image: Value, ne: Dims, window: Window2d) -> tuple[Value, Window2d]:
@@ -123,31 +122,33 @@ def _is_zero(size: Dim) -> bool:
     return isinstance(size, int) and size == 0
 
 
+stock("grid_sample", "max_pool_index")(nhwc)
+
+
 @stock("pool_2d")
-def pool_2d(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> Value | None:
-    """Pooling in ggml's order, where each window has as many elements as the next."""
-    builder = rewriter.builder
-    (x,) = present(inputs)
-    kind, divisor, ne = node.attrs["kind"], node.attrs["divisor"], _image_dims(node.attrs["ne"])
-    image = builder.permute(x, TO_IMAGE)
+def pool_2d(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> Value:
+    """Pooling where each window has as many elements as the next; else the CPU's."""
+    return _pooled(rewriter.builder, node, present(inputs)[0]) or nhwc(rewriter, node, inputs)
+
+
+def _pooled(builder: Builder, node: Node, image: Value) -> Value | None:
+    kind, divisor, ne = node.attrs["kind"], node.attrs["divisor"], node.attrs["ne"]
     window = _even(node.attrs["window"], image.ne, ne)
     if is_one(ne[0]) and is_one(ne[1]) and kind != PoolKind.MAX and _is_adaptive(node.attrs["window"]):
         rows = builder.reshape(builder.cont(image), (product(image.ne[:2]), image.ne[2], image.ne[3]))
-        return builder.permute(builder.reshape(builder.emit("mean", rows), ne), FROM_IMAGE)
+        return builder.reshape(builder.emit("mean", rows), ne)
     if window is None:
         return None
     if kind == PoolKind.MAX:
-        y = builder.emit("pool_2d_direct", image, ne=ne, kind=kind, window=window)
-        return builder.permute(y, FROM_IMAGE)
+        return builder.emit("pool_2d", image, ne=ne, kind=kind, window=window, divisor=0)
     uneven = kind == PoolKind.AVG and divisor == 0 and (window.w.pad or window.h.pad)
     if uneven and not all(isinstance(size, int) for size in image.ne[:2]):
         return None
-    y = builder.emit("pool_2d_direct", image, ne=ne, kind=PoolKind.AVG_PAD, window=window)
+    factor = window.w.kernel * window.h.kernel / divisor if divisor else 1.0
+    y = builder.emit("pool_2d", image, ne=ne, kind=PoolKind.AVG_PAD, window=window, divisor=0)
     if uneven:
-        y = arithmetic(builder, "mul", y, _per_counted(builder, image.ne, window))
-    elif divisor:
-        y = builder.emit("scale_bias", y, s=window.w.kernel * window.h.kernel / divisor, b=0.0)
-    return builder.permute(y, FROM_IMAGE)
+        return arithmetic(builder, "mul", y, _per_counted(builder, image.ne, window))
+    return y if factor == 1.0 else builder.emit("scale_bias", y, s=factor, b=0.0)
 
 
 def _is_adaptive(window: Window2d) -> bool:

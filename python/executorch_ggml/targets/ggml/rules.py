@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ...ir.builder import IDENTITY, Builder
-from ...ir.dims import is_one
+from ...ir.dims import is_one, same_dims
 from ...ir.graph import Value
-from ...ir.layout import Axes, dense_base
+from ...ir.layout import Axes, common_layout, dense_base
 from ...ir.op import Dims
 from ...passes.rewrite import Rule
 
@@ -36,6 +36,13 @@ def elementwise_base(builder: Builder, value: Value) -> tuple[Value, Axes]:
     """A dense tensor with the value's elements, and the permutation of it that the value is."""
     base, axes = dense_base(value)
     return (base, axes) if base.is_contiguous else (builder.cont(value), IDENTITY)
+
+
+def shared_layout(builder: Builder, values: Sequence[Value], ne: Dims) -> tuple[Axes, list[Value]]:
+    """As ``common_layout``, but no layout where an operand of the result's dims ``ne`` is dense as it is."""
+    if any(value.is_contiguous and same_dims(value.ne, ne) for value in values):
+        return IDENTITY, list(values)
+    return common_layout(builder, values)
 
 
 def dims_before(axes: Axes, ne: Dims) -> Dims:

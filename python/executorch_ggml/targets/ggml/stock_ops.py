@@ -2,20 +2,17 @@
 
 Given::
 
-    %0 = permute(%image, axes=(1, 2, 0, 3))
-    %1 = cont(%0)
-    %2 = conv_2d(%1, @weight, @bias, epilogue=relu)     # channels innermost
+    %0 = conv_2d(%image, @weight, @bias, epilogue=relu)
 
 Result::
 
-    %0 = conv_2d_direct(%image, @weight)                # width innermost
+    %0 = conv_2d(%image, @weight)
     %1 = add(%0, @bias as one number a channel)
     %2 = relu(%1)
-    %3 = permute(%2, axes=(1, 2, 0, 3))
 
-Values stay in the layout that they are computed in: a permuted view stands for the dense tensor that the CPU's graph
-has, elementwise ops work on what the view is of, and pairs of permutations cancel. What has no such form stays as it
-is, and is the CPU's.
+Values stay in the layout that they are computed in: a permuted view stands for a dense tensor, elementwise ops work on
+what the view is of, and pairs of permutations cancel. What has no such form is the CPU's, as it is, or with the image
+in the order that the CPU's kernel reads.
 """
 
 from __future__ import annotations

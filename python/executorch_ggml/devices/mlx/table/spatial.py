@@ -82,7 +82,7 @@ def _fitted(x: mx.array, windows: tuple[_Window, _Window]) -> mx.array:
 
 
 def _kernel(weight: mx.array, node: Node) -> mx.array:
-    """The weight in f32 as :func:`conv_2d` reads it, from ``OC, IC / groups, KH, KW``."""
+    """The weight in f32 as :func:`conv_2d_nhwc` reads it, from ``OC, IC / groups, KH, KW``."""
     weight = weight.astype(mx.float32)
     if is_linear(node.attrs):
         return weight[:, :, 0, 0].T
@@ -103,7 +103,7 @@ def _flat(bias: mx.array, node: Node) -> mx.array:
 
 
 @planned(prepare={1: _kernel, 2: _flat})
-def conv_2d(node: Node) -> Function:
+def conv_2d_nhwc(node: Node) -> Function:
     """Convolution with bias and activation, in f32."""
     windows = _windows(node)
     activate = _activation(node)
@@ -234,7 +234,7 @@ def _slid(x: mx.array, axis: int, window: _Window, fold: _Fold) -> mx.array:
 
 
 @planned()
-def pool_2d(node: Node) -> Function:
+def pool_2d_nhwc(node: Node) -> Function:
     """Pooling, one axis after the other."""
     kind = PoolKind(node.attrs["kind"])
     fold = _LARGEST if kind == PoolKind.MAX else _SUM
@@ -252,7 +252,7 @@ def pool_2d(node: Node) -> Function:
 
 
 @planned()
-def max_pool_index(node: Node) -> Function:
+def max_pool_index_nhwc(node: Node) -> Function:
     """Where the maxima are, counted through a volume's pixels; the first of equals counts, and the last NaN."""
     image = node.inputs[0]
     assert image is not None

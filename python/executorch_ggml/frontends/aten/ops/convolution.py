@@ -1,4 +1,4 @@
-"""Convolutions, channels innermost."""
+"""Convolutions of signals, images and volumes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,9 @@ from ..context import FLOATS, Context, Tensor
 from ..registry import Refused, lowers
 from .rearrange import backwards
 from .shape import concatenated, padded, turned, window
-from .volume import frames_of, from_frames
+from .volume import frames_of, frames_of_images, from_frames, images_of_frames
 
 aten = torch.ops.aten
-
-# ne of an image in torch's order is (W, H, C, N); of one with channels innermost (C, W, H, N).
-TO_CHANNELS_INNER = (1, 2, 0, 3)
-FROM_CHANNELS_INNER = (2, 0, 1, 3)
 
 
 @dataclass(frozen=True)
@@ -57,7 +53,7 @@ class Convolution:
 
     def emit(self, cx: Context) -> Tensor:
         """Append it."""
-        return _result(cx, cx.builder.permute(_convolved(cx, self), FROM_CHANNELS_INNER))
+        return _result(cx, _convolved(cx, self))
 
 
 @dataclass(frozen=True)
@@ -105,12 +101,6 @@ def image_of(cx: Context, x: Tensor) -> Tensor:
         return x
     n, c, w = x.shape
     return Tensor(cx.builder.reshape(x.value, (w, 1, c, n)), (n, c, 1, w))
-
-
-def channels_inner(cx: Context, x: Tensor) -> Tensor:
-    """The image with channels innermost; free where it came from another such op."""
-    n, c, h, w = x.shape
-    return Tensor(cx.builder.permute(x.value, TO_CHANNELS_INNER), (n, h, w, c))
 
 
 @lowers(aten.convolution.default)
@@ -231,7 +221,7 @@ def _result(cx: Context, value: Value) -> Tensor:
 
 
 def _convolved(cx: Context, call: Convolution) -> Value:
-    """The convolution's node, channels innermost."""
+    """The convolution's node."""
     oc, ic, kh, kw = (int(n) for n in call.weight.shape)
     n, _, oh, ow = call.shape
     across = Window(kw, call.stride.w, call.padding.w, call.dilation.w, call.up.w)
@@ -240,10 +230,10 @@ def _convolved(cx: Context, call: Convolution) -> Value:
     weight = cx.f32(call.weight) if is_depthwise or call.weight.data is None else call.weight
     return cx.builder.emit(
         "conv_2d",
-        channels_inner(cx, cx.f32(call.image)).value,
+        cx.f32(call.image).value,
         weight.value,
         None if call.bias is None else cx.f32(call.bias).value,
-        ne=(oc, ow, oh, n),
+        ne=(ow, oh, oc, n),
         window=Window2d(across, down),
         groups=call.groups,
         epilogue=NO_EPILOGUE,
@@ -251,7 +241,7 @@ def _convolved(cx: Context, call: Convolution) -> Value:
 
 
 def _over_frames(cx: Context, call: VolumeConvolution) -> Value:
-    """One 2-D convolution, channels innermost.
+    """One 2-D convolution's frames.
 
     Over (depth, pixels) where a frame's pixels are independent of each other; else over frames whose channels are those
     of all the frames that a depth window sees.
@@ -262,15 +252,17 @@ def _over_frames(cx: Context, call: VolumeConvolution) -> Value:
     if call.is_flat:
         image = cx.builder.reshape(frames_of(cx, call.volume), (c, product([w, h]), d, n))
         kernel = _flat(cx, call.weight)
-        return _convolved(cx, _slice(cx, call, image, kernel, call.bias, (n, oc, od, product([oh, ow])), 0, None))
+        flat = _slice(cx, call, image, kernel, call.bias, (n, oc, od, product([oh, ow])), 0, None)
+        return frames_of_images(cx, _convolved(cx, flat))
     seen = concatenated(cx, _taps(cx, call, int(c) // call.groups), 0)
     image = cx.builder.reshape(seen, (kd * c, w, h, product([od, n])))
     kernel = _with_depth_in_channels(cx, call.weight)
-    return _convolved(cx, _slice(cx, call, image, kernel, call.bias, (product([od, n]), oc, oh, ow), 1, 2))
+    over_frames = _slice(cx, call, image, kernel, call.bias, (product([od, n]), oc, oh, ow), 1, 2)
+    return frames_of_images(cx, _convolved(cx, over_frames))
 
 
 def _sum_of_taps(cx: Context, call: VolumeConvolution) -> Value:
-    """A 2-D convolution of each depth tap's frames, added up; channels innermost."""
+    """A 2-D convolution of each depth tap's frames, added up."""
     oc, _, kd, _, _ = (int(n) for n in call.weight.shape)
     n, _, od, oh, ow = call.shape
     _, c, _, h, w = call.volume.shape
@@ -281,7 +273,7 @@ def _sum_of_taps(cx: Context, call: VolumeConvolution) -> Value:
         kernel = _tap_of(cx, call.weight, tap)
         bias = call.bias if tap == 0 else None
         parts.append(_convolved(cx, _slice(cx, call, image, kernel, bias, (product([od, n]), oc, oh, ow), 1, 2)))
-    return reduce(lambda a, b: cx.builder.emit("add", a, b), parts)
+    return frames_of_images(cx, reduce(lambda a, b: cx.builder.emit("add", a, b), parts))
 
 
 def _flat(cx: Context, weight: Tensor) -> Tensor:
@@ -325,7 +317,7 @@ def _slice(
         return Pair(numbers[down], none if across is None else numbers[across])
 
     c, w, h, n = image.ne
-    source = Tensor(cx.builder.permute(image, FROM_CHANNELS_INNER), (n, c, h, w))
+    source = Tensor(images_of_frames(cx, image), (n, c, h, w))
     steps, pads, gaps, up = (
         pair(call.stride, 1),
         pair(call.padding, 0),

@@ -13,7 +13,7 @@ from ....ir.dims import ne_of, same_dims
 from ....ir.dtypes import DType
 from ....ir.formulas import broadcasts_to, holds
 from ....ir.graph import IRError, Value
-from ....ir.layout import common_layout, unbroadcast
+from ....ir.layout import unbroadcast
 from ....ir.ops.custom import BinaryKind, UnaryKind
 from ..context import FLOATS, NARROW, Context, Tensor, compute_type
 from ..layout import aligned
@@ -30,8 +30,8 @@ _COMMUTATIVE = frozenset({BinaryKind.ADD, BinaryKind.MUL})
 def combine(cx: Context, kind: BinaryKind, a: Tensor, b: Tensor) -> Value:
     """A function of two tensors of one type, broadcast both ways; ggml's own builder where its rule fits."""
     values, target = aligned(cx.builder, [a, b], cx.shape())
-    axes, (x, y) = common_layout(cx.builder, [unbroadcast(value) for value in values])
-    return cx.builder.broadcast(cx.builder.permute(_combined(cx, kind, x, y), axes), target)
+    x, y = (unbroadcast(value) for value in values)
+    return cx.builder.broadcast(_combined(cx, kind, x, y), target)
 
 
 def _combined(cx: Context, kind: BinaryKind, x: Value, y: Value) -> Value:
@@ -258,11 +258,9 @@ def pow_scalar(cx: Context, a: Tensor, exponent: float) -> Tensor:
 
 
 def _unary(cx: Context, a: Tensor, op: str, **attrs: Any) -> Tensor:
-    """A ggml float function, in a's own layout; integers are promoted, half types computed in f32."""
-    x = cx.f32(a).value
-    axes, (dense,) = common_layout(cx.builder, [x])
-    made = cx.builder.permute(cx.builder.emit(op, dense, **attrs), axes)
-    return Tensor(cx.builder.convert(made, cx.dtype()), cx.shape())
+    """A ggml float function; integers are promoted, half types computed in f32."""
+    result = cx.builder.emit(op, cx.f32(a).value, **attrs)
+    return Tensor(cx.builder.convert(result, cx.dtype()), cx.shape())
 
 
 _OF_ANY_TYPE = frozenset(
@@ -277,11 +275,9 @@ _OF_ANY_TYPE = frozenset(
 
 
 def _custom(cx: Context, a: Tensor, kind: UnaryKind) -> Tensor:
-    """A function of the custom unary node, in a's own layout."""
+    """A function of the custom unary node."""
     x = (cx.tensor(a, compute_type(a.dtype)) if kind in _OF_ANY_TYPE else cx.f32(a)).value
-    axes, (dense,) = common_layout(cx.builder, [x])
-    made = cx.builder.permute(cx.builder.emit("unary", dense, kind=kind), axes)
-    return Tensor(cx.builder.convert(made, cx.dtype()), cx.shape())
+    return Tensor(cx.builder.convert(cx.builder.emit("unary", x, kind=kind), cx.dtype()), cx.shape())
 
 
 _GGML_UNARY = {
@@ -419,10 +415,8 @@ def elu(cx: Context, a: Tensor, alpha: float = 1.0, scale: float = 1.0, input_sc
 
 
 def _computed(cx: Context, a: Tensor, formula: Callable[[Value], Value]) -> Tensor:
-    """A composite function of one tensor, in f32 and in a's own layout."""
-    axes, (dense,) = common_layout(cx.builder, [cx.f32(a).value])
-    made = cx.builder.permute(formula(cx.builder.cont(dense)), axes)
-    return Tensor(cx.builder.convert(made, cx.dtype()), cx.shape())
+    """A composite function of one tensor, in f32."""
+    return Tensor(cx.builder.convert(formula(cx.builder.cont(cx.f32(a).value)), cx.dtype()), cx.shape())
 
 
 def _times(cx: Context, x: Value, factor: float) -> Value:
@@ -556,9 +550,8 @@ def rrelu(
     del generator
     if training:
         return Refused("random slopes, as in training")
-    axes, (dense,) = common_layout(cx.builder, [cx.f32(a).value])
-    made = cx.builder.permute(cx.builder.emit("leaky_relu", dense, negative_slope=(lower + upper) / 2), axes)
-    return Tensor(cx.builder.convert(made, cx.dtype(0)), a.shape), noise
+    result = cx.builder.emit("leaky_relu", cx.f32(a).value, negative_slope=(lower + upper) / 2)
+    return Tensor(cx.builder.convert(result, cx.dtype(0)), a.shape), noise
 
 
 # ------------------------------------------------------------------------------------------------ selection and casts
@@ -570,9 +563,8 @@ def where(cx: Context, condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
     dtype = cx.dtype()
     operands = [cx.tensor(condition, DType.BOOL), cx.tensor(a, dtype), cx.tensor(b, dtype)]
     values, target = aligned(cx.builder, operands, cx.shape())
-    axes, (c, x, y) = common_layout(cx.builder, [unbroadcast(value) for value in values])
-    made = cx.builder.permute(cx.builder.emit("select", c, x, y), axes)
-    return cx.out(cx.builder.broadcast(made, target))
+    selected = cx.builder.emit("select", *(unbroadcast(value) for value in values))
+    return cx.out(cx.builder.broadcast(selected, target))
 
 
 @lowers(aten.masked_fill.Scalar)

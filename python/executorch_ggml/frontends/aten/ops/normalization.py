@@ -9,7 +9,6 @@ import torch
 from ....ir.dims import as_dim, is_one, ne_of, product
 from ....ir.dtypes import DType
 from ....ir.graph import Value
-from ....ir.layout import common_layout
 from ....ir.ops.custom import BinaryKind, ReduceKind, UnaryKind
 from ..context import FLOATS, Context, Tensor
 from ..layout import along
@@ -54,8 +53,8 @@ def batch_norm(
     affine = scale_and_shift(cx, mean, variance, weight, bias, eps, per_channel)
     if affine is None or x.dtype not in FLOATS:
         return Refused("a batch norm whose statistics are not constant, or not of floats")
-    axes, (dense, scale, shift) = common_layout(cx.builder, [cx.f32(x).value, *(tensor.value for tensor in affine)])
-    return cx.rounded(cx.builder.permute(_scaled(cx, dense, scale, shift), axes), 0), None, None
+    scale, shift = affine
+    return cx.rounded(_scaled(cx, cx.f32(x).value, scale.value, shift.value), 0), None, None
 
 
 def scale_and_shift(

@@ -1,4 +1,4 @@
-"""Pooling of signals, images and volumes: channels innermost, a volume by its frames and then along its depth."""
+"""Pooling of signals, images and volumes: a volume by its frames and then along its depth."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from ....ir.ops.custom import ReduceKind
 from ....ir.ops.spatial import PoolKind, Window, Window2d, Window3d
 from ..context import FLOATS, Context, Tensor
 from ..registry import Refused, lowers
-from .convolution import FROM_CHANNELS_INNER, channels_inner
 from .reduction import reduced
-from .volume import frames_of, from_frames
+from .volume import frames_of, frames_of_images, from_frames, images_of_frames
 
 aten = torch.ops.aten
 
@@ -60,7 +59,7 @@ def _windows(
 class Pooling:
     """A pooling as one of volumes (N, C, D, H, W): images are volumes of one frame, signals images of one row."""
 
-    frames: Value  # ne = C, W, H, D * N
+    images: Value  # ne = W, H, C, D * N
     shape: tuple[Dim, ...]  # of the input
     out: tuple[Dim, ...]
     windows: tuple[PoolWindow, PoolWindow, PoolWindow]  # along D, H and W
@@ -83,12 +82,11 @@ class Pooling:
         n, c, _, h, w = shape
         value = cx.f32(x).value
         if missing == 0:
-            frames = frames_of(cx, Tensor(value, shape))
+            images = images_of_frames(cx, frames_of(cx, Tensor(value, shape)))
         else:
-            image = value if missing == 1 else cx.builder.reshape(value, (w, h, c, n))
-            frames = channels_inner(cx, Tensor(image, (n, c, h, w))).value
+            images = value if missing == 1 else cx.builder.reshape(value, (w, h, c, n))
         full = (*[ONE] * missing, *windows)
-        return Pooling(frames, shape, volume(cx.shape(index)), (full[0], full[1], full[2]))
+        return Pooling(images, shape, volume(cx.shape(index)), (full[0], full[1], full[2]))
 
     def pooled(self, cx: Context, kind: PoolKind, divisor: int = 0, index: int | None = None) -> Tensor:
         """The maxima or averages: over the frames, then along the depth, the windows' counts being products too."""
@@ -97,32 +95,30 @@ class Pooling:
         deep, *inside = self.windows
         whole = product([d, n])
         if deep == ONE:
-            made = _pool(cx, self.frames, (c, ow, oh, whole), kind, inside, divisor)
-        else:
-            made = _pool(cx, self.frames, (c, ow, oh, whole), kind, inside, 1 if divisor else 0)
-            pixels = product([c, ow, oh])
-            column = cx.builder.reshape(made, (pixels, d, 1, n))
-            made = _pool(cx, column, (pixels, od, 1, n), kind, [ONE, deep], divisor)
-        return self._result(cx, made, index)
+            return self._result(cx, _pool(cx, self.images, (ow, oh, c, whole), kind, inside, divisor), index)
+        images = _pool(cx, self.images, (ow, oh, c, whole), kind, inside, 1 if divisor else 0)
+        pixels = product([c, ow, oh])
+        column = cx.builder.reshape(frames_of_images(cx, images), (pixels, d, 1, n))
+        pooled = _pool(cx, images_of_frames(cx, column), (od, 1, pixels, n), kind, [ONE, deep], divisor)
+        return cx.rounded(from_frames(cx, frames_of_images(cx, pooled), self.out), index)
 
     def places(self, cx: Context, index: int) -> Tensor:
         """Where the maxima are."""
         n, c, od, oh, ow = self.out
         deep, down, across = self.windows
-        made = cx.builder.emit(
+        places = cx.builder.emit(
             "max_pool_index",
-            self.frames,
-            ne=(c, ow, oh, product([od, n])),
+            self.images,
+            ne=(ow, oh, c, product([od, n])),
             depth=self.shape[2],
             out_depth=od,
             window=Window3d(across, down, deep),
         )
-        return self._result(cx, made, index)
+        return self._result(cx, places, index)
 
-    def _result(self, cx: Context, frames: Value, index: int | None) -> Tensor:
+    def _result(self, cx: Context, images: Value, index: int | None) -> Tensor:
         is_volume = self.windows[0] != ONE or self.shape[2] != 1
-        value = from_frames(cx, frames, self.out) if is_volume else cx.builder.permute(frames, FROM_CHANNELS_INNER)
-        return cx.rounded(value, index)
+        return cx.rounded(from_frames(cx, frames_of_images(cx, images), self.out) if is_volume else images, index)
 
 
 def _pool(cx: Context, x: Value, ne: Sequence[Dim], kind: PoolKind, windows: Sequence[Window], divisor: int) -> Value:

@@ -23,7 +23,6 @@ from torchao.quantization import quant_primitives  # noqa: F401 - declares torch
 from ....ir.dims import ne_of, same_dims
 from ....ir.dtypes import DType
 from ....ir.graph import Value
-from ....ir.layout import common_layout
 from ....ir.op import Dim
 from ....ir.ops.custom import BinaryKind, ReduceKind, UnaryKind
 from ..blocks import Blocks, exact_blocks
@@ -563,12 +562,8 @@ def _in_type(cx: Context, value: Value, dtype: DType) -> Value:
 
 
 def _in_steps(cx: Context, x: Tensor, formula: Callable[..., Value], *numbers: Number) -> Tensor:
-    """A formula of a tensor and numbers, in f32 and in the tensor's own layout."""
-    computed = [number for number in numbers if isinstance(number, Value)]
-    axes, (dense, *lying) = common_layout(cx.builder, [cx.f32(x).value, *computed])
-    source = iter(lying)
-    made = formula(dense, *(next(source) if isinstance(number, Value) else number for number in numbers))
-    return Tensor(cx.builder.convert(cx.builder.permute(made, axes), cx.dtype()), cx.shape())
+    """A formula of a tensor and numbers, in f32."""
+    return Tensor(cx.builder.convert(formula(cx.f32(x).value, *numbers), cx.dtype()), cx.shape())
 
 
 def _times(cx: Context, value: Value, factor: Number) -> Value:

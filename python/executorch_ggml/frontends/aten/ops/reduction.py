@@ -9,10 +9,9 @@ from typing import Any
 
 import torch
 
-from ....ir.dims import is_one, ne_of, product
+from ....ir.dims import ne_of, product
 from ....ir.dtypes import DType
 from ....ir.graph import Value
-from ....ir.layout import inverse, layout_of
 from ....ir.op import Dim
 from ....ir.ops.custom import ReduceKind
 from ..context import FLOATS, Context, Tensor, compute_type
@@ -23,14 +22,11 @@ aten = torch.ops.aten
 
 
 def reduced(cx: Context, x: Tensor, dims: Sequence[int] | None, kind: ReduceKind) -> Value:
-    """``x`` with ``dims`` (all where None or empty) reduced to size 1; a permuted tensor is reduced as it lies."""
+    """``x`` with ``dims`` (all where None or empty) reduced to size 1."""
     wanted = {dim % max(x.rank, 1) for dim in dims or range(x.rank)}
     if x.rank > 4:
         return _reduced_in_steps(cx, x, wanted, kind)
-    layout = layout_of(x.value)
-    base = cx.builder.permute(x.value, inverse(layout))
-    places = [inverse(layout)[x.axis(dim)] for dim in wanted] or [0]
-    return cx.builder.permute(_reduced_base(cx, base, sorted(places), kind), layout)
+    return cx.builder.reduce(x.value, kind, sorted(max(x.axis(dim), 0) for dim in wanted) or [0])
 
 
 def _reduced_in_steps(cx: Context, x: Tensor, dims: Set[int], kind: ReduceKind) -> Value:
@@ -45,18 +41,10 @@ def _reduced_in_steps(cx: Context, x: Tensor, dims: Set[int], kind: ReduceKind) 
         sizes = [product(size for size, _ in outer)] * bool(outer) + [size for size, _ in inner]
         value = cx.builder.reshape(value, sizes[::-1])
         axes = [len(inner) - 1 - place for place, (_, drops) in enumerate(inner) if drops]
-        value = _reduced_base(cx, value, sorted(axes), kind) if axes else value
+        value = cx.builder.reduce(value, kind, sorted(axes)) if axes else value
         if not outer:
             return value
         runs = outer + [(size, drops) for size, drops in inner if not drops]
-
-
-def _reduced_base(cx: Context, base: Value, axes: Sequence[int], kind: ReduceKind) -> Value:
-    """Ggml's own row sums and means where they do it; the custom node for the rest."""
-    wide = [axis for axis in axes if not is_one(base.ne[axis])] or list(axes[:1])
-    if wide == [0] and base.dtype == DType.F32 and kind in (ReduceKind.SUM, ReduceKind.MEAN):
-        return cx.builder.emit("sum_rows" if kind == ReduceKind.SUM else "mean", base)
-    return cx.builder.emit("reduce", base, kind=kind, axes=tuple(wide))
 
 
 def _lower(cx: Context, x: Tensor, dims: Sequence[int] | None, kind: ReduceKind, compute: DType) -> Tensor:

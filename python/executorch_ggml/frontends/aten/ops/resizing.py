@@ -13,7 +13,6 @@ from ....ir.op import Dim
 from ....ir.ops.spatial import SampleBorder, SampleKind, ScaleMode
 from ..context import FLOATS, Context, Tensor
 from ..registry import Refused, lowers
-from .convolution import FROM_CHANNELS_INNER, channels_inner
 
 aten = torch.ops.aten
 
@@ -73,12 +72,7 @@ def grid_sampler_2d(
     """Pixels at the places that a grid names."""
     if x.dtype != DType.F32:
         return Refused(f"sampling in {x.dtype.name.lower()}: torch rounds the places to that type too")
-    made = cx.builder.emit(
-        "grid_sample",
-        channels_inner(cx, x).value,
-        grid.value,
-        kind=SampleKind(interpolation_mode),
-        border=SampleBorder(padding_mode),
-        align_corners=align_corners,
+    kind, border = SampleKind(interpolation_mode), SampleBorder(padding_mode)
+    return cx.out(
+        cx.builder.emit("grid_sample", x.value, grid.value, kind=kind, border=border, align_corners=align_corners)
     )
-    return cx.out(cx.builder.permute(made, FROM_CHANNELS_INNER))

@@ -10,7 +10,6 @@ import torch
 from ....ir.dims import as_dim, maximum, minimum, ne_of
 from ....ir.dtypes import DType
 from ....ir.graph import Value
-from ....ir.layout import common_layout, inverse
 from ....ir.op import Dim
 from ..context import Context, Tensor
 from ..layout import along, permuted, repeated
@@ -188,13 +187,12 @@ def is_zero(size: Dim) -> bool:
 
 
 def concatenated(cx: Context, values: Sequence[Value], axis: int) -> Value:
-    """Values one after the other along a ggml dim, in their own layout where they share one; as a balanced tree."""
-    axes, parts = common_layout(cx.builder, values)
-    place = inverse(axes)[axis]
+    """Values one after the other along a ggml dim, as a balanced tree."""
+    parts = list(values)
     while len(parts) > 1:
         pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
-        parts = [cx.builder.emit("concat", *pair, dim=place) if len(pair) == 2 else pair[0] for pair in pairs]
-    return cx.builder.permute(parts[0], axes)
+        parts = [cx.builder.emit("concat", *pair, dim=axis) if len(pair) == 2 else pair[0] for pair in pairs]
+    return parts[0]
 
 
 @lowers(aten.constant_pad_nd.default)

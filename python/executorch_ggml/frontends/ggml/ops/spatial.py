@@ -1,4 +1,4 @@
-"""Images: convolutions, pooling, resizing. ggml has channels outside the pixels, the IR's nodes inside."""
+"""Images: convolutions, pooling, resizing."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from ....ir.graph import Value
 from ....ir.ops.spatial import NO_EPILOGUE, PoolKind, ScaleMode, Window, Window2d
 from ..translate import Node, translates
 from ..words import UnsupportedError
-
-_INSIDE, _OUTSIDE = (1, 2, 0, 3), (2, 0, 1, 3)  # permutations of the dims: channels innermost, and back
 
 
 @translates("IM2COL")
@@ -67,12 +65,11 @@ def _convolved(n: Node, kernel: Value, groups: int) -> Value:
     kernel_w, kernel_h, _, filters = n.source(0).ne
     across, down = Window(kernel_w, stride_w, pad_w, dilation_w), Window(kernel_h, stride_h, pad_h, dilation_h)
     attrs: dict[str, Any] = {
-        "ne": (filters, n.ne[0], n.ne[1], n.ne[3]),
+        "ne": (n.ne[0], n.ne[1], filters, n.ne[3]),
         "window": Window2d(across, down),
         "groups": groups,
     }
-    image = n.b.permute(n.f32(1), _INSIDE)
-    return n.b.permute(n.emit("conv_2d", image, kernel, None, epilogue=NO_EPILOGUE, **attrs), _OUTSIDE)
+    return n.emit("conv_2d", n.f32(1), kernel, None, epilogue=NO_EPILOGUE, **attrs)
 
 
 @translates("POOL_2D")
@@ -101,15 +98,14 @@ def _pool(n: Node, image: Value, kind: int, window: list[int], divisor: int) -> 
             (image.ne[1], pad_h, kernel_h, stride_h),
         )
     ]
-    made = n.emit(
+    return n.emit(
         "pool_2d",
-        n.b.permute(image, _INSIDE),
-        ne=(image.ne[2], *out, image.ne[3]),
+        image,
+        ne=(*out, *image.ne[2:]),
         kind=PoolKind.AVG if kind == 1 else PoolKind.MAX,
         window=Window2d(Window(kernel_w, stride_w, pad_w), Window(kernel_h, stride_h, pad_h)),
         divisor=divisor if kind == 1 else 0,
     )
-    return n.b.permute(made, _OUTSIDE)
 
 
 @translates("UPSCALE")

@@ -1,0 +1,26 @@
+"""Images with channels innermost, as the CPU's kernels read them."""
+
+from __future__ import annotations
+
+from ..ir.graph import Node, Value
+from ..ir.op import Dims
+from ..ir.ops import OPS
+from ..passes.rewrite import Rewriter, computed_by, input_of
+
+TO_NHWC = (1, 2, 0, 3)  # of an image in ggml's order, ne = W, H, C, N, to ne = C, W, H, N
+FROM_NHWC = (2, 0, 1, 3)
+IMAGE_OPS = tuple(name for name in OPS if f"{name}_nhwc" in OPS)
+
+
+def nhwc(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> Value:
+    """An op of images as the kernel's, between permutations."""
+    builder, (x, *others) = rewriter.builder, inputs
+    assert x is not None
+    x = input_of(x, 0) if computed_by(x, "cont") else x  # the permuted one is copied
+    attrs = {name: _nhwc_dims(value) if name == "ne" else value for name, value in node.attrs.items()}
+    result = builder.emit(f"{node.op}_nhwc", builder.permute(x, TO_NHWC), *others, **attrs)
+    return builder.permute(result, FROM_NHWC)
+
+
+def _nhwc_dims(ne: Dims) -> Dims:
+    return ne[2], ne[0], ne[1], ne[3]
