@@ -68,7 +68,7 @@ class DeviceList {
   bool runs_prologue_ = false;
 };
 
-// The names of a program's devices, for messages and reports.
+// ggml's name of the device that a backend is of.
 std::string device_name(ggml_backend_t backend);
 
 }  // namespace executorch_ggml

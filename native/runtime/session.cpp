@@ -97,8 +97,7 @@ Status Session::open(const void* payload, size_t size, ConstantSource* constants
   program_ = {static_cast<const uint8_t*>(payload) + kHeaderSize, size - kHeaderSize, ++programs};
   EXECUTORCH_GGML_TRY(check(*program));
   EXECUTORCH_GGML_TRY(devices_.open(options.device));
-  const bool own_target = devices_.runs_prologue();
-  graph_ = &graph_for(*program, own_target ? Target::Ggml : Target::Cpu);
+  graph_ = &graph_for(*program, devices_.runs_prologue() ? Target::Ggml : Target::Cpu);
   EXECUTORCH_GGML_TRY(port_infos(*graph_, graph_->inputs(), "input", &inputs_));
   EXECUTORCH_GGML_TRY(port_infos(*graph_, graph_->outputs(), "output", &outputs_));
   EXECUTORCH_GGML_TRY(Cpu::open(options.threads, /*shared=*/devices_.empty(), &cpu_));

@@ -11,7 +11,7 @@ Status check_targets(const fb::Program& program);
 // Whether all graphs take and give the same: names, element types and sizes. Their expressions must be checked.
 Status check_same_ports(const fb::Program& program);
 
-// The one for the CPU, and for devices that read the program or share the host's memory; or the one for others.
+// The one for a target, or the CPU's in a program that was not made for it.
 const fb::Graph& graph_for(const fb::Program& program, Target target);
 
 }  // namespace executorch_ggml

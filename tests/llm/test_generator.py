@@ -247,6 +247,7 @@ def test_command(
         ([path, "-p", ""], "the prompt is empty"),
         ([path, "-p", "Hi", "--system", "Be kind"], "--system is the system's message of a conversation"),
         ([__file__, "-p", "Hi"], f"{__file__}: not an ExecuTorch program"),
+        ([path, "-p", "Hi", "--device", "cpu=1,nothing=2"], "no device nothing here"),
     ):
         assert main(["generate", *arguments]) == 1
         error = capsys.readouterr().err
