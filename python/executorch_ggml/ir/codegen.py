@@ -286,7 +286,7 @@ def _decode(attr: AttrSpec) -> str:
             f"      {attr.kind} {attr.name}{{}};\n"
             f'      if (!self.choice({get}, k{attr.kind}Max, "{attr.name}", &{attr.name})) return nullptr;'
         )
-    return f"      const auto {attr.name} = {get};"
+    return f"      [[maybe_unused]] const auto {attr.name} = {get};"
 
 
 def _struct_reader(struct: StructSpec) -> str:
@@ -391,7 +391,7 @@ def _calls(spec: OpSpec) -> list[str]:
 
 def _dispatch(spec: OpSpec) -> str:
     lines = _formulas(spec)
-    lines += [f"      ggml_tensor* {i.name} = in[{n}];" for n, i in enumerate(spec.inputs)]
+    lines += [f"      [[maybe_unused]] ggml_tensor* {i.name} = in[{n}];" for n, i in enumerate(spec.inputs)]
     lines += _calls(spec)
     if any("of[" in line for line in lines):
         operands = ", ".join(f"self.operand({n})" for n in range(len(spec.inputs)))
