@@ -19,7 +19,6 @@ from executorch_ggml.passes import run_passes
 
 from ..helpers import assert_same, lowered, run_session, session
 
-
 ROWS = torch.arange(12.0).reshape(3, 4) / 7
 
 
