@@ -61,8 +61,8 @@ CHECKS: dict[str, Check] = {}  # of ops that are exported for some arguments onl
 _AS_REFERENCE = """
     permute concat pad_ext add sub mul div sqr sqrt log sin cos abs neg tanh elu relu sigmoid gelu gelu_erf silu
     hardswish hardsigmoid exp softplus floor ceil leaky_relu scale_bias clamp swiglu_split geglu_split
-    geglu_erf_split norm rms_norm soft_max_ext diag_mask_inf sum_rows mean cumsum interpolate grid_sample
-    grid_sample_nhwc iota fill rotary max_pool_index max_pool_index_nhwc
+    geglu_erf_split norm rms_norm soft_max_ext diag_mask_inf sum_rows mean cumsum interpolate
+    grid_sample_nhwc iota fill rotary max_pool_index_nhwc
 """
 AS_REFERENCE = frozenset(_AS_REFERENCE.split())
 
@@ -120,9 +120,7 @@ def refusal(node: Node) -> str | None:
 
 
 # Of int64: ops that give their inputs' elements or places in them, and functions of others that do.
-_MOVES = (
-    "reshape permute view cont broadcast concat take take_rows select sort max_pool_index max_pool_index_nhwc to_index"
-)
+_MOVES = "reshape permute view cont broadcast concat take take_rows select sort max_pool_index_nhwc to_index"
 _SAME_INTEGERS = frozenset(_MOVES.split())
 _SAME_KINDS: dict[str, frozenset[int]] = {
     "binary": frozenset({BinaryKind.MAXIMUM, BinaryKind.MINIMUM, BinaryKind.BITWISE_AND, BinaryKind.BITWISE_OR}),
@@ -705,7 +703,7 @@ def _even_windows(x: Tensor, oh: int, ow: int, window: Window2d) -> Window2d | N
     return Window2d(Window(w // ow, w // ow), Window(h // oh, h // oh))
 
 
-@_checks("max_pool_index", "max_pool_index_nhwc")
+@_checks("max_pool_index_nhwc")
 def _max_pool_index_check(node: Node) -> str | None:
     window: Window3d = node.attrs["window"]
     adaptive = 0 in (window.w.kernel, window.h.kernel, window.d.kernel)
