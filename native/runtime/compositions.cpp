@@ -69,8 +69,8 @@ ggml_tensor* conv_2d(NodeBuilder& self, ggml_tensor* x, ggml_tensor* weight, con
   const int64_t taps = weight->ne[0] * weight->ne[1] * weight->ne[2];
   const int64_t pixel = taps * static_cast<int64_t>(ggml_type_size(weight->type)) + weight->ne[3] * 4;
   if (self.on_cpu() && pixel > kConvolutionMemory) return conv_2d_columns(self, x, weight, window);
-  ggml_tensor* made = call(ggml_conv_2d_direct);
-  return self.runs(made) ? made : conv_2d_columns(self, x, weight, window);
+  ggml_tensor* direct = call(ggml_conv_2d_direct);
+  return self.runs(direct) ? direct : conv_2d_columns(self, x, weight, window);
 }
 
 ggml_tensor* pool_2d(NodeBuilder& self, ggml_tensor* x, PoolKind kind, const Window2d& window) {

@@ -10,11 +10,11 @@
 
 namespace executorch_ggml {
 
-// The place of what the CPU computes before the devices begin, and of all that a program for the CPU alone computes.
+// A place is an index: this one is the host CPU, which runs the prologue, and all of a program without devices; from 1
+// on they count the devices of the list.
 constexpr int kHost = 0;
 
-// Devices in the order in which the nodes of a program run on them: places from 1 on. There are none where the CPU
-// computes all of it.
+// The devices of a program, in the order in which its nodes run on them; empty where the CPU runs all of it.
 class DeviceList {
  public:
   DeviceList() = default;
@@ -29,13 +29,13 @@ class DeviceList {
   bool empty() const { return members_.empty(); }
   int size() const { return static_cast<int>(members_.size()); }
 
-  // Null where a place is the CPU's.
+  // Null for the host, and for a CPU in the list.
   ggml_backend_t backend(int place) const { return place == kHost ? nullptr : member(place).backend; }
 
   // Without null.
   std::vector<ggml_backend_t> backends() const;
 
-  // Whether nodes of a place run as this runtime's own kernels: on the CPU, and where it reads the device's memory.
+  // Whether nodes run as this runtime's own kernels: on the CPU, and on devices that share host memory.
   bool uses_kernels(int place) const { return place == kHost || member(place).shares_memory; }
 
   // Whether what a program marks as the host's is computed by the CPU before the rest: not where the CPU reads the
@@ -45,9 +45,8 @@ class DeviceList {
   // How to tell the device what custom nodes mean; null where none asks.
   devices::CustomNodesFunction custom_nodes() const;
 
-  // What each place gets of `bytes` of weights and states, relative to the others', by place. Where the list has no
-  // shares it is by free memory, and equal where a device does not tell its own; a CPU in the list gets what has no
-  // room elsewhere.
+  // Relative shares of `bytes` of weights and states, by place: those of the list, or else by free memory. They are
+  // equal where a device does not report its memory; a CPU in the list gets what does not fit on the devices.
   std::vector<double> shares(size_t bytes) const;
 
   // An error where a device has less free memory than is needed, by place.

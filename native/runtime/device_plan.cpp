@@ -81,12 +81,12 @@ class Planner {
       state_of_[static_cast<size_t>(graph_.states()->Get(index(s))->value())] = static_cast<int>(s);
     }
     for (size_t i = 0; i < host_.size(); ++i) {
-      size_t made = 0;
+      size_t result = 0;
       const size_t source = writes(i) == Writes::Whole ? 1 : 0;
       if ((!is_view(node(i)) && writes(i) == Writes::No) || size_of(node(i).inputs()) <= source) continue;
       const int value = node(i).inputs()->Get(index(source));
-      if (output(i, &made) && value >= 0 && static_cast<size_t>(value) < roots_.size()) {
-        roots_[made] = roots_[static_cast<size_t>(value)];
+      if (output(i, &result) && value >= 0 && static_cast<size_t>(value) < roots_.size()) {
+        roots_[result] = roots_[static_cast<size_t>(value)];
       }
     }
   }

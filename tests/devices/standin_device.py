@@ -8,6 +8,8 @@ import functools
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from executorch_ggml import _session
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,6 +29,12 @@ class Counters(ctypes.Structure):
 def library() -> Path | None:
     """Where `make setup` has built it."""
     return next(iter(ROOT.glob("build/*/standin/libggml-standin.so")), None)
+
+
+def require() -> None:
+    """Skip the test where it is not built: it is a part of developers' builds, not of the package."""
+    if library() is None:
+        pytest.skip("the stand-in device is not built: make setup")
 
 
 @functools.cache

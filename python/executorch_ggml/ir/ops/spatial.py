@@ -564,7 +564,7 @@ _SAMPLE_WORK = "count(result.ne) * (16 if kind == SampleKind.BICUBIC else 4)"
 def grid_sample(
     x: torch.Tensor, grid: torch.Tensor, *, kind: SampleKind, border: SampleBorder, align_corners: bool
 ) -> torch.Tensor:
-    """Pixels at places between -1 and 1; ``grid`` is ``ne = 2, W, H, N``."""
+    """Pixels sampled at coordinates between -1 and 1; ``grid`` is ``ne = 2, W, H, N``."""
     mode, padding = SampleKind(kind).name.lower(), SampleBorder(border).name.lower()
     return F.grid_sample(x, grid, mode=mode, padding_mode=padding, align_corners=align_corners)
 

@@ -104,7 +104,7 @@ def _cubic(t: mx.array) -> list[mx.array]:
 
 @planned()
 def grid_sample_nhwc(node: Node) -> Function:
-    """Pixels at places between -1 and 1."""
+    """Pixels sampled at coordinates between -1 and 1."""
     kind, border = SampleKind(node.attrs["kind"]), SampleBorder(node.attrs["border"])
     align = bool(node.attrs["align_corners"])
     image = node.inputs[0]
