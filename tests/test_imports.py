@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from importlib.util import resolve_name
@@ -42,3 +44,12 @@ def test_imports_make_no_circle(depth: int | None) -> None:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(f"imports in a circle, each by the next: {' <- '.join(error.args[1])}")
+
+
+@pytest.mark.parametrize("module", ["devices.bridge", "devices.mlx.plan", "passes", "targets"])
+def test_devices_do_without_torch(module: str) -> None:
+    """Programs with a ggml of their own load them."""
+    if module == "devices.mlx.plan":
+        pytest.importorskip("mlx.core")
+    code = f"import sys, executorch_ggml.{module}; sys.exit(bool({{'torch', 'sympy'}} & sys.modules.keys()))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from tests.devices.test_session import check, session
+from tests.helpers import lowered
 from torch import Tensor, nn
 
 import executorch_ggml
@@ -22,7 +23,8 @@ from executorch_ggml.devices.calls import Calls
 from executorch_ggml.devices.torch_device import TorchDevice
 from executorch_ggml.ir.arrays import Contents
 from executorch_ggml.ir.graph import Graph, Node
-from executorch_ggml.runtime import DeviceUse, NodePlacement, Placement
+from executorch_ggml.ir.serialize import serialize
+from executorch_ggml.runtime import DeviceUse, NodePlacement, Placement, Session
 
 Arrays = Sequence[np.ndarray[Any, Any]]
 
@@ -130,6 +132,30 @@ def test_linear_layers_are_matrix_products(device: Scripted, model: nn.Module, d
     matrices = [node.inputs[0] for node in graph.nodes if node.op == "mul_mat"]
     shapes = [tuple(weight.shape[:2]) for name, weight in model.named_parameters() if name.endswith("weight")]
     assert [(m.ne[1], m.ne[0]) for m in matrices if m is not None] == shapes
+
+
+class WrittenOut(nn.Module):
+    """A gated row, normalized."""
+
+    def forward(self, x: Tensor, weight: Tensor) -> Tensor:
+        return nn.functional.layer_norm(nn.functional.silu(x) * x, (8,)) * weight
+
+
+def test_a_device_is_given_what_the_passes_make_of_a_graph(device: Scripted) -> None:
+    rows, weight = torch.randn(next(SIZES), 8), torch.randn(8)
+    separate = lowered(WrittenOut(), (rows, weight), fusions=frozenset())
+    program = Session(serialize(separate), device="scripted")
+    check(program.run(rows, weight), [WrittenOut()(rows, weight)])
+    assert [node.op for node in device.graphs[0].nodes] == ["swiglu_split", "norm"]
+
+
+def test_a_device_that_refuses_a_fused_node_is_given_the_others(device: Scripted) -> None:
+    device.on_supports = lambda node: node.op not in ("norm", "swiglu_split") or None in node.inputs
+    rows, weight = torch.randn(next(SIZES), 8), torch.randn(8)
+    separate = lowered(WrittenOut(), (rows, weight), fusions=frozenset())
+    program = Session(serialize(separate), device="scripted")
+    check(program.run(rows, weight), [WrittenOut()(rows, weight)])
+    assert [node.op for node in device.graphs[0].nodes] == ["silu", "mul", "norm", "mul"]
 
 
 def test_explain_says_which_nodes_the_device_takes(device: Scripted) -> None:

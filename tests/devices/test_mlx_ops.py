@@ -198,7 +198,7 @@ def weighted_norms(p: Program) -> None:
 
         p.output(p.emit("mul", normal(), row), p.emit("mul", normal(), rows))
         p.output(p.emit("add", p.emit("mul", normal(), row), bias), p.emit("add", p.emit("mul", normal(), row), rows))
-        p.output(p.emit("add", normal(), bias))
+        p.output(p.emit("add", normal(), bias), p.emit(op, x, row, eps=1e-5), p.emit("norm", x, row, bias, eps=0.5))
         kept = normal(p.random(4, 17))
         p.output(kept, p.emit("mul", kept, row))
         twice = p.emit("mul", normal(p.random(5, 17)), row)

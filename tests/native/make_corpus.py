@@ -352,6 +352,15 @@ def rows(p: Program) -> None:
 
 
 @program
+def weighted_norms(p: Program) -> None:
+    x, weight, bias = p.random(2, 3, 4, 37), p.random(37), p.constant(torch.randn(37))
+    wide, one = p.random(5, 1029), p.random(4, 1)
+    p.output(p.emit("norm", x, weight, bias, eps=1e-5), p.emit("norm", x, bias, weight, eps=1.0))
+    p.output(p.emit("rms_norm", p.build.permute(x, (0, 2, 1, 3)), weight, eps=1e-6), p.emit("norm", one, eps=0.5))
+    p.output(p.emit("norm", wide, p.random(1029), eps=0.0), p.emit("rms_norm", wide, eps=0.0))
+
+
+@program
 def rotations(p: Program) -> None:
     x, cos, sin = p.random(3, 5, 8), p.random(5, 8), p.random(1, 8)
     p.output(*(p.emit("rotary", x, cos, sin, interleaved=interleaved) for interleaved in (False, True)))

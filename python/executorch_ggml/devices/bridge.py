@@ -35,6 +35,7 @@ from ..frontends.ggml import (
 from ..ir.arrays import numpy_dtype
 from ..ir.dtypes import DType
 from ..ir.graph import IRError
+from ..passes import FOR_DEVICES, run_passes
 from .calls import Calls, TimeLimitError
 from .device import DeclinedError, GgmlDevice, get, registered
 
@@ -242,6 +243,12 @@ class _Host:
         self._guarded(device, "memory()", "0 bytes are told", asked)
 
 
+def _fused(graph: Graph, device: GgmlDevice) -> Graph:
+    """The graph after the passes, if the device computes all nodes of that too."""
+    fused = run_passes(graph, FOR_DEVICES)
+    return fused if all(map(device.supports, fused.nodes)) else graph
+
+
 def _nodes_of(tensors: Sequence[Tensor], labels: Sequence[str]) -> str:
     """A graph's nodes in a message."""
     nodes = [labels[tensor.index] for tensor in tensors if tensor.role == NODE]
@@ -283,7 +290,7 @@ class Runner:
     def _planned(self, device: GgmlDevice, graph: Graph) -> Plan:
         if not graph.outputs:
             return lambda inputs: ()
-        plan = self._calls(device.plan, graph)
+        plan = self._calls(lambda: device.plan(_fused(graph, device)))
         if not callable(plan):
             raise TypeError(f"plan() returned {_kind(plan)}, expected a function of a list of arrays")
         return plan

@@ -101,9 +101,10 @@ class Builder:
     # -------------------------------------------------------------------------------------------------- nodes
 
     def emit(self, op: str, *inputs: Value | None, **attrs: Any) -> Value:
-        """Append a call of ``op``; inputs are made dense where the op's row demands it."""
+        """Call ``op``. Inputs are made dense where its row demands it; optional last ones may be left out."""
         spec = OPS[op]
         _verify_names(spec, attrs)
+        inputs += (None,) * (len(spec.inputs) - len(inputs))
         attrs = {attr.name: _as_stored(attr, attrs[attr.name]) for attr in spec.attrs}
         ready = tuple(self._laid_out(value, wanted.layout) for value, wanted in zip(inputs, spec.inputs, strict=True))
         key = (op, ready, tuple(map(hashable, attrs.values())))

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-import torch
-
-from ._lazy import session
+from ._lazy import session, torch
 from .dtypes import DType
 
 _LARGEST_SUM = 1e18  # of weighted squares within a block, which ggml squares once more

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import sympy
-import torch
-
+from ._lazy import sympy, torch
 from .codec import dequantize
 from .dims import evaluate
 from .graph import Graph, Node, Port, Value

@@ -24,6 +24,7 @@ from . import (
     rotary,
     round_when_written,
     update_in_place,
+    weighted_norm,
 )
 
 _ORDERED = (
@@ -31,6 +32,7 @@ _ORDERED = (
     batch_norm,
     activation,
     rms_norm,
+    weighted_norm,
     gate,
     rotary,
     attention,
@@ -41,6 +43,8 @@ _ORDERED = (
     blocked_weights,
 )
 PASSES: dict[str, ModuleType] = {module.__name__.rpartition(".")[2]: module for module in _ORDERED}
+# Those that make no constants, which in a graph of ggml's are another's memory, and have to do with no states.
+FOR_DEVICES = ("activation", "rms_norm", "weighted_norm", "gate", "rotary", "attention")
 
 
 def run_passes(graph: Graph, names: Collection[str] = PASSES.keys()) -> Graph:
@@ -56,4 +60,4 @@ def summary(name: str) -> str:
     return (PASSES[name].__doc__ or "").partition("\n")[0].rstrip(".")
 
 
-__all__ = ["PASSES", "quantize_states", "run_passes", "summary"]
+__all__ = ["FOR_DEVICES", "PASSES", "quantize_states", "run_passes", "summary"]

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
-
+from ..ir._lazy import torch
 from ..ir.dtypes import DType
 from ..ir.graph import Constant, Graph, Node, Value
 from ..ir.ops.movement import shape_of

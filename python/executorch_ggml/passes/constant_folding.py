@@ -23,8 +23,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
-
+from ..ir._lazy import torch
 from ..ir.builder import needed_nodes
 from ..ir.dims import free_symbols
 from ..ir.dtypes import DType

@@ -24,8 +24,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-import torch
-
+from ..ir._lazy import torch
 from ..ir.dims import is_one, product, same
 from ..ir.graph import Constant, Graph, Node, Value
 from ..ir.op import Dims, Layout

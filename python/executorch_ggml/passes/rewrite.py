@@ -6,8 +6,7 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
-import torch
-
+from ..ir._lazy import torch
 from ..ir.builder import Builder
 from ..ir.dims import same_dims
 from ..ir.graph import Constant, Graph, IRError, Node, Value

@@ -96,7 +96,14 @@ def _batch() -> list[Case]:
         having(op(BATCH, rand(2, 3, 4, 5), None, None, mean, variance, 0.1, 1e-3), keep=(0,)),
         having(op(BATCH, rand(2, 3, 4, 5), weight, None, mean, variance, 0.1, 1e-3), keep=(0,)),
         having(op(BATCH, rand(2, 3, 4, 5), None, bias, mean, variance, 0.1, 1e-3), keep=(0,)),
-        having(op(BATCH, rand(2, 3, 4), None, None, rand(3), rand(3).abs(), 0.1, 1e-5), refused="constant", keep=(0,)),
+        having(
+            op(BATCH, rand(2, 3, 4), None, None, rand(3), rand(3).abs(), 0.1, 1e-5), name="computed-moments", keep=(0,)
+        ),
+        having(
+            op(BATCH, rand(2, 3, 4), rand(3), rand(3), rand(3), rand(3).abs(), 0.1, 1e-5),
+            name="all-computed",
+            keep=(0,),
+        ),
         having(op(BATCH, rand(2, 3, 2, 4, 2), *statistics(3), 0.1, 1e-5), keep=(0,)),
         having(op(BATCH, rand(1, 3, 2, 4, 2), *statistics(3), 0.1, 1e-5), keep=(0,)),
     ]

@@ -20,7 +20,6 @@ from .empty import empty_refusal, function_of_empty
 from .quantized import Packed, pack
 from .registry import MLX_TYPES, Function, entry_of, shape_of, taken_conditions
 from .table import TABLE
-from .weighted_norms import weighted_norms
 
 if TYPE_CHECKING:
     from ...ir.graph import Constant, Graph, Node, State, Value
@@ -125,13 +124,8 @@ class _Planner:
             read = functools.partial(_contents, constant, packed=packed)
             identity = constant.data.identity if isinstance(constant.data, Contents) else None
             self._know(self._place(constant.value), None if identity is None else (identity, packed), read)
-        norms, between = weighted_norms(graph)
         for node in graph.nodes:
-            if (norm := norms.get(node.output)) is not None:
-                places = self._places[norm.inputs[0]], *(self._row(value) for value in norm.inputs[1:])
-                self._call(norm.function, places, self._place(node.output), fold=True)
-            elif node.output not in between:
-                self._node(node)
+            self._node(node)
         self.results = [self._places[port.value] for port in graph.outputs]
 
     def _place(self, value: Value | None = None) -> int:
@@ -140,12 +134,6 @@ class _Planner:
             self._places[value] = self.count
         self.count += 1
         return self.count - 1
-
-    def _row(self, value: Value) -> int:
-        """A place for a value as an array of one dim."""
-        place = self._place()
-        self._call(lambda array: array.reshape(-1), (self._places[value],), place, fold=True)
-        return place
 
     def _know(self, place: int, key: tuple[Any, ...] | None, make: Callable[[], mx.array | Packed]) -> None:
         self.known[place] = _Known(make) if key is None else _shared.setdefault(key, _Known(make))

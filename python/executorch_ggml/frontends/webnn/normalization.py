@@ -51,17 +51,13 @@ def batch_normalization(
     axis: int,
     epsilon: float,
 ) -> Tensor:
-    """By given moments: a scale and a shift where they are constant."""
-    x = cx.f32(input)
-    per_channel = [int(mean.shape[0]) if i == axis else 1 for i in range(x.rank)]
-    affine = scale_and_shift(cx, mean, variance, scale, bias, epsilon, per_channel)
-    if affine is not None:
-        return _scaled(cx, x, *affine)
-    centre, spread, factor, shift = (_along(cx, vector, axis, x.rank) for vector in (mean, variance, scale, bias))
-    assert centre is not None
-    assert spread is not None
-    deviation = cx.unary("sqrt", cx.affine(spread, 1.0, epsilon))
-    return _scaled(cx, cx.both(BinaryKind.DIV, cx.both(BinaryKind.SUB, x, centre), deviation), factor, shift)
+    """By given moments: a scale and a shift."""
+    shape = [int(mean.shape[0]) if i == axis else 1 for i in range(input.rank)]
+    affine = (
+        cx.reshaped(Tensor(value, mean.shape), shape)
+        for value in scale_and_shift(cx, mean, variance, scale, bias, epsilon)
+    )
+    return _scaled(cx, cx.f32(input), *affine)
 
 
 @emits("instance_normalization")

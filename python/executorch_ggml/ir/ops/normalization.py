@@ -30,16 +30,46 @@ def is_small(number: Dim) -> bool:
     return 0 <= number < 2**31
 
 
-@op(60, inputs={"a": "f32 rows"}, result="a", checks=("not_negative(eps)",))
-def norm(a: torch.Tensor, *, eps: float) -> torch.Tensor:
-    """Each row minus its mean over its standard deviation (``ggml_norm``)."""
-    return torch.nn.functional.layer_norm(a, a.shape[-1:], eps=eps)
+@formula
+def is_row_of(row: Operand | None, a: Operand) -> bool:
+    """Expects `row` to be one row, as long as `a`'s."""
+    return row is None or (row.ne[0] == a.ne[0] and row.ne[1] == row.ne[2] == row.ne[3] == 1)
 
 
-@op(61, inputs={"a": "f32 rows"}, result="a", checks=("not_negative(eps)",))
-def rms_norm(a: torch.Tensor, *, eps: float) -> torch.Tensor:
-    """Each row over its root mean square (``ggml_rms_norm``)."""
-    return a * torch.rsqrt(a.square().mean(-1, keepdim=True) + eps)
+@formula
+def comes_with(bias: Operand | None, weight: Operand | None) -> bool:
+    """Expects `weight` to be there where `bias` is."""
+    return bias is None or weight is not None
+
+
+@op(
+    60,
+    inputs={"a": "f32 rows", "weight": "f32? cont", "bias": "f32? cont"},
+    result="a",
+    checks=("not_negative(eps)", "is_row_of(weight, a)", "is_row_of(bias, a)", "comes_with(bias, weight)"),
+    call="ggml_norm(ctx, a, eps)",
+    kernel="norm",
+    stock="weight is None",
+)
+def norm(a: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, *, eps: float) -> torch.Tensor:
+    """Each row minus its mean over its standard deviation, times a weight and plus a bias if given (``ggml_norm``)."""
+    w, b = (None if row is None else row.reshape(-1) for row in (weight, bias))
+    return torch.nn.functional.layer_norm(a, a.shape[-1:], w, b, eps)
+
+
+@op(
+    61,
+    inputs={"a": "f32 rows", "weight": "f32? cont"},
+    result="a",
+    checks=("not_negative(eps)", "is_row_of(weight, a)"),
+    call="ggml_rms_norm(ctx, a, eps)",
+    kernel="rms_norm",
+    stock="weight is None",
+)
+def rms_norm(a: torch.Tensor, weight: torch.Tensor | None, *, eps: float) -> torch.Tensor:
+    """Each row over its root mean square, times a weight if given (``ggml_rms_norm``)."""
+    normed = a * torch.rsqrt(a.square().mean(-1, keepdim=True) + eps)
+    return normed if weight is None else normed * weight
 
 
 @op(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-import torch
-
+from ...ir._lazy import torch
 from ...ir.builder import IDENTITY, Builder
 from ...ir.dims import product, same_dims
 from ...ir.dtypes import DType

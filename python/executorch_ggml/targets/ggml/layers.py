@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import torch
-
+from ...ir._lazy import torch
 from ...ir.builder import Builder
 from ...ir.dims import floor_div, is_one, product, same
 from ...ir.dtypes import DType

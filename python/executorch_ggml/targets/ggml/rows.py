@@ -15,7 +15,18 @@ from .rules import stock
 _OVER_ROWS = {ReduceKind.MEAN: "mean", ReduceKind.SUM: "sum_rows"}
 
 
-@stock("norm", "rms_norm", "mean", "sum_rows", "cumsum", "pad_ext")
+@stock("norm", "rms_norm")
+def norm(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> Value:
+    """The weight and the bias are nodes of their own; devices fuse them again."""
+    builder, (x, weight, bias) = rewriter.builder, (*inputs, None)[:3]
+    assert x is not None
+    value = builder.emit(node.op, builder.cont(x), **node.attrs)
+    if weight is not None:
+        value = builder.emit("mul", value, weight)
+    return value if bias is None else builder.emit("add", value, bias)
+
+
+@stock("mean", "sum_rows", "cumsum", "pad_ext")
 def over_rows(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> Value:
     """Ops along dense rows: devices want all of the tensor dense."""
     dense = [rewriter.builder.cont(value) for value in present(inputs)]

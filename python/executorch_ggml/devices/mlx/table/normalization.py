@@ -12,15 +12,19 @@ from ..registry import Function, direct, planned, shape_of
 
 
 @direct()
-def norm(a: mx.array, *, eps: float) -> mx.array:
-    """Each row minus its mean over its standard deviation."""
-    return mx.fast.layer_norm(a, None, None, eps)
+def norm(a: mx.array, weight: mx.array | None, bias: mx.array | None, *, eps: float) -> mx.array:
+    """Each row minus its mean over its standard deviation, ``* weight + bias``."""
+    return mx.fast.layer_norm(a, _flat(weight), _flat(bias), eps)
 
 
 @direct()
-def rms_norm(a: mx.array, *, eps: float) -> mx.array:
-    """Each row over its root mean square."""
-    return mx.fast.rms_norm(a, None, eps)
+def rms_norm(a: mx.array, weight: mx.array | None, *, eps: float) -> mx.array:
+    """Each row over its root mean square, ``* weight``."""
+    return mx.fast.rms_norm(a, _flat(weight), eps)
+
+
+def _flat(row: mx.array | None) -> mx.array | None:
+    return None if row is None else row.reshape(-1)
 
 
 def alibi_slopes(heads: int, max_bias: float) -> list[float]:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import torch
 
 from ....ir.dims import as_dim, is_one, ne_of, product
-from ....ir.dtypes import DType
 from ....ir.graph import Value
 from ....ir.ops.custom import BinaryKind, ReduceKind, UnaryKind
 from ..context import FLOATS, Context, Tensor
@@ -49,39 +48,23 @@ def batch_norm(
         x = Tensor(
             cx.builder.reshape(x.value, (product(x.shape[2:]), *x.shape[1::-1])), (*x.shape[:2], product(x.shape[2:]))
         )
-    per_channel = (int(as_dim(mean.shape[0])), *([1] * (x.rank - 2)))
-    affine = scale_and_shift(cx, mean, variance, weight, bias, eps, per_channel)
-    if affine is None or x.dtype not in FLOATS:
-        return Refused("a batch norm whose statistics are not constant, or not of floats")
-    scale, shift = affine
-    return cx.rounded(_scaled(cx, cx.f32(x).value, scale.value, shift.value), 0), None, None
+    if x.dtype not in FLOATS:
+        return Refused("a batch norm that is not of floats")
+    affine = scale_and_shift(cx, mean, variance, weight, bias, eps)
+    per_channel = ne_of((mean.shape[0], *([1] * (x.rank - 2))))
+    scale, shift = (cx.builder.reshape(value, per_channel) for value in affine)
+    return cx.rounded(_scaled(cx, cx.f32(x).value, scale, shift), 0), None, None
 
 
 def scale_and_shift(
-    cx: Context,
-    mean: Tensor,
-    variance: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    eps: float,
-    shape: Sequence[int],
-) -> tuple[Tensor, Tensor] | None:
-    """An inference batch norm as constants of a shape to multiply with and to add; None where they are computed."""
-    statistics = [t for t in (variance, mean, weight, bias) if t is not None]
-    if any(t.data is None for t in statistics):
-        return None
-    has_weight, has_bias = weight is not None, bias is not None
-
-    def scale(variance: torch.Tensor, mean: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
-        del mean
-        return torch.rsqrt(variance.double() + eps) * (rest[0].double() if has_weight else 1.0)
-
-    def shift(variance: torch.Tensor, mean: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
-        return (rest[-1].double() if has_bias else 0.0) - mean.double() * scale(variance, mean, *rest)
-
-    scales = cx.derived(f"scale{eps:g}", statistics, shape, lambda *s: scale(*s).view(tuple(shape)), DType.F32)
-    shifts = cx.derived(f"shift{eps:g}", statistics, shape, lambda *s: shift(*s).view(tuple(shape)), DType.F32)
-    return scales, shifts
+    cx: Context, mean: Tensor, variance: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Value, Value]:
+    """An inference batch norm as one number a channel to multiply with, and one to add."""
+    factor, term = (None if t is None else cx.f32(t).value for t in (weight, bias))
+    spread = cx.builder.emit("scale_bias", cx.f32(variance).value, s=1.0, b=float(eps))
+    scale = _scaled(cx, cx.builder.emit("unary", spread, kind=UnaryKind.RSQRT), factor, None)
+    centre = cx.builder.emit("mul", cx.f32(mean).value, scale)
+    return scale, _scaled(cx, cx.builder.emit("neg", centre), None, term)
 
 
 @lowers(aten._native_batch_norm_legit.no_stats)
