@@ -10,7 +10,7 @@ Result::
     constant @weight.matrix_blocks: f32[64, 96, 1, 1] stored as MATRIX_BLOCKS
     %0 = linear(%x, @weight.matrix_blocks, @bias)
 
-A constant that something else reads too stays beside its copy.
+A constant that something else reads too stays beside its copy. A reshaped one is a weight like any other.
 """
 
 from __future__ import annotations
@@ -41,12 +41,13 @@ def layout_for(node: Node) -> StorageLayout:
 
 def _blocked(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> Value | None:
     x, weight, bias = inputs
-    constant = None if weight is None else rewriter.builder.constant_of(weight)
+    constant = None if weight is None else rewriter.constant(weight)
     if weight is None or constant is None or constant.outside or constant.storage != PLAIN:
         return None
     layout = layout_for(node)
     groups = f"{layout.groups}" if layout.groups != 1 else ""
-    key = f"{constant.key}.{layout.kind.name.lower()}{groups}"
+    shape = "" if constant.value.ne == weight.ne else "x".join(map(str, weight.ne))
+    key = f"{constant.key}{shape}.{layout.kind.name.lower()}{groups}"
     copy = rewriter.builder.constant(key, weight.dtype, weight.ne, constant.data)
     stored = rewriter.builder.constant_of(copy)
     assert stored is not None
