@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import functools
 import gc
 from collections.abc import Iterator
 
 import pytest
 import torch
-import torch._export.utils as export_utils
 from hypothesis import HealthCheck, settings
+from tests import quick_decompositions
 from tests.worker_crashes import pytest_configure, pytest_handlecrashitem, pytest_testnodedown
 
 __all__ = ["pytest_configure", "pytest_handlecrashitem", "pytest_testnodedown"]
@@ -18,9 +17,7 @@ settings.register_profile(
 )
 settings.load_profile("project")
 
-# Each decomposition looks up every composite op of torch dozens of times, half the time of a small program's export.
-# An op that is registered later is known from its first call on.
-export_utils._materialize_cpp_cia_ops = functools.cache(export_utils._materialize_cpp_cia_ops)
+quick_decompositions.install()
 
 
 def pytest_collection_finish() -> None:
