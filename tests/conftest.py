@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
-from tests import quick_decompositions
+from tests import batches, quick_decompositions
 from tests.worker_crashes import pytest_configure, pytest_handlecrashitem, pytest_testnodedown
 
 __all__ = ["pytest_configure", "pytest_handlecrashitem", "pytest_testnodedown"]
@@ -20,8 +20,14 @@ settings.load_profile("project")
 quick_decompositions.install()
 
 
-def pytest_collection_finish() -> None:
-    """Keep the collector of garbage from going through modules and tests, which stay until the end."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """How cases of the op tables are run."""
+    parser.addoption("--alone", action="store_true", help="run each case of the op tables in a program of its own")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Batch the cases, and keep the collector of garbage from going through modules and tests, which stay."""
+    batches.plan(session.items, size=1 if session.config.option.alone else batches.SIZE)
     gc.collect()
     gc.freeze()
 

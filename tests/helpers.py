@@ -2,7 +2,7 @@
 
 `check_program` lowers an export directly: fast, and the overloads stay those that the test calls. `check_delegate` goes
 the user's way, through `to_edge_transform_and_lower` and a `.pte`. `op` declares a case of one overload for the tables
-of `tests/frontends/aten`, which `check_case` runs in several memory layouts at once.
+of `tests/frontends/aten`, which `tests.batches` runs in several memory layouts at once.
 """
 
 from __future__ import annotations
@@ -331,9 +331,10 @@ class Case:
         """The tensors among the arguments."""
         return [leaf for leaf in tree_flatten((self.args, self.kwargs))[0] if isinstance(leaf, Tensor)]
 
-    def module(self, layouts: bool) -> nn.Module:
-        """A module that calls the overload on its inputs, and where asked on views of them."""
-        return _OneOp(self, layouts)
+    def module(self) -> OneOp:
+        """A module that calls the overload on its inputs, and where layouts matter, on views of them."""
+        judged = self.layouts and self.dynamic is None and self.refused is None
+        return OneOp(self, judged and any(t.dim() > 0 for t in self.inputs))
 
 
 def op(overload: OpOverload, *args: Any, **kwargs: Any) -> Case:
@@ -346,7 +347,9 @@ def having(case: Case, **changes: Any) -> Case:
     return replace(case, **changes)
 
 
-class _OneOp(nn.Module):
+class OneOp(nn.Module):
+    """Calls a case's overload: on its inputs, and with `layouts`, also on views of other tensors."""
+
     def __init__(self, case: Case, layouts: bool) -> None:
         super().__init__()
         self.case = case
@@ -418,37 +421,6 @@ def strided_view(source: Tensor) -> Tensor:
     return source[..., 1::2] if source.dim() else source
 
 
-def check_case(case: Case) -> None:
-    """Run a case, or see it refused."""
-    plain = case.module(layouts=False)
-    if case.refused is not None:
-        program = torch.export.export(plain, tuple(case.inputs), dynamic_shapes=_shapes(case))
-        program.graph.eliminate_dead_code()
-        assert_refused(program, case.refused)
-        return
-    layouts = case.layouts and case.dynamic is None and any(t.dim() > 0 for t in case.inputs)
-    module = case.module(layouts)
-    assert isinstance(module, _OneOp)
-    args = module.given()
-    program = torch.export.export(module, args, dynamic_shapes=_shapes(case))
-    program.graph.eliminate_dead_code()  # results that nothing reads, as Edge has it
-    called = [overload_of(node) for node in program.graph.nodes if node.op == "call_function"]
-    assert case.overload in called, f"the export calls {called}"
-    graph = run_passes(Lowering(program).graph())
-    verify(graph)
-    on_cpu, on_devices = for_targets(graph)
-    ready = session(on_cpu)
-    tolerance = max([case.tolerance, *(TOLERANCES.get(t.dtype, 0.0) for t in case.inputs)])
-    verify(on_cpu)
-    verify(on_devices)
-    for inputs in (args, *case.others):
-        expected = module(*inputs)
-        assert_all_same(run_interpreter(graph, inputs), expected, tolerance, "interpreter")
-        assert_all_same(run_interpreter(on_cpu, inputs), expected, tolerance, "interpreter, CPU target")
-        assert_all_same(run_interpreter(on_devices, inputs), expected, tolerance, "interpreter, ggml target")
-        assert_all_same(run_session(ready, inputs), expected, tolerance, "session")
-
-
 def of_type(case: Case, dtype: torch.dtype) -> Case | None:
     """The case with its f32 tensors in another float type, or None where it has none."""
 
@@ -464,10 +436,6 @@ def of_type(case: Case, dtype: torch.dtype) -> Case | None:
     args, kwargs = tree_unflatten(made, spec)
     others = tuple(tuple(cast(leaf) for leaf in inputs) for inputs in case.others)
     return replace(case, args=args, kwargs=kwargs, others=others, layouts=False)
-
-
-def _shapes(case: Case) -> Any:
-    return None if case.dynamic is None else (case.dynamic,)
 
 
 def refused_reason(function: Callable[..., Any], args: Inputs) -> str | None:

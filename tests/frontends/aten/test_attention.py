@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.batches import check_case
 from tests.helpers import (
     DYNAMIC,
     Case,
     assert_same,
     bools,
-    check_case,
     check_program,
     decomposed,
     having,

@@ -3,11 +3,11 @@ from __future__ import annotations
 import executorch.exir.passes.dim_order_ops_registry  # noqa: F401 - declares the dim_order_ops
 import pytest
 import torch
+from tests.batches import check_case
 from tests.helpers import (
     DYNAMIC,
     Case,
     assert_same,
-    check_case,
     check_program,
     having,
     inf,

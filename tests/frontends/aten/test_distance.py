@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.helpers import DYNAMIC, Case, check_case, check_program, having, inf, op, rand
+from tests.batches import check_case
+from tests.helpers import DYNAMIC, Case, check_program, having, inf, op, rand
 
 aten = torch.ops.aten
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 from hypothesis import given as with_examples
 from hypothesis import strategies as st
+from tests.batches import check_case
 from tests.helpers import (
     DYNAMIC,
     Case,
     bools,
-    check_case,
     check_program,
     having,
     inf,

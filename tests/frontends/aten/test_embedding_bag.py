@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.helpers import DYNAMIC, Case, check_case, check_delegate, const, having, index, lowered, op, rand, session
+from tests.batches import check_case
+from tests.helpers import DYNAMIC, Case, check_delegate, const, having, index, lowered, op, rand, session
 from torch import nn
 
 aten = torch.ops.aten

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.batches import check_case
 from tests.frontends.aten.test_weights import STORED, Store, exact_rows
-from tests.helpers import DYNAMIC, Case, check_case, having, index, lowered, op, rand, run_session, session
+from tests.helpers import DYNAMIC, Case, having, index, lowered, op, rand, run_session, session
 from torch import Tensor, nn
 
 from executorch_ggml.frontends.aten.ops.experts import expert_linear

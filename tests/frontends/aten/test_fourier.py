@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.helpers import DYNAMIC, Case, check_case, having, inf, nan, op, rand
+from tests.batches import check_case
+from tests.helpers import DYNAMIC, Case, having, inf, nan, op, rand
 
 from executorch_ggml.frontends.aten.ops.fourier import MAX_POINTS
 

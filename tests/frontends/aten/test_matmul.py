@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given as with_examples
 from hypothesis import strategies as st
-from tests.helpers import DYNAMIC, Case, Const, check_case, check_program, const, having, ints, nan, op, rand
+from tests.batches import check_case
+from tests.helpers import DYNAMIC, Case, Const, check_program, const, having, ints, nan, op, rand
 from torch import Tensor
 
 aten = torch.ops.aten

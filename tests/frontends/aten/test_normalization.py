@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.batches import check_case
 from tests.helpers import (
     DYNAMIC,
     Case,
     Const,
-    check_case,
     check_program,
     check_refused,
     const,

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from tests.helpers import DYNAMIC, Case, check_case, having, op, rand
+from tests.batches import check_case
+from tests.helpers import DYNAMIC, Case, having, op, rand
 
 aten = torch.ops.aten
 

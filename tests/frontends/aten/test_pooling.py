@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 import torch
-from tests.helpers import DYNAMIC, Case, check_case, having, inf, ints, nan, op, rand
+from tests.batches import check_case
+from tests.helpers import DYNAMIC, Case, having, inf, ints, nan, op, rand
 
 aten = torch.ops.aten
 

@@ -13,11 +13,11 @@ from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.batches import check_case
 from tests.helpers import (
     Case,
     Const,
     assert_same,
-    check_case,
     check_delegate,
     delegated,
     having,

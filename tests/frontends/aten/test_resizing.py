@@ -4,7 +4,8 @@ from functools import partial
 
 import pytest
 import torch
-from tests.helpers import DYNAMIC, Case, check_case, check_program, exported, having, op, rand
+from tests.batches import check_case
+from tests.helpers import DYNAMIC, Case, check_program, exported, having, op, rand
 from torch import Tensor
 
 from executorch_ggml.frontends.aten import Lowering

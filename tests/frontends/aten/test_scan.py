@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.helpers import DYNAMIC, Case, bools, check_case, having, inf, ints, nan, op, rand
+from tests.batches import check_case
+from tests.helpers import DYNAMIC, Case, bools, having, inf, ints, nan, op, rand
 
 aten = torch.ops.aten
 

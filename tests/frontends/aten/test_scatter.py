@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 import torch
+from tests.batches import check_case
 from tests.helpers import (
     DYNAMIC,
     Case,
     Const,
     bools,
-    check_case,
     check_delegate,
     check_program,
     having,

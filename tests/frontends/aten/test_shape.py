@@ -6,7 +6,8 @@ import pytest
 import torch
 from hypothesis import given as with_examples
 from hypothesis import strategies as st
-from tests.helpers import DYNAMIC, Case, bools, check_case, check_program, having, inf, ints, op, rand
+from tests.batches import check_case
+from tests.helpers import DYNAMIC, Case, bools, check_program, having, inf, ints, op, rand
 from torch import Tensor
 from torch.export import Dim
 

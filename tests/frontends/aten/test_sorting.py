@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.helpers import DYNAMIC, SPECIAL, Case, Const, bools, check_case, having, ints, nan, op, rand
+from tests.batches import check_case
+from tests.helpers import DYNAMIC, SPECIAL, Case, Const, bools, having, ints, nan, op, rand
 from torch import Tensor
 
 aten = torch.ops.aten
