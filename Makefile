@@ -140,12 +140,16 @@ test: native-test runner-test  ## run the tests, C++ and Python
 
 .PHONY: test-all
 test-all: native-test runner-test $(STAMPS)/llama_cpp $(STAMPS)/ggml_newest  ## run the tests, the slow ones and those against llama.cpp too
-	$(PY) -m pytest $(PYTEST_ARGS) -m "slow or not slow"
+	$(PY) -m pytest $(PYTEST_ARGS) -m "slow or not slow" --hypothesis-profile=thorough
 
 # The kernels' tests go through all instruction sets themselves.
 .PHONY: test-isa
-test-isa: setup corpus  ## run the kernels and a dozen models on every instruction set that this machine has
+test-isa: corpus isa-models  ## run the kernels and a dozen models on every instruction set that this machine has
 	$(BIN)/ctest --test-dir $(BUILD) --output-on-failure -R '^kernels_'
+
+# What of it `make test` does not run.
+.PHONY: isa-models
+isa-models: setup
 	$(PY) -m pytest -p no:xdist tests/test_isa.py -m slow
 
 .PHONY: native-test

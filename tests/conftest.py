@@ -13,8 +13,9 @@ __all__ = ["pytest_configure", "pytest_handlecrashitem", "pytest_testnodedown"]
 
 # Exports are slow and vary with the load of the machine: no deadline; the same examples on every run.
 settings.register_profile(
-    "project", deadline=None, derandomize=True, max_examples=40, suppress_health_check=list(HealthCheck)
+    "project", deadline=None, derandomize=True, max_examples=15, suppress_health_check=list(HealthCheck)
 )
+settings.register_profile("thorough", settings.get_profile("project"), max_examples=40)  # `make test-all`
 settings.load_profile("project")
 
 quick_decompositions.install()
