@@ -1,6 +1,8 @@
 #include "device_list.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <locale>
 #include <numeric>
 #include <sstream>
@@ -120,22 +122,25 @@ devices::CustomNodesFunction DeviceList::custom_nodes() const {
 std::vector<double> DeviceList::shares(size_t bytes) const {
   if (members_.size() == 1) return {0.0, 1.0};
   std::vector<double> shares(members_.size() + 1, 0.0);
-  bool all_tell = true;
   for (size_t i = 0; i < members_.size(); ++i) {
-    size_t memory = 0;
     shares[i + 1] = members_[i].share;
-    if (members_[i].share > 0.0 || members_[i].backend == nullptr) continue;
-    all_tell = free_memory(members_[i].backend, &memory) && all_tell;
-    shares[i + 1] = static_cast<double>(memory) * kForWeights;
+    if (members_[i].share <= 0.0 && members_[i].backend != nullptr) shares[i + 1] = room(static_cast<int>(i) + 1);
   }
-  const double room = std::accumulate(shares.begin(), shares.end(), 0.0);
+  const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
+  const bool all_tell = std::isfinite(sum);
   for (size_t i = 0; i < members_.size(); ++i) {
     if (members_[i].share > 0.0) continue;
     const bool is_cpu = members_[i].backend == nullptr;
-    if (!all_tell || room <= 0.0) shares[i + 1] = is_cpu ? 0.0 : 1.0;
-    if (all_tell && is_cpu) shares[i + 1] = std::max(0.0, static_cast<double>(bytes) - room);
+    if (!all_tell || sum <= 0.0) shares[i + 1] = is_cpu ? 0.0 : 1.0;
+    if (all_tell && is_cpu) shares[i + 1] = std::max(0.0, static_cast<double>(bytes) - sum);
   }
   return shares;
+}
+
+double DeviceList::room(int place) const {
+  size_t memory = 0;
+  const bool tells = backend(place) != nullptr && free_memory(backend(place), &memory);
+  return tells ? static_cast<double>(memory) * kForWeights : std::numeric_limits<double>::infinity();
 }
 
 Status DeviceList::check_memory(const std::vector<size_t>& needed) const {

@@ -49,6 +49,10 @@ class DeviceList {
   // equal where a device does not report its memory; a CPU in the list gets what does not fit on the devices.
   std::vector<double> shares(size_t bytes) const;
 
+  // Bytes that the weights and states of a program may take there; infinite for a CPU, and where a device does not
+  // tell.
+  double room(int place) const;
+
   // An error where a device has less free memory than is needed, by place.
   Status check_memory(const std::vector<size_t>& needed) const;
 

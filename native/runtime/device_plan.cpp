@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <climits>
+#include <cmath>
 #include <numeric>
+#include <tuple>
 
 #include "node_builder.h"
 #include "readers.h"
+#include "shapes.h"
 
 namespace executorch_ggml {
 namespace {
@@ -21,6 +24,23 @@ bool is_view(const fb::Node& node) { return op_info(node.op_type()).moves == Mov
 
 bool is_float(fb::DType dtype) {
   return dtype == fb::DType::F32 || dtype == fb::DType::F16 || dtype == fb::DType::Bf16;
+}
+
+// How far a cut may move from its share, of all weights and states: half a layer of a model of four.
+constexpr double kFarthest = 1.0 / 8.0;
+
+// Sizes that are known when inputs come are as near to this as they may be: what crosses is only compared, and images
+// that are too small for their layers, or products of unbounded sizes, would compare as nothing else does.
+constexpr int64_t kUsualSize = 1024;
+
+// 0 where the sizes are none that a value can have.
+double value_bytes(const Shapes& shapes, const fb::Value& value) {
+  Dims ne{};
+  if (!shapes.sizes(value.ne(), &ne).ok()) return 0.0;
+  const ggml_type type = storage_type(static_cast<DType>(value.dtype()));
+  double bytes = static_cast<double>(ggml_type_size(type)) / static_cast<double>(ggml_blck_size(type));
+  for (const int64_t size : ne) bytes *= static_cast<double>(size);
+  return bytes;
 }
 
 class Planner {
@@ -50,6 +70,12 @@ class Planner {
  private:
   const fb::Node& node(size_t i) const { return *graph_.nodes()->Get(index(i)); }
   Writes writes(size_t i) const { return op_info(node(i).op_type()).writes; }
+  bool computes(size_t i) const { return !host_[i] && !is_view(node(i)); }
+
+  // Of a value that is a state; kNowhere for others.
+  int place_of_state(size_t value) const {
+    return state_of_[value] >= 0 ? plan_.states[static_cast<size_t>(state_of_[value])] : kNowhere;
+  }
 
   // Calls `visit` with the values of the graph that a node reads.
   template <class Visit>
@@ -109,7 +135,7 @@ class Planner {
   void keep_states_on_host() {
     std::vector<bool> on_device(plan_.states.size(), !devices_.runs_prologue());
     for (size_t i = 0; i < host_.size(); ++i) {
-      if (!host_[i] && !is_view(node(i))) each_state(i, [&](size_t state) { on_device[state] = true; });
+      if (computes(i)) each_state(i, [&](size_t state) { on_device[state] = true; });
     }
     for (size_t s = 0; s < plan_.states.size(); ++s) {
       const bool stays = !on_device[s] || (devices_.runs_prologue() && !device_writes(s));
@@ -121,63 +147,185 @@ class Planner {
     }
   }
 
-  // The bytes that each node is the first to read, and the place of a state that it must do with.
-  void first_reads(std::vector<double>* first, std::vector<int>* anchors) const {
+  // The bytes of weights and states that each node is the first to read, and the place of a state that it must do with.
+  void find_first_reads() {
     std::vector<bool> counted(roots_.size(), false);
+    anchors_.resize(host_.size(), kNowhere);
+    bytes_before_.resize(host_.size() + 1, 0.0);
     for (size_t i = 0; i < host_.size(); ++i) {
-      if (host_[i] || is_view(node(i))) continue;
+      bytes_before_[i + 1] = bytes_before_[i];
+      if (!computes(i)) continue;
       each_input(i, [&](size_t value) {
         const size_t leaf = roots_[value];
-        const int state = state_of_[leaf];
-        const int place = state >= 0 ? plan_.states[static_cast<size_t>(state)] : kNowhere;
-        if ((*anchors)[i] == kNowhere && place > kHost) (*anchors)[i] = place;
-        if (!counted[leaf] && place != kHost) (*first)[i] += static_cast<double>(bytes_[leaf]);
+        const int place = place_of_state(leaf);
+        if (anchors_[i] == kNowhere && place > kHost) anchors_[i] = place;
+        if (!counted[leaf] && place != kHost) bytes_before_[i + 1] += static_cast<double>(bytes_[leaf]);
         counted[leaf] = true;
       });
     }
   }
 
+  // Bytes of all weights and states that devices read.
+  double total() const { return bytes_before_.back(); }
+
   // Stages of the nodes that compute, from shares, and from the states that are somewhere already.
   void cut() {
     if (devices_.empty()) return;
-    std::vector<double> first(host_.size(), 0.0);
-    std::vector<int> anchors(host_.size(), kNowhere);
-    first_reads(&first, &anchors);
-    const double total = std::accumulate(first.begin(), first.end(), 0.0);
-    const std::vector<double> shares = devices_.shares(static_cast<size_t>(total));
-    std::vector<int> at_most(host_.size() + 1, devices_.size());
-    for (size_t i = host_.size(); i-- > 0;) {
-      at_most[i] = anchors[i] == kNowhere ? at_most[i + 1] : std::min(anchors[i], at_most[i + 1]);
-    }
-    double before = 0.0;
-    int stage = stage_at(0.0, shares);
+    find_first_reads();
+    const std::vector<double> shares = shares_of_all();
+    std::vector<size_t> ends = ends_by_shares(shares);
+    move_cuts(shares, &ends);
+    size_t stage = 1;
     for (size_t i = 0; i < host_.size(); ++i) {
-      if (host_[i]) continue;
-      const double middle = before + first[i] / 2.0;
-      before += first[i];
-      const int wanted = first[i] > 0.0 ? stage_at(middle / total, shares) : stage;
-      stage = std::max({stage, anchors[i], std::min(at_most[i], wanted)});
-      plan_.stages[i] = stage;
+      while (ends[stage] <= i) ++stage;
+      if (!host_[i]) plan_.stages[i] = static_cast<int>(stage);
     }
   }
 
-  // The place whose share of everything ends at a fraction of it or later.
-  static int stage_at(double fraction, const std::vector<double>& shares) {
-    const double total = std::accumulate(shares.begin(), shares.end(), 0.0);
+  // By place, of 1.
+  std::vector<double> shares_of_all() const {
+    std::vector<double> shares = devices_.shares(static_cast<size_t>(total()));
+    const double all = std::accumulate(shares.begin(), shares.end(), 0.0);
+    for (double& share : shares) share /= all;
+    return shares;
+  }
+
+  // The position behind each place's run, where its share ends: positions count the nodes before them.
+  std::vector<size_t> ends_by_shares(const std::vector<double>& shares) const {
+    std::vector<size_t> ends(shares.size(), 0);
     double end = 0.0;
-    size_t last = 1;
     for (size_t place = 1; place < shares.size(); ++place) {
-      if (shares[place] <= 0.0) continue;
-      last = place;
       end += shares[place];
-      if (fraction * total <= end) break;
+      ends[place] = within_anchors(static_cast<int>(place), end > 0.0 ? position_at(end * total()) : 0);
     }
-    return static_cast<int>(last);
+    ends.back() = host_.size();
+    return ends;
+  }
+
+  // Before the first node of which more than a half lies beyond so many bytes.
+  size_t position_at(double bytes) const {
+    size_t i = 0;
+    const auto is_before = [&] {
+      return bytes_before_[i + 1] <= bytes_before_[i] || (bytes_before_[i] + bytes_before_[i + 1]) / 2.0 <= bytes;
+    };
+    while (i < host_.size() && is_before()) ++i;
+    return i;
+  }
+
+  // The nearest position at which a place's run may end: behind what must be there or earlier, but before what must be
+  // later.
+  size_t within_anchors(int place, size_t position) const {
+    size_t latest = host_.size();
+    for (size_t i = host_.size(); i-- > 0;) {
+      if (anchors_[i] > place) latest = i;
+      if (anchors_[i] > kHost && anchors_[i] <= place) position = std::max(position, i + 1);
+    }
+    return std::min(latest, position);
+  }
+
+  // A cut between the runs of two places: where it is wanted, and how far from there it may be, in bytes of weights and
+  // states.
+  struct Cut {
+    size_t left;
+    size_t right;
+    double share;
+    double farthest;
+  };
+
+  // Moves the cuts between places that have shares to where the fewest bytes cross nearby.
+  void move_cuts(const std::vector<double>& shares, std::vector<size_t>* ends) const {
+    const std::vector<double> crossing = crossing_bytes();
+    double share = 0.0;
+    size_t left = 0;
+    for (size_t right = 1; right < shares.size(); ++right) {
+      if (shares[right] <= 0.0) continue;
+      if (left > 0 && (*ends)[left] == (*ends)[right - 1]) {
+        const double farthest = std::min({kFarthest, shares[left] / 2.0, shares[right] / 2.0});
+        const size_t position = cheapest({left, right, share * total(), farthest * total()}, *ends, crossing);
+        std::fill_n(ends->begin() + static_cast<std::ptrdiff_t>(left), right - left, position);
+      }
+      share += shares[right];
+      left = right;
+    }
+  }
+
+  // The position that the fewest bytes cross, the nearest one of several.
+  size_t cheapest(const Cut& cut, const std::vector<size_t>& ends, const std::vector<double>& crossing) const {
+    const size_t from = ends[cut.left];
+    const size_t low = std::max(ends[cut.left - 1], within_anchors(static_cast<int>(cut.right) - 1, 0));
+    const size_t high = std::min(ends[cut.right], within_anchors(static_cast<int>(cut.left), host_.size()));
+    const double share = std::clamp(cut.share, bytes_before_[low], bytes_before_[high]);
+    const auto distance = [&](size_t position) { return std::abs(bytes_before_[position] - share); };
+    const auto costs = [&](size_t position) {
+      return std::make_tuple(crossing[position], distance(position),
+                             position > from ? position - from : from - position);
+    };
+    size_t best = from;
+    for (size_t position = low; position <= high; ++position) {
+      const bool is_near = distance(position) <= cut.farthest;
+      if (is_near && costs(position) < costs(best) && has_room(cut, ends, position)) best = position;
+    }
+    return best;
+  }
+
+  // Whether a cut at another position leaves both places some of what they had, and within their memory if they were.
+  bool has_room(const Cut& cut, const std::vector<size_t>& ends, size_t position) const {
+    const auto may_have = [&](size_t place, double bytes, double bytes_by_share) {
+      return (bytes > 0.0 || bytes_by_share <= 0.0) &&
+             bytes <= std::max(bytes_by_share, devices_.room(static_cast<int>(place)));
+    };
+    const size_t begin = ends[cut.left - 1];
+    const size_t from = ends[cut.left];
+    const size_t end = ends[cut.right];
+    return may_have(cut.left, new_bytes(begin, position), new_bytes(begin, from)) &&
+           may_have(cut.right, new_bytes(position, end), new_bytes(from, end));
+  }
+
+  // What the weights and new states take that the nodes between two positions read.
+  double new_bytes(size_t begin, size_t end) const {
+    double bytes = 0.0;
+    std::vector<bool> counted(roots_.size(), false);
+    for (size_t i = begin; i < end; ++i) {
+      if (!computes(i)) continue;
+      each_input(i, [&](size_t value) {
+        const size_t leaf = roots_[value];
+        if (!counted[leaf] && place_of_state(leaf) == kNowhere) bytes += static_cast<double>(bytes_[leaf]);
+        counted[leaf] = true;
+      });
+    }
+    return bytes;
+  }
+
+  // At each position, the bytes that nodes on both sides of it share: results of the devices, and states, which would
+  // be copied to where they are read.
+  std::vector<double> crossing_bytes() const {
+    std::vector<double> crossing(host_.size() + 1, 0.0);
+    Shapes shapes;
+    if (devices_.size() < 2 || !shapes.bind_near(graph_, kUsualSize).ok()) return crossing;
+    const size_t unused = host_.size();
+    std::vector<size_t> first(roots_.size(), unused);
+    std::vector<size_t> last(roots_.size(), unused);
+    for (size_t i = 0; i < host_.size(); ++i) {
+      size_t result = 0;
+      if (!computes(i)) continue;
+      each_input(i, [&](size_t value) {
+        const size_t root = roots_[value];
+        if (first[root] == unused && state_of_[root] >= 0 && place_of_state(root) != kHost) first[root] = i;
+        last[root] = i;
+      });
+      if (output(i, &result) && first[roots_[result]] == unused) first[roots_[result]] = last[roots_[result]] = i;
+    }
+    for (size_t root = 0; root < roots_.size(); ++root) {
+      if (first[root] == unused || first[root] == last[root]) continue;
+      const double bytes = value_bytes(shapes, *graph_.values()->Get(index(root)));
+      for (size_t position = first[root] + 1; position <= last[root]; ++position) crossing[position] += bytes;
+    }
+    return crossing;
   }
 
   void place_states() {
     for (size_t i = 0; i < host_.size(); ++i) {
-      if (host_[i] || is_view(node(i))) continue;
+      if (!computes(i)) continue;
       each_state(i, [&](size_t state) {
         if (plan_.states[state] == kNowhere) plan_.states[state] = plan_.stages[i];
       });
@@ -243,6 +391,8 @@ class Planner {
   std::vector<bool> host_;
   std::vector<size_t> roots_;
   std::vector<int> state_of_;
+  std::vector<double> bytes_before_;  // at each position, of weights and states
+  std::vector<int> anchors_;
   DevicePlan plan_;
 };
 

@@ -19,9 +19,11 @@ struct DevicePlan {
   std::vector<int> states;                // where each of the graph's states lies
 };
 
-// The runs end where the weights and states that their nodes read reach the devices' shares. `bytes` is what a value
-// takes that is a constant or a state, and `states` where states lie already, kNowhere for new ones: those are where
-// the first node runs that has to do with them, but on the host where no device could write them.
+// The runs end near to where the weights and states that their nodes read reach the devices' shares: at the position
+// where the fewest bytes cross, of those that are at most an eighth of all bytes and half of either share away, and
+// leave each device something within its memory. `bytes` is what a value takes that is a constant or a state, and
+// `states` where states lie already, kNowhere for new ones: those are where the first node runs that has to do with
+// them, but on the host where no device could write them.
 DevicePlan plan_devices(const fb::Graph& graph, const DeviceList& devices, const std::vector<size_t>& bytes,
                         const std::vector<int>& states);
 

@@ -113,6 +113,19 @@ Status Shapes::bind(const fb::Graph& graph, const std::vector<int64_t>& sources)
           static_cast<long long>(symbol.min()), static_cast<long long>(symbol.max())));
     }
   }
+  return evaluate(graph, symbols);
+}
+
+Status Shapes::bind_near(const fb::Graph& graph, int64_t size) {
+  std::vector<int64_t> symbols(graph.symbols() ? graph.symbols()->size() : 0);
+  for (size_t i = 0; i < symbols.size(); ++i) {
+    const fb::Symbol& symbol = *graph.symbols()->Get(i);
+    symbols[i] = std::min(std::max(size, symbol.min()), symbol.max());
+  }
+  return evaluate(graph, symbols);
+}
+
+Status Shapes::evaluate(const fb::Graph& graph, const std::vector<int64_t>& symbols) {
   const size_t count = graph.exprs() ? graph.exprs()->size() : 0;
   exprs_.clear();
   exprs_.reserve(count);

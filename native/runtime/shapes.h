@@ -22,6 +22,9 @@ class Shapes {
   // `sizes(input, dim)` of each symbol's source, in the order of graph.symbols().
   Status bind(const fb::Graph& graph, const std::vector<int64_t>& sources);
 
+  // Each symbol at the size next to `size` that it may have.
+  Status bind_near(const fb::Graph& graph, int64_t size);
+
   // The values of the graph's expressions.
   const std::vector<int64_t>& exprs() const { return exprs_; }
 
@@ -36,6 +39,7 @@ class Shapes {
   Status sizes(const fb::Ne& ne, std::array<int64_t, 4>* value) const;
 
  private:
+  Status evaluate(const fb::Graph& graph, const std::vector<int64_t>& symbols);
   Status value_of(int64_t sdim, int64_t* value) const;
 
   std::vector<int64_t> exprs_;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from executorch.exir import to_edge_transform_and_lower
+from tests import zoo
 from tests.devices import standin_device
 from tests.devices.report import NEXT, PROMPT, relative_error
 from tests.devices.rpc_servers import needs_rpc, server
@@ -192,6 +194,55 @@ def test_a_device_too_small() -> None:
         check(program.run(x), [model(x)])
     everything = session(model, (x,), f"{FIRST},cpu").placement(x)
     assert leaf_bytes(everything) == [needed, 0]
+
+
+class Waist(nn.Module):
+    """Layers that are wide but for the one in the middle."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        widths = (64, 64, 64, 64, 4, 64, 64, 64)
+        self.layers = nn.Sequential(*(nn.Linear(*ends, bias=False) for ends in itertools.pairwise(widths)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.layers(x)
+        return result
+
+
+def test_a_cut_moves_where_little_crosses_and_there_is_room() -> None:
+    model, x = Waist(), torch.randn(5, 64)
+    weights = [weight.nbytes for weight in model.parameters()]
+    by_share, at_waist = sum(weights[:3]), sum(weights[:4])
+    for free, on_first, width in ((16 << 30, at_waist, 4), (by_share + 4000, by_share, 64)):
+        with standin_device.memory(cuda=free):
+            program = session(model, (x,), EVEN)
+            placement = program.placement(x)
+            assert leaf_bytes(placement)[0] == on_first
+            assert placement.devices[0].bytes_from == 5 * width * 4
+            check(program.run(x), [model(x)])
+    with (
+        standin_device.memory(cuda=by_share - 4),
+        pytest.raises(RuntimeError, match=f"{FIRST} has {by_share - 4} bytes of free memory, .* need {by_share}"),
+    ):
+        session(model, (x,), EVEN)
+
+
+@pytest.mark.parametrize(
+    ("shares", "most"),
+    [((1, 9), 256 * 4 * 4), ((1, 3), 256 * 4 * 4), ((1, 1), 512 * 2 * 2), ((1, 1, 1), 256 * 4 * 4)],
+)
+def test_images_are_cut_between_blocks(shares: tuple[int, ...], most: int) -> None:
+    """One block's output crosses: a cut by shares alone has an inner one beside it, or two."""
+    resnet = zoo.load("resnet18", small=True)
+    images = resnet.args[0].shape[0]
+    program = executorch_ggml.export(resnet.module, resnet.args).exported_program("forward")
+    names = dict(zip((FIRST, SECOND, "standin:rpc"), shares, strict=False))
+    placement = executorch_ggml.partition.placement.placement(program, names)
+    assert placement.splits == len(shares)
+    assert placement.devices[0].bytes_from == images * most * 4
+    assert [use.bytes_to for use in placement.devices][1:] == [use.bytes_from for use in placement.devices][:-1]
+    for share, use in zip(shares, leaf_bytes(placement), strict=True):
+        assert abs(use / sum(leaf_bytes(placement)) - share / sum(shares)) <= 1 / 8
 
 
 # -------------------------------------------------------------------------------------------------------------- leaves
@@ -465,6 +516,28 @@ def test_llama(cache: Literal["f32", "f16", "q8_0"], tmp_path: Path, capsys: pyt
     assert f"devices {FIRST},{SECOND} compute" in text
     assert "in 3 splits" in text
     assert f"[{SECOND}]" in text
+
+
+@pytest.mark.parametrize(
+    ("names", "angles", "attends"),
+    [
+        ({FIRST: 3, SECOND: 1}, 0, False),  # before the products of the last layer, behind its attention
+        ({FIRST: 1, SECOND: 1}, 2, True),
+        ({FIRST: 2, SECOND: 3}, 2, True),
+    ],
+)
+def test_a_llama_is_cut_between_layers(names: dict[str, float], angles: int, attends: bool) -> None:
+    """One hidden state crosses, and for layers that attend sines and cosines; mask and rows are the prologue's."""
+    chunk = 16
+    program = llm.export(small_llama(), max_seq_len=64, chunk=chunk, cache_type="f16").exported_program("forward")
+    placement = executorch_ggml.partition.placement.placement(program, names)
+    first, second = placement.devices
+    hidden, angle, mask, rows = chunk * 128 * 4, chunk * 64 * 4, chunk * 64 * 2, chunk * 4
+    assert placement.splits == 3
+    assert placement.on_device + placement.in_prologue == len(placement.nodes)
+    assert first.bytes_from == hidden + angles * angle
+    assert second.bytes_to == first.bytes_from + attends * (mask + rows)
+    assert second.bytes_from == 64 * 4
 
 
 @pytest.mark.parametrize("cache", ["f16", "q8_0"])
