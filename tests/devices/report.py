@@ -18,6 +18,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ import torch
 from executorch.exir import ExecutorchProgramManager
 from tests import zoo
 from tests.devices import standin_device
+from tests.llm import models
 from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
@@ -129,28 +131,42 @@ def _language_model(make: Callable[[], PreTrainedModel], cache_type: Any, weight
     torch.manual_seed(0)
     model = make().eval()
     program = llm.export(model, max_seq_len=512, chunk=64, cache_type=cache_type, weights=weights)
+    return Subject(program, lambda path: {"forward": _worst_of_turns(llm.Generator(path), model)})
+
+
+def _encoder_decoder(make: Callable[[], PreTrainedModel], source_shape: Sequence[int]) -> Subject:
+    """The same behind what the encoder gives: for features, or for tokens where the shape has one dim."""
+    torch.manual_seed(0)
+    model = make().eval()
+    lengths: dict[str, Any] = {} if len(source_shape) > 1 else {"max_source_len": source_shape[0] + 9}
+    program = llm.export(model, max_seq_len=64, chunk=16, cache_type="f16", **lengths)
+    source = torch.randn(1, *source_shape) if not lengths else torch.randint(3, 100, (1, *source_shape))
+    return Subject(program, lambda path: {"forward": _worst_of_turns(llm.Generator(path), model, source)})
+
+
+def _worst_of_turns(generator: llm.Generator, model: PreTrainedModel, source: torch.Tensor | None = None) -> float:
+    prompt, following = ([token % model.config.vocab_size for token in tokens] for tokens in (PROMPT, NEXT))
 
     def logits(tokens: Sequence[int]) -> torch.Tensor:
+        ids = torch.tensor([tokens])
+        inputs = {"input_ids": ids} if source is None else {model.main_input_name: source, "decoder_input_ids": ids}
         with torch.no_grad():
-            result: torch.Tensor = model(torch.tensor([tokens])).logits[0, -1]
+            result: torch.Tensor = model(**inputs).logits[0, -1]
         return result
 
-    def errors(path: Path) -> dict[str, float]:
-        generator = llm.Generator(path)
-        worst = 0.0
-        for _ in range(2):
-            worst = max(worst, relative_error(generator.feed(PROMPT), logits(PROMPT)))
-            for count in range(1, len(NEXT) + 1):
-                expected = logits(PROMPT + NEXT[:count])
-                worst = max(worst, relative_error(generator.feed(NEXT[count - 1 : count]), expected))
-            generator.reset()
-        return {"forward": worst}
-
-    return Subject(program, errors)
+    worst = 0.0
+    for _ in range(2):
+        if source is not None:
+            generator.encode(source[0].numpy())
+        worst = max(worst, relative_error(generator.feed(prompt), logits(prompt)))
+        for count in range(1, len(following) + 1):
+            expected = logits(prompt + following[:count])
+            worst = max(worst, relative_error(generator.feed(following[count - 1 : count]), expected))
+        generator.reset()
+    return worst
 
 
-def _whisper() -> Subject:
-    torch.manual_seed(0)
+def _whisper() -> PreTrainedModel:
     config = WhisperConfig(
         vocab_size=256,
         num_mel_bins=80,
@@ -168,19 +184,11 @@ def _whisper() -> Subject:
         bos_token_id=1,
         eos_token_id=2,
     )
-    model = WhisperForConditionalGeneration(config).eval()
-    features = torch.randn(1, 80, 100)
-    program = llm.export(model, max_seq_len=64, max_source_len=50, chunk=16)
-    with torch.no_grad():
-        expected = model(input_features=features, decoder_input_ids=torch.tensor([PROMPT])).logits[0, -1]
+    return WhisperForConditionalGeneration(config)
 
-    def errors(path: Path) -> dict[str, float]:
-        generator = llm.Generator(path)
-        generator.encode(features.numpy()[0])
-        return {"forward": relative_error(generator.feed(PROMPT), expected)}
 
-    return Subject(program, errors)
-
+SOURCES: dict[str, Sequence[int]] = {"whisper": (8, 60)}
+"""What encoders of families read where it is no tokens."""
 
 ZOO = ("bert", "llama", "vit", "resnet18", "mobilenet_v2", "unet", "lstm", "gru")
 """Those of benchmarks.models."""
@@ -191,7 +199,15 @@ MODELS: dict[str, Callable[[], Subject]] = {
     "llama_f16": lambda: _language_model(_llama, "f16", None),
     "llama_q8_0": lambda: _language_model(_llama, "q8_0", None),
     "qwen3_q4_k": lambda: _language_model(_qwen3, "f16", GgmlQuantConfig("q4_k")),
-    "whisper": _whisper,
+    "whisper": lambda: _encoder_decoder(_whisper, (80, 100)),
+    **{
+        f"family_{name}": lambda name=name: _language_model(partial(models.make, name), "f16", None)  # type: ignore[misc]
+        for name in models.FAMILIES
+    },
+    **{
+        f"family_{name}": lambda name=name: _encoder_decoder(partial(models.make, name), SOURCES.get(name, (17,)))  # type: ignore[misc]
+        for name in models.ENCODER_DECODERS
+    },
 }
 
 
@@ -199,8 +215,8 @@ MODELS: dict[str, Callable[[], Subject]] = {
 
 
 def rows(model: str, subject: Subject, device: str, path: Path) -> list[Row]:
-    """A row for each method of a saved program."""
-    methods = sorted(set(subject.program.methods) - {"prefill", "decode"})  # names of "forward" in language models
+    """A row for each method of a saved program; "prefill" and "decode" of language models are names of "forward"."""
+    methods = sorted(set(subject.program.methods) - {"prefill"})
     set_device(device)
     try:
         errors = subject.errors(path)
@@ -213,7 +229,8 @@ def rows(model: str, subject: Subject, device: str, path: Path) -> list[Row]:
     for method in methods:
         row = Row(model, method, device, error=errors.get(method), failure=failure)
         try:
-            _place(row, placement(subject.program.exported_program(method), device))
+            program = subject.program.exported_program(method)
+            _place(row, placement(program, device, smallest=method == "decode"))
         except RuntimeError as error:
             row.failure = row.failure or str(error).splitlines()[0]
         measured.append(row)

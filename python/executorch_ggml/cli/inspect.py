@@ -59,11 +59,11 @@ def _print_delegate(graph: Graph, summary: bool) -> None:
 def _placement(payload: bytes, device: str, gguf: Sequence[Path]) -> str:
     """What a device computes of a delegate, for inputs of the smallest sizes."""
     from ..ir.serialize import deserialize, targets_of
-    from ..partition.placement import blank_constants, inputs_of_sizes
+    from ..partition.placement import blank_constants, inputs_of_sizes, smallest_sizes
     from ..runtime import Session
 
     graph = deserialize(payload)
-    sizes = {entry.symbol: min(max(entry.min, 1), entry.max) for entry in graph.symbols}
+    sizes = smallest_sizes(graph)
     constants: dict[str, Any] = {}
     for target in targets_of(payload):
         constants |= blank_constants(deserialize(payload, target))

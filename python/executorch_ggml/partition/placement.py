@@ -19,8 +19,8 @@ from .backend import GgmlBackend
 from .control_flow import graph_modules
 
 
-def placement(program: ExportedProgram, device: DeviceNames) -> Placement:
-    """Where the nodes of all ggml delegates are computed together, for inputs of the sizes that it was exported with.
+def placement(program: ExportedProgram, device: DeviceNames, *, smallest: bool = False) -> Placement:
+    """Where the nodes of all ggml delegates are computed together, for the sizes of export or the smallest ones.
 
     Nothing is run. Raises RuntimeError where there is no such device, or too little memory on it.
     """
@@ -28,7 +28,8 @@ def placement(program: ExportedProgram, device: DeviceNames) -> Placement:
     for delegate, arguments in _delegates(program):
         graph = deserialize(delegate.processed_bytes)
         session = Session(delegate.processed_bytes, _constants(delegate), device=device)
-        placed.append(session.placement(*inputs_of_sizes(graph, sizes_at(graph, arguments))))
+        sizes = smallest_sizes(graph) if smallest else sizes_at(graph, arguments)
+        placed.append(session.placement(*inputs_of_sizes(graph, sizes)))
     if not placed:
         return Placement((DeviceUse(device_list(device), 0, 0, 0, 0),), (), 0)
     uses = zip(*(delegate.devices for delegate in placed), strict=True)
@@ -72,6 +73,11 @@ def blank_constants(graph: Graph) -> dict[str, np.ndarray[Any, Any]]:
 def sizes_at(graph: Graph, arguments: Sequence[Any]) -> dict[sympy.Symbol, int]:
     """The symbols' values that the program was exported with."""
     return {entry.symbol: _size(entry, arguments[entry.input]) for entry in graph.symbols}
+
+
+def smallest_sizes(graph: Graph) -> dict[sympy.Symbol, int]:
+    """The symbols' smallest values but 0."""
+    return {entry.symbol: min(max(entry.min, 1), entry.max) for entry in graph.symbols}
 
 
 def inputs_of_sizes(graph: Graph, sizes: Mapping[sympy.Symbol, int]) -> list[torch.Tensor]:
