@@ -31,17 +31,14 @@ EXPERTS = {
     "take": "picks the weights of the chosen experts",
     "to_index": "checks the numbers of the chosen experts",
 }
-CUBES = {"binary": "raises to the power of 3, in GELU's approximation"}
 BIASED = {
     "reduce": "finds rows of the mask with relative positions that hide all",
-    "binary": "compares these, and raises to the power of 3, in GELU's approximation",
+    "binary": "compares these with -inf",
     "select": "gives such rows zeros, as PyTorch does",
 }
 LEFT_TO_CPU = {
     "family_mixtral": EXPERTS,
     "family_qwen3_moe": EXPERTS,
-    "family_gpt2": CUBES,
-    "family_gptj": CUBES,
     "family_t5": BIASED,
 }
 """Ops that the CPU computes behind the prologue, and what they do, by model: each costs a copy there and back."""

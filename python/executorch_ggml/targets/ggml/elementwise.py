@@ -52,10 +52,25 @@ def binary_op(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) 
 
 @stock("binary")
 def any_binary(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> Value | None:
-    """Arithmetic on f32, broadcast both ways."""
+    """Arithmetic on f32, broadcast both ways, squares and cubes."""
     a, b = present(inputs)
-    name = _ARITHMETIC.get(node.attrs["kind"])
-    return arithmetic(rewriter.builder, name, a, b) if name is not None and a.dtype == DType.F32 else None
+    builder, kind = rewriter.builder, node.attrs["kind"]
+    if a.dtype != DType.F32:
+        return None
+    if kind in _ARITHMETIC:
+        return arithmetic(builder, _ARITHMETIC[kind], a, b)
+    exponent = _number(node.inputs[1]) if kind == BinaryKind.POW and same_dims(a.ne, node.output.ne) else None
+    if exponent not in (2.0, 3.0):
+        return None
+    base, axes = elementwise_base(builder, a)
+    square = builder.emit("sqr", base)
+    return builder.permute(square if exponent == 2.0 else builder.emit("mul", square, base), axes)
+
+
+def _number(value: Value | None) -> float | None:
+    """The one number that an f32 tensor is filled with, or None."""
+    node = None if value is None else value.producer
+    return node.attrs["value"] if node is not None and node.op == "fill" else None
 
 
 def arithmetic(builder: Builder, op: str, a: Value, b: Value) -> Value:
