@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -157,11 +158,13 @@ def _onnxruntime(model: Model, args: tuple[Tensor, ...], threads: int, folder: P
     return Prepared(run)
 
 
-def _openvino(model: Model, args: tuple[Tensor, ...], threads: int, folder: Path) -> Prepared:
+def _openvino(
+    model: Model, args: tuple[Tensor, ...], threads: int, folder: Path, precision: str | None = "f32"
+) -> Prepared:
     import openvino
 
     config = {
-        "INFERENCE_PRECISION_HINT": "f32",
+        **({"INFERENCE_PRECISION_HINT": precision} if precision else {}),
         "INFERENCE_NUM_THREADS": threads,
         "PERFORMANCE_HINT": "LATENCY",
         "NUM_STREAMS": 1,
@@ -197,6 +200,10 @@ PORTABLE = _inside_executorch(
 EAGER = Engine("eager", "eager", (), _eager)
 ONNXRUNTIME = Engine("onnxruntime", "ONNX Runtime", ("onnxruntime", "onnxscript"), _onnxruntime)
 OPENVINO = Engine("openvino", "OpenVINO", ("openvino", "onnxscript"), _openvino)
+OPENVINO_DEFAULT = Engine(
+    "openvino-default", "OpenVINO, its own precision", OPENVINO.packages, partial(_openvino, precision=None)
+)
+"""What its users get who ask for nothing: bf16 where the CPU has it."""
 
-COMPARED = (GGML, XNNPACK, EAGER, ONNXRUNTIME, OPENVINO)
+COMPARED = (GGML, XNNPACK, EAGER, ONNXRUNTIME, OPENVINO, OPENVINO_DEFAULT)
 ENGINES = {engine.name: engine for engine in (*COMPARED, PORTABLE)}

@@ -16,8 +16,22 @@ if TYPE_CHECKING:
 RESULTS = Path(__file__).parent / "RESULTS.md"
 HEADER = """# Benchmark results
 
-Written by `make bench`; do not edit. Each section is replaced by the next run of its own benchmark.
+Written by `make bench`; do not edit. Each section is replaced by the next run of its own benchmark on a CPU of the same
+make with the same instructions.
 """
+LEVELS = (("amx_tile", "AMX"), ("avx512f", "AVX-512"), ("avx2", "AVX2"))
+"""Flags of CPUs that tell them apart in the results, the most telling first."""
+FEATURES = (
+    *reversed(LEVELS),
+    ("avx_vnni", "AVX-VNNI"),
+    ("avx512_vnni", "VNNI"),
+    ("avx512_bf16", "BF16"),
+    ("avx512_fp16", "FP16"),
+    ("amx_int8", "AMX-INT8"),
+    ("amx_bf16", "AMX-BF16"),
+)
+"""Flags of CPUs that kernels ask for."""
+MAKERS = {"AuthenticAMD": "AMD", "GenuineIntel": "Intel"}
 PACKAGES = ("executorch", "libggml-python", "torch", "mlx", "onnxruntime", "openvino", "transformers")
 
 
@@ -45,14 +59,26 @@ def _from_proc(path: str, key: str) -> str | None:
     return found.group(1).strip() if found else None
 
 
+def _flags() -> set[str]:
+    return set((_from_proc("/proc/cpuinfo", "flags") or "").split())
+
+
+def make() -> str:
+    """The CPU's make and the widest instructions that it has: what a section of the results is of."""
+    vendor = _from_proc("/proc/cpuinfo", "vendor_id") or platform.machine()
+    flags = _flags()
+    level = next((name for flag, name in LEVELS if flag in flags), None)
+    return " with ".join([MAKERS.get(vendor, vendor), *([level] if level else [])])
+
+
 def machine() -> str:
     """The processor, cores, memory and system, in a line; nothing that identifies the machine itself."""
     processor = _from_proc("/proc/cpuinfo", "model name") or platform.processor() or platform.machine()
-    flags = set((_from_proc("/proc/cpuinfo", "flags") or "").split())
-    vector = next((name for flag, name in (("avx512f", "AVX-512"), ("avx2", "AVX2")) if flag in flags), None)
+    flags = _flags()
+    features = ", ".join(name for flag, name in FEATURES if flag in flags)
     memory = _from_proc("/proc/meminfo", "MemTotal")
     parts = [
-        f"{processor} ({vector})" if vector else processor,
+        f"{processor} ({features})" if features else processor,
         f"{os.cpu_count()} cores",
         *([f"{int(memory.split()[0]) / 2**20:.0f} GiB"] if memory else []),
         f"{platform.system()} {platform.machine()}",
@@ -82,11 +108,12 @@ def compiler_of(library: Path) -> str:
 
 
 def write_section(name: str, title: str, body: str, path: Path = RESULTS) -> None:
-    """Put the section `name` into the file, in place of its earlier self or else at the end."""
-    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
+    """Put the section `name` of this make of CPU into the file, in place of its earlier self or else at the end."""
+    key = f"{name} on {make()}"
+    begin, end = f"<!-- begin {key} -->", f"<!-- end {key} -->"
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
     facts = f"- date: {today}\n- machine: {machine()}\n- versions: {versions()}"
-    section = f"{begin}\n## {title}\n\n{facts}\n\n{body.strip()}\n{end}"
+    section = f"{begin}\n## {title}: {make()}\n\n{facts}\n\n{body.strip()}\n{end}"
     text = path.read_text(encoding="utf-8") if path.exists() else HEADER
     if begin in text and end in text:
         before, rest = text.split(begin, 1)

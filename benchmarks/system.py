@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from benchmarks.worker import Worker
 
 POLL_SECONDS = 0.001
@@ -54,3 +59,15 @@ def peak_while(worker: Worker) -> int:
         peak = max(peak, anonymous_bytes(worker.pid))
         time.sleep(POLL_SECONDS)
     return peak
+
+
+@contextmanager
+def busy_processes(count: int) -> Iterator[None]:
+    """Meanwhile, as many processes use a core each."""
+    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
