@@ -100,6 +100,8 @@ def _turn(name: str, workers: Mapping[str, Worker], column: Column, seconds: flo
     before = {other: worker.cpu_seconds() for other, worker in workers.items()}
     start, busy = time.perf_counter(), busy_seconds()
     _time(workers[name], column, column.rounds, seconds)
+    if column.failure:
+        return
     elapsed, busy = time.perf_counter() - start, busy_seconds() - busy
     used = {other: worker.cpu_seconds() - before[other] for other, worker in workers.items()}
     noise.elapsed += elapsed

@@ -75,6 +75,7 @@ def _cases() -> list[Case]:
 
 
 def _has_kernel(case: Case) -> bool:
+    """Whether eager computes the case: torch has no half kernels of some ops, and then there is no reference."""
     try:
         case.module()(*case.inputs)
     except NotImplementedError:

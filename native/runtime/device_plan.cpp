@@ -182,7 +182,7 @@ class Planner {
     }
   }
 
-  // By place, of 1.
+  // Each device's fraction of all weights and states, indexed by place.
   std::vector<double> shares_of_all() const {
     std::vector<double> shares = devices_.shares(static_cast<size_t>(total()));
     const double all = std::accumulate(shares.begin(), shares.end(), 0.0);
@@ -190,7 +190,7 @@ class Planner {
     return shares;
   }
 
-  // The position behind each place's run, where its share ends: positions count the nodes before them.
+  // The end of each device's run of nodes, as an index into the nodes, where the weights reach its share.
   std::vector<size_t> ends_by_shares(const std::vector<double>& shares) const {
     std::vector<size_t> ends(shares.size(), 0);
     double end = 0.0;
@@ -232,7 +232,7 @@ class Planner {
     double farthest;
   };
 
-  // Moves the cuts between places that have shares to where the fewest bytes cross nearby.
+  // Moves each cut between two devices to the nearby index where the fewest bytes cross.
   void move_cuts(const std::vector<double>& shares, std::vector<size_t>* ends) const {
     const std::vector<double> crossing = crossing_bytes();
     double share = 0.0;
@@ -268,7 +268,7 @@ class Planner {
     return best;
   }
 
-  // Whether a cut at another position leaves both places some of what they had, and within their memory if they were.
+  // Whether a cut at another index leaves both devices weights if they had some, and within their memory if they were.
   bool has_room(const Cut& cut, const std::vector<size_t>& ends, size_t position) const {
     const auto may_have = [&](size_t place, double bytes, double bytes_by_share) {
       return (bytes > 0.0 || bytes_by_share <= 0.0) &&

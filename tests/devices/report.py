@@ -39,6 +39,8 @@ from transformers import (
 
 import executorch_ggml
 from executorch_ggml import llm
+from executorch_ggml.ir.codec import dequantize, quantize
+from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.partition.placement import placement
 from executorch_ggml.quant import GgmlQuantConfig
 from executorch_ggml.runtime import Placement, load, set_device
@@ -126,11 +128,17 @@ def _qwen3() -> PreTrainedModel:
     return Qwen3ForCausalLM(Qwen3Config(**HEADS))
 
 
-def _language_model(make: Callable[[], PreTrainedModel], cache_type: Any, weights: Any) -> Subject:
-    """Its prompt, then one token after the other, then all of it again."""
+def _language_model(make: Callable[[], PreTrainedModel], cache_type: Any, weights: DType | None) -> Subject:
+    """Its prompt, then one token after the other, then all of it again; eager has the weights as they are rounded."""
     torch.manual_seed(0)
     model = make().eval()
-    program = llm.export(model, max_seq_len=512, chunk=64, cache_type=cache_type, weights=weights)
+    config = None if weights is None else GgmlQuantConfig(weights.name.lower())
+    program = llm.export(model, max_seq_len=512, chunk=64, cache_type=cache_type, weights=config)
+    if weights is not None:
+        for layer in (
+            module for module in model.modules() if isinstance(module, (torch.nn.Linear, torch.nn.Embedding))
+        ):
+            layer.weight.data = dequantize(quantize(layer.weight, weights), weights, layer.weight.shape)
     return Subject(program, lambda path: {"forward": _worst_of_turns(llm.Generator(path), model)})
 
 
@@ -194,18 +202,15 @@ ZOO = ("bert", "llama", "vit", "resnet18", "mobilenet_v2", "unet", "lstm", "gru"
 """Those of benchmarks.models."""
 
 MODELS: dict[str, Callable[[], Subject]] = {
-    **{name: lambda name=name: _of_zoo(name) for name in ZOO},  # type: ignore[misc]
+    **{name: partial(_of_zoo, name) for name in ZOO},
     "llama_f32": lambda: _language_model(_llama, "f32", None),
     "llama_f16": lambda: _language_model(_llama, "f16", None),
     "llama_q8_0": lambda: _language_model(_llama, "q8_0", None),
-    "qwen3_q4_k": lambda: _language_model(_qwen3, "f16", GgmlQuantConfig("q4_k")),
+    "qwen3_q4_k": lambda: _language_model(_qwen3, "f16", DType.Q4_K),
     "whisper": lambda: _encoder_decoder(_whisper, (80, 100)),
+    **{f"family_{name}": partial(_language_model, partial(models.make, name), "f16", None) for name in models.FAMILIES},
     **{
-        f"family_{name}": lambda name=name: _language_model(partial(models.make, name), "f16", None)  # type: ignore[misc]
-        for name in models.FAMILIES
-    },
-    **{
-        f"family_{name}": lambda name=name: _encoder_decoder(partial(models.make, name), SOURCES.get(name, (17,)))  # type: ignore[misc]
+        f"family_{name}": partial(_encoder_decoder, partial(models.make, name), SOURCES.get(name, (17,)))
         for name in models.ENCODER_DECODERS
     },
 }
