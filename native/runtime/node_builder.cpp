@@ -7,6 +7,7 @@
 #include "compositions.h"
 #include "kernel_choice.h"
 #include "kernels/convolution/convolution.h"
+#include "kernels/quantized/layer.h"
 #include "payload.h"
 #include "rpc.h"
 #include "status.h"
@@ -287,32 +288,62 @@ StorageLayout NodeBuilder::use_layer(const StorageLayout& wanted, ggml_tensor** 
   return wanted;
 }
 
-// A weight in the blocks of other groups, or of another op, is no weight of this one.
-ggml_tensor* NodeBuilder::conv_2d_nhwc(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* bias, const Window2d& window,
-                                       int64_t groups, const Epilogue& epilogue) {
-  const bool is_dense = window.w.up == 1 && window.h.up == 1;
-  const bool by_channel = groups == x->ne[0] && groups == ne_[0] && is_dense && weight->type == GGML_TYPE_F32;
-  const StorageLayout stored = use_layer({by_channel ? Storage::Depthwise : Storage::KernelBlocks, groups}, &weight);
+// The weight of a convolution, and how it lies. In the blocks of other groups, or of another op, it is no weight of it.
+bool NodeBuilder::use_kernel_weight(bool by_channel, int64_t groups, ggml_tensor** weight, Storage* kind) {
+  const StorageLayout stored = use_layer({by_channel ? Storage::Depthwise : Storage::KernelBlocks, groups}, weight);
+  *kind = stored.kind;
   const bool fits = stored.kind == Storage::Plain ||
                     (stored.groups == groups &&
                      (stored.kind == Storage::KernelBlocks || (stored.kind == Storage::Depthwise && by_channel)));
-  if (!fits) {
-    return refuse(format("weight is stored for another layer (layout #%d, %lld groups); export the model again",
-                         static_cast<int>(stored.kind), static_cast<long long>(stored.groups)));
-  }
-  const kernels::ConvolutionParams params{window, groups, epilogue, stored.kind};
-  const bool depthwise = by_channel && stored.kind != Storage::KernelBlocks;
+  return fits || fail(format("weight is stored for another layer (layout #%d, %lld groups); export the model again",
+                             static_cast<int>(stored.kind), static_cast<long long>(stored.groups)));
+}
+
+bool NodeBuilder::use_matrix(ggml_tensor** weight, Storage* kind) {
+  *kind = use_layer({Storage::MatrixBlocks, 1}, weight).kind;
+  return *kind == Storage::Plain || *kind == Storage::MatrixBlocks ||
+         fail(format("weight is stored for another layer (layout #%d); export the model again",
+                     static_cast<int>(*kind)));
+}
+
+ggml_tensor* NodeBuilder::conv_2d_nhwc(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* bias, const Window2d& window,
+                                       int64_t groups, const Epilogue& epilogue) {
+  const bool by_channel = is_by_channel(x, window, groups) && weight->type == GGML_TYPE_F32;
+  Storage kind{};
+  if (!use_kernel_weight(by_channel, groups, &weight, &kind)) return nullptr;
+  const kernels::ConvolutionParams params{window, groups, epilogue, kind};
+  const bool depthwise = by_channel && kind != Storage::KernelBlocks;
   return custom(depthwise ? kernels::conv_2d_dw : kernels::conv_2d, params, {x, weight, bias});
 }
 
+ggml_tensor* NodeBuilder::quantized_conv_2d(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* scale, ggml_tensor* bias,
+                                            const Window2d& window, int64_t groups, int64_t zero,
+                                            const Requantize& output) {
+  const bool by_channel = is_by_channel(x, window, groups);
+  Storage kind{};
+  if (!use_kernel_weight(by_channel, groups, &weight, &kind)) return nullptr;
+  const kernels::QuantizedLayerParams params{window, groups, zero, output, kind};
+  const bool depthwise = by_channel && kind != Storage::KernelBlocks;
+  return custom(depthwise ? kernels::quantized_depthwise : kernels::quantized_layer, params, {x, weight, scale, bias});
+}
+
+// Whether each channel of a dense image is convolved with its own kernel.
+bool NodeBuilder::is_by_channel(const ggml_tensor* x, const Window2d& window, int64_t groups) const {
+  return groups == x->ne[0] && groups == ne_[0] && window.w.up == 1 && window.h.up == 1;
+}
+
 ggml_tensor* NodeBuilder::linear(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* bias, const Epilogue& epilogue) {
-  const StorageLayout stored = use_layer({Storage::MatrixBlocks, 1}, &weight);
-  if (stored.kind != Storage::Plain && stored.kind != Storage::MatrixBlocks) {
-    return refuse(format("weight is stored for another layer (layout #%d); export the model again",
-                         static_cast<int>(stored.kind)));
-  }
-  const kernels::ConvolutionParams params{Window2d(), 1, epilogue, stored.kind};
-  return custom(kernels::conv_2d, params, {x, weight, bias});
+  Storage kind{};
+  if (!use_matrix(&weight, &kind)) return nullptr;
+  return custom(kernels::conv_2d, kernels::ConvolutionParams{Window2d(), 1, epilogue, kind}, {x, weight, bias});
+}
+
+ggml_tensor* NodeBuilder::quantized_linear(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* scale, ggml_tensor* bias,
+                                           int64_t zero, const Requantize& output) {
+  Storage kind{};
+  if (!use_matrix(&weight, &kind)) return nullptr;
+  const kernels::QuantizedLayerParams params{Window2d(), 1, zero, output, kind};
+  return custom(kernels::quantized_layer, params, {x, weight, scale, bias});
 }
 
 ggml_tensor* NodeBuilder::filled(float value) {
@@ -374,7 +405,9 @@ Status NodeBuilder::check_input(const fb::Node& node, const InputSpec& spec, int
 
 // What is not stored plain can be read as a layer's weight alone.
 Status NodeBuilder::check_stored(const fb::Node& node, const InputSpec& spec, const ggml_tensor* tensor) const {
-  const bool is_layer = node.op_type() == fb::Op::Conv2dNhwc || node.op_type() == fb::Op::Linear;
+  const fb::Op op = node.op_type();
+  const bool is_layer = op == fb::Op::Conv2dNhwc || op == fb::Op::Linear || op == fb::Op::QuantizedConv2dNhwc ||
+                        op == fb::Op::QuantizedLinear;
   if (storage_of(tensor).kind == Storage::Plain || (is_layer && std::string(spec.name) == "weight")) return {};
   return error(node, format("input %s is a constant in storage layout #%d, which only the weight of a layer can be",
                             spec.name, static_cast<int>(storage_of(tensor).kind)));

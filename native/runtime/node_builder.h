@@ -193,6 +193,10 @@ class NodeBuilder {
   ggml_tensor* conv_2d_nhwc(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* bias, const Window2d& window,
                             int64_t groups, const Epilogue& epilogue);
   ggml_tensor* linear(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* bias, const Epilogue& epilogue);
+  ggml_tensor* quantized_conv_2d(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* scale, ggml_tensor* bias,
+                                 const Window2d& window, int64_t groups, int64_t zero, const Requantize& output);
+  ggml_tensor* quantized_linear(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* scale, ggml_tensor* bias,
+                                int64_t zero, const Requantize& output);
   ggml_tensor* update_state(ggml_tensor* state, ggml_tensor* index, ggml_tensor* src, const Dims& ne, int64_t axis,
                             bool wrap);
 
@@ -200,6 +204,9 @@ class NodeBuilder {
   bool fail(std::string message);
   StorageLayout storage_of(const ggml_tensor* tensor) const;
   StorageLayout use_layer(const StorageLayout& wanted, ggml_tensor** weight) const;
+  bool use_kernel_weight(bool by_channel, int64_t groups, ggml_tensor** weight, Storage* kind);
+  bool is_by_channel(const ggml_tensor* x, const Window2d& window, int64_t groups) const;
+  bool use_matrix(ggml_tensor** weight, Storage* kind);
   Status check_stored(const fb::Node& node, const InputSpec& spec, const ggml_tensor* tensor) const;
   Status error(const fb::Node& node, const std::string& message) const;
   void use_packed(const OpInfo& spec, ggml_tensor** inputs) const;

@@ -58,21 +58,26 @@ class GraphReaders {
            op_info(node.op_type()).reads_packed;
   }
 
-  // As NodeBuilder::conv_2d_nhwc and linear choose kernels.
+  // As NodeBuilder's layers choose kernels.
   bool as_layer(const fb::Node& node, size_t input, StorageLayout* layout) const {
     if (input != 1) return false;
-    if (node.op_as_Linear() != nullptr) {
+    if (node.op_type() == fb::Op::Linear || node.op_type() == fb::Op::QuantizedLinear) {
       *layout = {Storage::MatrixBlocks, 1};
       return true;
     }
-    const fb::Conv2dNhwc* layer = node.op_as_Conv2dNhwc();
-    if (layer == nullptr) return false;
+    if (const fb::Conv2dNhwc* layer = node.op_as_Conv2dNhwc()) return as_kernel(node, *layer, fb::DType::F32, layout);
+    const fb::QuantizedConv2dNhwc* layer = node.op_as_QuantizedConv2dNhwc();
+    return layer != nullptr && as_kernel(node, *layer, fb::DType::I8, layout);
+  }
+
+  // `by_channel` is the type of weights for which there is a kernel of one channel a group.
+  template <class Convolution>
+  bool as_kernel(const fb::Node& node, const Convolution& layer, fb::DType by_channel, StorageLayout* layout) const {
     const fb::Value& weight = *graph_.values()->Get(index(static_cast<size_t>(node.inputs()->Get(1))));
-    const fb::Window2d* window = layer->window();
+    const fb::Window2d* window = layer.window();
     const bool is_dense = window != nullptr && window->w().up() == 1 && window->h().up() == 1;
-    const bool by_channel =
-        is_dense && weight.ne().n2() == 1 && weight.ne().n3() == layer->groups() && weight.dtype() == fb::DType::F32;
-    *layout = {by_channel ? Storage::Depthwise : Storage::KernelBlocks, layer->groups()};
+    const bool depthwise = is_dense && weight.ne().n2() == 1 && weight.ne().n3() == layer.groups();
+    *layout = {depthwise && weight.dtype() == by_channel ? Storage::Depthwise : Storage::KernelBlocks, layer.groups()};
     return true;
   }
 

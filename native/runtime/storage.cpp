@@ -10,6 +10,7 @@ namespace executorch_ggml {
 namespace {
 
 constexpr int64_t kBlock = 16;  // output channels of a block
+constexpr int64_t kQuad = 4;    // bytes of a channel side by side
 
 // A weight in blocks: groups of output channels, each with taps by input channels.
 struct Blocks {
@@ -20,6 +21,9 @@ struct Blocks {
 
   int64_t blocks() const { return (outputs + kBlock - 1) / kBlock; }
   int64_t block_size() const { return kBlock * taps * inputs; }
+  // Of int8, whose blocks have inputs in fours and end in the int32 sum of each channel.
+  int64_t quads() const { return (taps * inputs + kQuad - 1) / kQuad; }
+  int64_t byte_block_size() const { return kBlock * kQuad * (quads() + 1); }
 };
 
 Blocks blocks_of(const StorageLayout& layout, const ggml_tensor* t) {
@@ -38,20 +42,38 @@ void each_element(const StorageLayout& layout, const ggml_tensor* tensor, const 
     return;
   }
   const Blocks b = blocks_of(layout, tensor);
+  const bool bytes = ggml_type_size(tensor->type) == 1;
+  const int64_t block_size = bytes ? b.byte_block_size() : b.block_size();
   for (int64_t group = 0; group < b.groups; ++group) {
     for (int64_t output = 0; output < b.outputs; ++output) {
-      const int64_t block = (group * b.blocks() + output / kBlock) * b.block_size() + output % kBlock;
+      const int64_t block = (group * b.blocks() + output / kBlock) * block_size;
+      const int64_t lane = output % kBlock;
       const int64_t row = (group * b.outputs + output) * b.inputs * b.taps;
       for (int64_t input = 0; input < b.inputs; ++input) {
         for (int64_t tap = 0; tap < b.taps; ++tap) {
-          move(block + (tap * b.inputs + input) * kBlock, row + input * b.taps + tap);
+          const int64_t k = tap * b.inputs + input;
+          const int64_t place = bytes ? (k / kQuad * kBlock + lane) * kQuad + k % kQuad : k * kBlock + lane;
+          move(block + place, row + input * b.taps + tap);
         }
       }
     }
   }
 }
 
-// Elements of two or four bytes.
+// The int32 sums of each channel, behind its block of int8.
+void add_sums(const StorageLayout& layout, const ggml_tensor* tensor, void* stored) {
+  if (layout.kind == Storage::Depthwise) return;
+  const Blocks b = blocks_of(layout, tensor);
+  const int64_t bytes = b.quads() * kBlock * kQuad;
+  for (int64_t block = 0; block < b.groups * b.blocks(); ++block) {
+    auto* weights = static_cast<int8_t*>(stored) + block * b.byte_block_size();
+    int32_t sums[kBlock] = {};
+    for (int64_t i = 0; i < bytes; ++i) sums[i / kQuad % kBlock] += weights[i];
+    std::memcpy(weights + bytes, sums, sizeof(sums));
+  }
+}
+
+// Elements of one, two or four bytes.
 template <class T>
 void unpack_elements(const StorageLayout& layout, const ggml_tensor* tensor, const void* stored, void* plain) {
   const auto* from = static_cast<const T*>(stored);
@@ -75,12 +97,12 @@ Status check_storage(const StorageLayout& layout, const ggml_tensor* tensor) {
     return Status::error(
         format("storage layout #%d is unknown to this runtime; update executorch-ggml", static_cast<int>(layout.kind)));
   }
-  const bool elements = ggml_blck_size(tensor->type) == 1 && (item == 2 || item == 4);
+  const bool elements = ggml_blck_size(tensor->type) == 1 && (item == 2 || item == 4 || tensor->type == GGML_TYPE_I8);
   const bool matrix = layout.kind != Storage::MatrixBlocks || (tensor->ne[2] == 1 && tensor->ne[3] == 1);
   const bool grouped = layout.groups >= 1 && tensor->ne[3] % layout.groups == 0;
   const bool depthwise = layout.kind != Storage::Depthwise || (layout.groups == tensor->ne[3] && tensor->ne[2] == 1);
-  // Blocks are at most sixteen times as large as what is in them, and a run of zeros follows.
-  const bool small = count({tensor->ne[0], tensor->ne[1], tensor->ne[2], tensor->ne[3]}) < INT64_MAX / 64;
+  // Blocks are at most 64 times as large as what is in them, and int8's have a sum each, and a run of zeros follows.
+  const bool small = count({tensor->ne[0], tensor->ne[1], tensor->ne[2], tensor->ne[3]}) < INT64_MAX / 128;
   if (elements && matrix && depthwise && small && (layout.kind == Storage::MatrixBlocks || grouped)) return {};
   return Status::error(
       format("storage layout #%d with %lld groups does not fit its type and dims; export the model again",
@@ -90,19 +112,25 @@ Status check_storage(const StorageLayout& layout, const ggml_tensor* tensor) {
 size_t stored_bytes(const StorageLayout& layout, const ggml_tensor* tensor) {
   if (layout.kind == Storage::Plain || layout.kind == Storage::Depthwise) return ggml_nbytes(tensor);
   const Blocks b = blocks_of(layout, tensor);
+  if (tensor->type == GGML_TYPE_I8) return static_cast<size_t>(b.groups * b.blocks() * b.byte_block_size());
   const int64_t elements = b.groups * b.blocks() * b.block_size() + b.inputs;
   return static_cast<size_t>(elements) * ggml_type_size(tensor->type);
 }
 
 void unpack(const StorageLayout& layout, const ggml_tensor* tensor, const void* stored, void* plain) {
-  const bool wide = ggml_type_size(tensor->type) == 4;
-  (wide ? unpack_elements<uint32_t> : unpack_elements<uint16_t>)(layout, tensor, stored, plain);
+  const size_t item = ggml_type_size(tensor->type);
+  if (item == 4) return unpack_elements<uint32_t>(layout, tensor, stored, plain);
+  if (item == 2) return unpack_elements<uint16_t>(layout, tensor, stored, plain);
+  unpack_elements<uint8_t>(layout, tensor, stored, plain);
 }
 
 void pack(const StorageLayout& layout, const ggml_tensor* tensor, const void* plain, void* stored) {
   std::memset(stored, 0, stored_bytes(layout, tensor));  // what pads blocks, and follows them
-  const bool wide = ggml_type_size(tensor->type) == 4;
-  (wide ? pack_elements<uint32_t> : pack_elements<uint16_t>)(layout, tensor, plain, stored);
+  const size_t item = ggml_type_size(tensor->type);
+  if (item == 4) return pack_elements<uint32_t>(layout, tensor, plain, stored);
+  if (item == 2) return pack_elements<uint16_t>(layout, tensor, plain, stored);
+  pack_elements<uint8_t>(layout, tensor, plain, stored);
+  add_sums(layout, tensor, stored);
 }
 
 }  // namespace executorch_ggml

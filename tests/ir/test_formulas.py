@@ -21,6 +21,7 @@ from executorch_ggml.ir.formulas import FORMULAS, UNKNOWN, Expression, Formula, 
 from executorch_ggml.ir.op import OPS
 from executorch_ggml.ir.ops.matrix import multiplies
 from executorch_ggml.ir.ops.movement import is_inside, same_count
+from executorch_ggml.ir.ops.quantized import Requantize
 from executorch_ggml.ir.ops.spatial import Window, Window2d, Window3d
 
 RUNTIME = Path(__file__).resolve().parents[2] / "native" / "runtime"
@@ -46,6 +47,7 @@ class Draw:
             "Window": self.window,
             "Window2d": lambda: Window2d(self.window(), self.window()),
             "Window3d": lambda: Window3d(self.window(), self.window(), self.window()),
+            "Requantize": self.requantize,
         }
 
     def dims(self) -> tuple[int, ...]:
@@ -71,6 +73,12 @@ class Draw:
         number = self.rng.choice
         return Window(number((0, 1, 3, 2**24)), number((1, 2)), number((-1, 0, 2**24)), number((1, 2)), number((1, 2)))
 
+    def requantize(self) -> Requantize:
+        dtype = self.rng.choice((DType.F32, DType.I8, DType.U8, DType.I32))
+        bounds = (-129.0, -128.0, 0.0, 127.0, 255.0, 256.0)
+        low, high = (self.rng.choice(bounds) for _ in range(2))
+        return Requantize(dtype, self.rng.choice((-129, -1, 0, 5, 127, 255, 256)), min(low, high), max(low, high))
+
     def argument(self, annotation: str, entry: Formula) -> Any:
         maker = self.makers.get(annotation)
         return self.rng.choice(list(entry.function.__globals__[annotation])) if maker is None else maker()
@@ -89,6 +97,9 @@ def _cpp(value: Any, annotation: str) -> str:
     if annotation in ("Window2d", "Window3d"):
         axes = (value.w, value.h, value.d) if annotation == "Window3d" else (value.w, value.h)
         return f"{annotation}{{{', '.join(_cpp(axis, 'Window') for axis in axes)}}}"
+    if annotation == "Requantize":
+        bounds = f"{_cpp(value.low, 'float')}, {_cpp(value.high, 'float')}"
+        return f"Requantize{{{_cpp(value.dtype, '')}, {value.zero}, {bounds}}}"
     if isinstance(value, enum.Enum):
         return f"{type(value).__name__}::{cpp.camel(value.name)}"
     if isinstance(value, float):

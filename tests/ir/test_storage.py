@@ -28,6 +28,27 @@ def test_matrices(shape: tuple[int, ...]) -> None:
     assert packed.numel() == stored_count(shape, layout)
 
 
+@pytest.mark.parametrize(("oc", "ic", "kh", "kw", "groups"), KERNELS)
+def test_int8_kernels(oc: int, ic: int, kh: int, kw: int, groups: int) -> None:
+    weight = torch.randint(-128, 128, (oc, ic, kh, kw), dtype=torch.int8)
+    layout = StorageLayout(Storage.KERNEL_BLOCKS, groups)
+    packed = pack(weight, layout)
+    assert packed.numel() == stored_count((oc, ic, kh, kw), layout, int8=True)
+    assert torch.equal(unpack(packed, (oc, ic, kh, kw), layout), weight)
+    blocks = groups * -(-(oc // groups) // 16)
+    sums = packed.view(blocks, -1)[:, -64:].reshape(-1).view(torch.int32).view(groups, -1)[:, : oc // groups]
+    assert torch.equal(sums.reshape(-1).long(), weight.long().sum((1, 2, 3)))
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 5, 7), (1, 1, 16, 8), (1, 1, 33, 1)], ids=str)
+def test_int8_matrices(shape: tuple[int, ...]) -> None:
+    matrix, layout = torch.randint(-128, 128, shape, dtype=torch.int8), StorageLayout(Storage.MATRIX_BLOCKS)
+    packed = pack(matrix, layout)
+    assert torch.equal(packed[: min(4, shape[3])], matrix[0, 0, 0, :4])
+    assert torch.equal(unpack(packed, shape, layout), matrix)
+    assert packed.numel() == stored_count(shape, layout, int8=True)
+
+
 def test_depthwise() -> None:
     weight, layout = rand(5, 1, 3, 2), StorageLayout(Storage.DEPTHWISE, 5)
     packed = pack(weight, layout)

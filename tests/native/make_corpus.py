@@ -33,6 +33,7 @@ from executorch_ggml.ir.op import Dim
 from executorch_ggml.ir.ops import OPS
 from executorch_ggml.ir.ops.custom import BinaryKind, ReduceKind, UnaryKind
 from executorch_ggml.ir.ops.indexing import ScanKind, ScatterKind
+from executorch_ggml.ir.ops.quantized import Requantize
 from executorch_ggml.ir.ops.spatial import (
     NO_EPILOGUE,
     Activation,
@@ -487,6 +488,60 @@ def depthwise(p: Program) -> None:
     wide = Window2d(Window(3, stride=2, pad=2, dilation=2), Window(3, stride=3))
     plain = p.constant(torch.randn(19, 1, 3, 3))
     p.output(p.emit("conv_2d_nhwc", y, plain, None, ne=(19, 5, 2, 1), window=wide, groups=19, epilogue=NO_EPILOGUE))
+
+
+def _int8(*shape: int) -> Tensor:
+    return torch.randint(-127, 128, shape, dtype=torch.int8)
+
+
+@program
+def integers(p: Program) -> None:
+    """To bytes and back, functions of them, and what is between."""
+    x = p.random(2, 3, 37)
+    signed = p.emit("quantize", x, inverse=20.0, zero=-5, low=-128, high=127, dtype=DType.I8)
+    unsigned = p.emit("quantize", x, inverse=30.0, zero=120, low=0, high=255, dtype=DType.U8)
+    wide = p.emit("quantize", x, inverse=999.0, zero=3, low=-32768, high=32767, dtype=DType.I16)
+    tables = [p.constant(table) for table in (_int8(256), torch.randn(256))]
+    both = {"a_scale": 0.05, "a_zero": -5, "b_scale": 0.03, "b_zero": 120, "inverse": 25.0}
+    outputs = (Requantize(DType.U8, 7, 0.0, 200.0), Requantize(DType.F32, 0, -1.0, 1.0))
+    for kind, output in zip((BinaryKind.ADD, BinaryKind.MUL), outputs, strict=True):
+        p.output(p.emit("quantized_binary", signed, unsigned, kind=kind, **both, output=output))
+    p.output(signed, unsigned, wide, *(p.emit("lookup", unsigned, table) for table in tables))
+    p.output(*(p.emit("dequantize", value, None, scale=0.05, zero=2) for value in (signed, unsigned, wide)))
+    p.output(p.emit("dequantize", signed, p.constant(torch.rand(37)), scale=1.0, zero=0))
+
+
+@program
+def integer_convolution(p: Program) -> None:
+    x, scale, bias = p.input(_int8(2, 7, 6, 5)), p.constant(torch.rand(20) * 0.01), p.constant(torch.randn(20))
+    output = Requantize(DType.I8, 3, -100.0, 100.0)
+    layer = {"ne": (20, 6, 7, 2), "window": _THREE, "groups": 1, "zero": -7, "output": output}
+    for kind in (Storage.KERNEL_BLOCKS, Storage.PLAIN):
+        p.output(p.emit("quantized_conv_2d_nhwc", x, p.constant(_int8(20, 5, 3, 3), kind), scale, bias, **layer))
+    spread = Window2d(Window(2, pad=1, up=2), Window(2, pad=1, up=2))
+    weight, floats = p.constant(_int8(20, 1, 2, 2), Storage.KERNEL_BLOCKS, 5), Requantize(DType.F32, 0, -9.0, 9.0)
+    layer = {"ne": (20, 12, 14, 2), "window": spread, "groups": 5, "zero": 250, "output": floats}
+    p.output(p.emit("quantized_conv_2d_nhwc", x, weight, scale, None, **layer))
+
+
+@program
+def integer_linear(p: Program) -> None:
+    x, scale = p.input(_int8(3, 5, 18)), p.constant(torch.rand(33) * 0.01)
+    for kind in (Storage.MATRIX_BLOCKS, Storage.PLAIN):
+        weight, output = p.constant(_int8(33, 18), kind), Requantize(DType.U8, 100, 0.0, 255.0)
+        p.output(p.emit("quantized_linear", x, weight, scale, p.constant(torch.randn(33)), zero=4, output=output))
+
+
+@program
+def integer_depthwise(p: Program) -> None:
+    x, scale, bias = p.input(_int8(1, 8, 9, 19)), p.constant(torch.rand(19) * 0.05), p.constant(torch.randn(19))
+    output = Requantize(DType.I8, 3, -128.0, 127.0)
+    layer = {"ne": (19, 9, 8, 1), "window": _THREE, "groups": 19, "zero": -7, "output": output}
+    weight = p.constant(_int8(19, 1, 3, 3), Storage.DEPTHWISE, 19)
+    y = p.emit("quantized_conv_2d_nhwc", x, weight, scale, bias, **layer)
+    wide = Window2d(Window(3, stride=2, pad=2, dilation=2), Window(3, stride=3))
+    layer = {"ne": (19, 5, 2, 1), "window": wide, "groups": 19, "zero": 3, "output": output}
+    p.output(y, p.emit("quantized_conv_2d_nhwc", y, p.constant(_int8(19, 1, 3, 3)), scale, None, **layer))
 
 
 @program

@@ -113,7 +113,8 @@ class Constant:
     @property
     def stored_bytes(self) -> int:
         """How many bytes it takes in a program."""
-        return self.value.dtype.nbytes(stored_count(self.shape, self.storage))
+        int8 = self.value.dtype == DType.I8
+        return self.value.dtype.nbytes(stored_count(self.shape, self.storage, int8=int8))
 
     def stored(self) -> torch.Tensor:
         """The contents as they lie in a program."""

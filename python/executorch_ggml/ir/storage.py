@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ._lazy import torch
+from ._lazy import F, torch
 
 OC_BLOCK = 16  # output channels of a block: one 512-bit or two 256-bit vectors
 
@@ -20,8 +20,8 @@ class Storage(enum.IntEnum):
     """A storage layout. The numbers are the wire format: append only."""
 
     PLAIN = 0  # dense, in the order of the dims
-    MATRIX_BLOCKS = 1  # the rows of a matrix, interleaved in blocks of 16
-    KERNEL_BLOCKS = 2  # the output channels of a convolution's weight, interleaved in blocks of 16, group by group
+    MATRIX_BLOCKS = 1  # the rows of a matrix, interleaved in blocks of 16 (and columns in runs of 4 where in int8)
+    KERNEL_BLOCKS = 2  # the output channels of a convolution's weight, interleaved likewise, group by group
     DEPTHWISE = 3  # a depthwise convolution's weight, channels innermost
 
 
@@ -40,7 +40,8 @@ def pack(plain: torch.Tensor, layout: StorageLayout) -> torch.Tensor:
     """The elements in the layout's order, in one dim. ``plain`` has a constant's dims, outermost first.
 
     Blocks are padded with zeros, and a run of zeros as long as the input channels follows: what kernels read in place
-    of the pixels outside an image.
+    of the pixels outside an image. Blocks of int8 have four inputs of an output channel side by side, for instructions
+    that sum four products, and end in the int32 sum of each channel.
     """
     return _LAYOUTS[layout.kind][0](plain, layout.groups).reshape(-1)
 
@@ -50,17 +51,25 @@ def unpack(packed: torch.Tensor, shape: tuple[int, ...], layout: StorageLayout) 
     return _LAYOUTS[layout.kind][1](packed.reshape(-1), shape, layout.groups).reshape(shape)
 
 
-def stored_count(shape: tuple[int, ...], layout: StorageLayout) -> int:
+def stored_count(shape: tuple[int, ...], layout: StorageLayout, *, int8: bool = False) -> int:
     """How many elements :func:`pack` gives for a constant of a shape, outermost first."""
     if layout.kind in (Storage.PLAIN, Storage.DEPTHWISE):
         return math.prod(shape)
     outputs, inputs, *taps = shape if layout.kind == Storage.KERNEL_BLOCKS else shape[-2:]
     blocks = layout.groups * -(-(outputs // layout.groups) // OC_BLOCK)
+    if int8:
+        return blocks * OC_BLOCK * (_quads(inputs * math.prod(taps)) + 1) * 4
     return blocks * OC_BLOCK * inputs * math.prod(taps) + inputs
+
+
+def _quads(inputs: int) -> int:
+    return -(-inputs // 4)
 
 
 def _pack_kernel(weight: torch.Tensor, groups: int) -> torch.Tensor:
     """From (OC, IC / groups, KH, KW) to (groups, blocks, KH, KW, IC / groups, 16)."""
+    if weight.dtype == torch.int8:
+        return _pack_int8(weight, groups)
     oc, ic, kh, kw = weight.shape
     blocks = -(-(oc // groups) // OC_BLOCK)
     padded = weight.new_zeros(groups, blocks * OC_BLOCK, ic, kh, kw)
@@ -70,11 +79,31 @@ def _pack_kernel(weight: torch.Tensor, groups: int) -> torch.Tensor:
 
 
 def _unpack_kernel(packed: torch.Tensor, shape: tuple[int, ...], groups: int) -> torch.Tensor:
+    if packed.dtype == torch.int8:
+        return _unpack_int8(packed, shape, groups)
     oc, ic, kh, kw = shape
     blocks = -(-(oc // groups) // OC_BLOCK)
     body = packed[: groups * blocks * kh * kw * ic * OC_BLOCK]
     full = body.view(groups, blocks, kh, kw, ic, OC_BLOCK).permute(0, 1, 5, 4, 2, 3)
     return full.reshape(groups, blocks * OC_BLOCK, ic, kh, kw)[:, : oc // groups]
+
+
+def _pack_int8(weight: torch.Tensor, groups: int) -> torch.Tensor:
+    """From (OC, IC / groups, KH, KW) to (groups, blocks, KH * KW * IC / groups / 4, 16, 4), each with its 16 sums."""
+    rows = weight.permute(0, 2, 3, 1).reshape(groups, weight.shape[0] // groups, -1)
+    blocks, quads = -(-rows.shape[1] // OC_BLOCK), _quads(rows.shape[2])
+    padded = F.pad(rows, (0, quads * 4 - rows.shape[2], 0, blocks * OC_BLOCK - rows.shape[1]))
+    body = padded.reshape(groups * blocks, OC_BLOCK, quads, 4).transpose(1, 2).reshape(groups * blocks, -1)
+    sums = padded.reshape(groups * blocks, OC_BLOCK, -1).sum(-1, dtype=torch.int32).view(torch.int8)
+    return torch.cat([body, sums], 1).reshape(-1)
+
+
+def _unpack_int8(packed: torch.Tensor, shape: tuple[int, ...], groups: int) -> torch.Tensor:
+    oc, ic, kh, kw = shape
+    blocks, quads = -(-(oc // groups) // OC_BLOCK), _quads(ic * kh * kw)
+    body = packed.view(groups * blocks, -1)[:, : quads * OC_BLOCK * 4].reshape(groups * blocks, quads, OC_BLOCK, 4)
+    rows = body.transpose(1, 2).reshape(groups, blocks * OC_BLOCK, -1)[:, : oc // groups, : ic * kh * kw]
+    return rows.reshape(oc, kh, kw, ic).permute(0, 3, 1, 2)
 
 
 def _pack_matrix(weight: torch.Tensor, groups: int) -> torch.Tensor:

@@ -18,6 +18,9 @@ from . import (
     constant_folding,
     gate,
     half_weights,
+    integer_functions,
+    integer_layers,
+    integer_movement,
     joined_products,
     quantize_states,
     rms_norm,
@@ -28,6 +31,9 @@ from . import (
 )
 
 _ORDERED = (
+    integer_movement,
+    integer_functions,
+    integer_layers,
     constant_folding,
     batch_norm,
     activation,

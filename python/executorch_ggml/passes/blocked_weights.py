@@ -18,29 +18,29 @@ from __future__ import annotations
 from ..ir.dtypes import DType
 from ..ir.graph import Graph, Node, Value
 from ..ir.storage import PLAIN, Storage, StorageLayout
-from .layers import LAYERS
+from .layers import LAYERS, QUANTIZED_LAYERS
 from .rewrite import Rewriter
 
 
 def run(graph: Graph) -> Graph:
     """The graph with its layers' weights in blocks."""
-    return Rewriter(graph).run(dict.fromkeys(LAYERS, _blocked))
+    return Rewriter(graph).run(dict.fromkeys((*LAYERS, *QUANTIZED_LAYERS), _blocked))
 
 
 def layout_for(node: Node) -> StorageLayout:
     """How a layer's kernel reads its weight."""
-    if node.op == "linear":
+    if node.op in ("linear", "quantized_linear"):
         return StorageLayout(Storage.MATRIX_BLOCKS)
     weight, groups, window = node.inputs[1], node.attrs["groups"], node.attrs["window"]
     assert weight is not None
     is_dense = window.w.up == window.h.up == 1
-    if weight.ne[2] == 1 and weight.ne[3] == groups and is_dense and weight.dtype == DType.F32:
+    if weight.ne[2] == 1 and weight.ne[3] == groups and is_dense and weight.dtype in (DType.F32, DType.I8):
         return StorageLayout(Storage.DEPTHWISE, groups)
     return StorageLayout(Storage.KERNEL_BLOCKS, groups)
 
 
 def _blocked(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> Value | None:
-    x, weight, bias = inputs
+    x, weight, *others = inputs
     constant = None if weight is None else rewriter.constant(weight)
     if weight is None or constant is None or constant.outside or constant.storage != PLAIN:
         return None
@@ -52,4 +52,4 @@ def _blocked(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -
     stored = rewriter.builder.constant_of(copy)
     assert stored is not None
     stored.storage = layout
-    return rewriter.builder.emit(node.op, x, copy, bias, **node.attrs)
+    return rewriter.builder.emit(node.op, x, copy, *others, **node.attrs)

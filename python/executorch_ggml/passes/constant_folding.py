@@ -105,6 +105,8 @@ class _Folding:
         """Whether a node is better a constant: no view, no number repeated, and of no more bytes than its sources."""
         if node.spec.moves is Moves.VIEW or _is_checked(node) or all(value is None for value in node.inputs):
             return False
+        if node.op == "dequantize":  # layers read floats
+            return True
         read = sum(source.stored_bytes for source in self._decided[node.output].sources)
         return node.output.dtype.nbytes(int(node.output.count)) <= read + MAX_GROWTH
 

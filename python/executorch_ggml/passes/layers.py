@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from ..ir.ops.spatial import Epilogue
 from .rewrite import Rewriter, computed_by, input_of
 
 LAYERS = {"linear": 0, "conv_2d": 2}  # by op, the dim of its result that has the channels
+QUANTIZED_LAYERS = {"quantized_linear": 0, "quantized_conv_2d": 2}
 _VIEWS = frozenset({"permute", "reshape", "cont"})
 
 
@@ -24,7 +25,9 @@ class Layer:
     views: tuple[Node, ...]
 
     @staticmethod
-    def behind(rewriter: Rewriter, value: Value, *, rounded: bool = False) -> Layer | None:
+    def behind(
+        rewriter: Rewriter, value: Value, *, rounded: bool = False, ops: Collection[str] = LAYERS.keys()
+    ) -> Layer | None:
         """The layer whose result a value shows whole, if it is for this one reader alone; None where there is none.
 
         ``rounded``: as it was before it was rounded to a half type and widened again.
@@ -39,7 +42,7 @@ class Layer:
             if rewriter.reads(value) > 1:
                 return None
         node = value.producer
-        is_layer = node is not None and node.op in LAYERS and value.dtype == DType.F32
+        is_layer = node is not None and node.op in ops and value.dtype == DType.F32
         return Layer(node, tuple(views)) if node is not None and is_layer else None
 
     @property

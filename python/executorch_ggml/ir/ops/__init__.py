@@ -1,6 +1,6 @@
 """The op table: one module a family, imported here so that ``OPS`` is complete."""
 
 from ..op import OPS
-from . import custom, elementwise, indexing, matrix, movement, normalization, spatial
+from . import custom, elementwise, indexing, matrix, movement, normalization, quantized, spatial
 
-__all__ = ["OPS", "custom", "elementwise", "indexing", "matrix", "movement", "normalization", "spatial"]
+__all__ = ["OPS", "custom", "elementwise", "indexing", "matrix", "movement", "normalization", "quantized", "spatial"]

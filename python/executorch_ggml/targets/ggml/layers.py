@@ -121,7 +121,7 @@ def _is_zero(size: Dim) -> bool:
     return isinstance(size, int) and size == 0
 
 
-stock("grid_sample", "max_pool_index")(nhwc)
+stock("grid_sample", "max_pool_index", "quantized_conv_2d")(nhwc)
 
 
 @stock("pool_2d")

@@ -128,6 +128,19 @@ def _is_fake(*tensors: torch.Tensor) -> bool:
     return any(isinstance(tensor, FakeTensor) for tensor in tensors)
 
 
+def _is_integer_weight(cx: Context, x: Tensor) -> bool:
+    """Whether a constant is a layer's weight in int8: passes choose between a layer of integers and one of floats."""
+    return x.dtype == DType.I8 and 2 <= x.rank <= 4 and cx.dtype() == DType.F32 and _meets_integers(cx)
+
+
+def _is_symmetric(zero_points: Tensor | None) -> bool:
+    """Whether all zero points are 0, which is taken as given while contents are fake."""
+    if zero_points is None:
+        return True
+    contents = _contents(zero_points)
+    return _is_fake(contents) or not bool(contents.any())
+
+
 def _meets_integers(cx: Context) -> bool:
     """Whether the weight is for activations that PT2E put on a grid: ggml would put them on another one again."""
     for user in cx.node.users:
@@ -189,8 +202,16 @@ def dequantize_per_tensor(
     """``(x - zero_point) * scale``."""
     if _is_constant(x):
         dequantized = _folded(cx, x, scale, zero_point, quant_min, quant_max, dtype, out_dtype=out_dtype)
+        if _is_integer_weight(cx, x):
+            return replace(dequantized, value=_one_scale(cx, x, scale, zero_point))
         return _with_blocks(cx, dequantized, x, scale, zero_point, _columns(x))
+    if x.dtype in NARROW and cx.dtype() == DType.F32:
+        return cx.out(_one_scale(cx, x, scale, zero_point))
     return _dequantized(cx, x, float(scale), float(zero_point))
+
+
+def _one_scale(cx: Context, x: Tensor, scale: float, zero_point: int) -> Value:
+    return cx.builder.emit("dequantize", x.value, None, scale=scale, zero=zero_point)
 
 
 @lowers(decomposed.dequantize_per_tensor.tensor, folds=True)
@@ -219,6 +240,9 @@ def quantize_per_tensor(
     """``round(x / scale) + zero_point``, limited to the type's range."""
     if scale == 0:
         return Refused("a scale of 0")
+    if x.dtype == DType.F32 and cx.dtype() in NARROW:
+        grid = {"inverse": 1.0 / scale, "zero": zero_point, "low": quant_min, "high": quant_max}
+        return cx.out(cx.builder.emit("quantize", x.value, **grid, dtype=cx.dtype()))
     return _quantized(cx, x, 1.0 / scale, float(zero_point), (quant_min, quant_max))
 
 
@@ -260,6 +284,9 @@ def dequantize_per_channel(
     """``(x - zero_points) * scales``, one of these for each index of one dim."""
     if _is_constant(x, scales, zero_points):
         dequantized = _folded(cx, x, scales, zero_points, axis, quant_min, quant_max, dtype, out_dtype=out_dtype)
+        if _is_integer_weight(cx, x) and _is_symmetric(zero_points) and scales.dtype == DType.F32:
+            along = on_axis(cx, scales.value, x.axis(axis))
+            return replace(dequantized, value=cx.builder.emit("dequantize", x.value, along, scale=1.0, zero=0))
         return _with_blocks(cx, dequantized, x, scales, zero_points, _columns(x) if axis == 0 else None)
     if x.rank > 4 or scales.dtype not in FLOATS:
         return Refused(f"one scale a channel of {x.rank} dims, in {scales.dtype.name.lower()}")

@@ -1,0 +1,332 @@
+// The arithmetic of depthwise layers of integers. Two input rows at a time are interleaved as int16, so that one
+// instruction multiplies and sums a channel's pixels of both; each such pair serves all taps that see it.
+#include "kernels/quantized/depthwise.h"
+#include "kernels/quantized/tile.h"
+
+namespace executorch_ggml::kernels::KERNEL_ISA {
+namespace {
+
+constexpr int kColumns = 4;  // output pixels of a strip
+
+#if defined(__AVX2__)
+
+#if defined(__AVX512BW__)
+using Words = __m512i;
+using Bytes = __m256i;
+VEC_INLINE Words words_of(Bytes bytes) { return _mm512_maskz_cvtepi8_epi16(~0u, bytes); }
+VEC_INLINE Words interleaved_low(Words a, Words b) { return _mm512_maskz_unpacklo_epi16(~0u, a, b); }
+VEC_INLINE Words interleaved_high(Words a, Words b) { return _mm512_maskz_unpackhi_epi16(~0u, a, b); }
+VEC_INLINE Int products(Words a, Words b) { return reinterpret_cast<Int>(_mm512_madd_epi16(a, b)); }
+VEC_INLINE Int first_channels(Int low, Int high) {
+  return __builtin_shufflevector(low, high, 0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
+}
+VEC_INLINE Int last_channels(Int low, Int high) {
+  return __builtin_shufflevector(low, high, 8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31);
+}
+#else
+using Words = __m256i;
+using Bytes = __m128i;
+VEC_INLINE Words words_of(Bytes bytes) { return _mm256_cvtepi8_epi16(bytes); }
+VEC_INLINE Words interleaved_low(Words a, Words b) { return _mm256_unpacklo_epi16(a, b); }
+VEC_INLINE Words interleaved_high(Words a, Words b) { return _mm256_unpackhi_epi16(a, b); }
+VEC_INLINE Int products(Words a, Words b) { return reinterpret_cast<Int>(_mm256_madd_epi16(a, b)); }
+VEC_INLINE Int first_channels(Int low, Int high) {
+  return __builtin_shufflevector(low, high, 0, 1, 2, 3, 8, 9, 10, 11);
+}
+VEC_INLINE Int last_channels(Int low, Int high) {
+  return __builtin_shufflevector(low, high, 4, 5, 6, 7, 12, 13, 14, 15);
+}
+#endif
+
+constexpr int kChannels = static_cast<int>(sizeof(Bytes));
+
+// A channel's weights of two tap rows, in the order in which interleaving puts channels.
+struct Pair {
+  Words low;
+  Words high;
+};
+
+struct Sums {
+  Int low;
+  Int high;
+};
+
+// `left` channels from `from` on, then zeros.
+VEC_INLINE Bytes load_channels_of(const void* from, int64_t left) {
+  if (left >= kChannels) return load<Bytes>(static_cast<const char*>(from));
+  char some[kChannels] = {};
+  for (int64_t i = 0; i < left; ++i) some[i] = static_cast<const char*>(from)[i];
+  return load<Bytes>(some);
+}
+
+VEC_INLINE Pair interleaved(Words a, Words b) { return {interleaved_low(a, b), interleaved_high(a, b)}; }
+
+VEC_INLINE void add_products(Sums& sums, const Pair& a, const Pair& b) {
+  sums.low += products(a.low, b.low);
+  sums.high += products(a.high, b.high);
+}
+
+int64_t vectors_of(const QuantizedDepthwise& layer) { return (layer.channels + kChannels - 1) / kChannels; }
+
+int64_t pairs_of(const QuantizedDepthwise& layer) { return (layer.window.h.kernel + 1) / 2; }
+
+// Vectors cover the channels; where there is more than one, the last one overlaps the one before it.
+int64_t first_of(const QuantizedDepthwise& layer, int64_t vector) {
+  const int64_t first = vector * kChannels;
+  const int64_t last = layer.channels - kChannels;
+  return last >= 0 && first > last ? last : first;
+}
+
+// What is prepared of a vector: the sums to begin with, then the weights of each pair of tap rows and tap column.
+struct Prepared {
+  const Sums* start;
+  const Pair* weights;
+
+  Prepared(const QuantizedDepthwise& layer, const void* all, int64_t vector) {
+    const int64_t size = pairs_of(layer) * layer.window.w.kernel * static_cast<int64_t>(sizeof(Pair)) + sizeof(Sums);
+    start = reinterpret_cast<const Sums*>(static_cast<const char*>(all) + vector * size);
+    weights = reinterpret_cast<const Pair*>(start + 1);
+  }
+};
+
+int64_t prepared_bytes(const QuantizedDepthwise& layer) {
+  const int64_t pairs = pairs_of(layer) * layer.window.w.kernel * static_cast<int64_t>(sizeof(Pair));
+  return vectors_of(layer) * (pairs + static_cast<int64_t>(sizeof(Sums)));
+}
+
+void prepare(const QuantizedDepthwise& layer, void* prepared) {
+  const int64_t across = layer.window.w.kernel;
+  const Words ones = reinterpret_cast<Words>(Vec<int16_t, kChannels>{} + static_cast<int16_t>(1));
+  for (int64_t v = 0; v < vectors_of(layer); ++v) {
+    const Prepared of_vector(layer, prepared, v);
+    auto* weights = const_cast<Pair*>(of_vector.weights);
+    const int64_t first = first_of(layer, v);
+    const int64_t left = layer.channels - first;
+    Sums sums = {};
+    for (int64_t pair = 0; pair < pairs_of(layer); ++pair) {
+      for (int64_t kx = 0; kx < across; ++kx) {
+        const int8_t* upper = layer.weights + (2 * pair * across + kx) * layer.pitch + first;
+        const bool has_lower = 2 * pair + 1 < layer.window.h.kernel;
+        const Words a = words_of(load_channels_of(upper, left));
+        const Words b = has_lower ? words_of(load_channels_of(upper + across * layer.pitch, left)) : Words{};
+        const Pair w = interleaved(a, b);
+        *weights++ = w;
+        add_products(sums, w, {ones, ones});
+      }
+    }
+    const int32_t zero = layer.zero - (layer.is_signed ? 0 : 128);
+    *const_cast<Sums*>(of_vector.start) = {sums.low * -zero, sums.high * -zero};
+  }
+}
+
+// Turns unsigned bytes into signed ones that are 128 less.
+VEC_INLINE Bytes flip_of(const QuantizedDepthwise& layer) {
+  const uint8_t flipped = layer.is_signed ? 0 : 0x80;
+  return reinterpret_cast<Bytes>(Vec<uint8_t, kChannels>{} + flipped);
+}
+
+VEC_INLINE Pair load_pixels(const char* upper, const char* lower, Bytes flip) {
+  return interleaved(words_of(load<Bytes>(upper) ^ flip), words_of(load<Bytes>(lower) ^ flip));
+}
+
+// Where the inputs of two tap rows begin, and bytes from a pixel to the next (0 outside of the image).
+struct RowPair {
+  const char* begin[2];
+  int64_t pitch[2];
+
+  VEC_INLINE RowPair(const QuantizedDepthwise& layer, const QuantizedDepthwiseRow& row, int64_t pair, int64_t column,
+                     int64_t channel) {
+    VEC_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const int64_t tap = 2 * pair + i;
+      const bool inside = tap < layer.window.h.kernel && row.rows[tap] != nullptr;
+      pitch[i] = inside ? layer.pitch : 0;
+      begin[i] = (inside ? row.rows[tap] + column * layer.pitch : row.outside) + channel;
+    }
+  }
+};
+
+// Some pixels of a pair of rows, `left` channels of each; those outside of the image are zero points.
+struct Pixels {
+  static constexpr int kMost = (kColumns - 1) * 2 + 5;
+  char bytes[2][kMost][kChannels];
+
+  __attribute__((noinline)) void copy(const QuantizedDepthwise& layer, const QuantizedDepthwiseRow& row,
+                                      const RowPair& from, int64_t column, int count, int64_t channel, int64_t left) {
+    for (int i = 0; i < 2; ++i) {
+      for (int j = 0; j < count; ++j) {
+        const int64_t x = column + j;
+        const bool inside = x >= 0 && x < layer.in_width;
+        const char* pixel = inside ? from.begin[i] + j * from.pitch[i] : row.outside + channel;
+        if (left >= kChannels) {
+          store(bytes[i][j], load<Bytes>(pixel));
+        } else {
+          std::memcpy(bytes[i][j], pixel, static_cast<size_t>(left));
+        }
+      }
+    }
+  }
+};
+
+template <int Count>
+VEC_INLINE void finish(const QuantizedDepthwise& layer, const Sums (&sums)[Count], const QuantizedDepthwiseRow& row,
+                       int64_t column, int64_t channel, int64_t left) {
+  const TileOutput output(layer.output);
+  VEC_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    const int64_t at = channel + half * kLanes;
+    const int64_t of_half = left - half * kLanes;
+    if (of_half <= 0) return;
+    const Float scale = load_channels(layer.scale + at, of_half);
+    const Float bias = layer.bias == nullptr ? Float{} : load_channels(layer.bias + at, of_half);
+    Float y[Count];
+    VEC_UNROLL
+    for (int i = 0; i < Count; ++i) {
+      const Int total =
+          half == 0 ? first_channels(sums[i].low, sums[i].high) : last_channels(sums[i].low, sums[i].high);
+      y[i] = floats_of(total) * scale + bias;
+    }
+    char* first = row.output + column * row.output_pitch;
+    if (!output.floats()) {
+      output.write_bytes(y, first + at, row.output_pitch, of_half);
+      continue;
+    }
+    VEC_UNROLL
+    for (int i = 0; i < Count; ++i) output.write_floats(y[i], first + i * row.output_pitch, at, of_half);
+  }
+}
+
+// kColumns output pixels of a kernel of Kernel undilated taps.
+template <int Kernel, int Stride>
+void run_strip(const QuantizedDepthwise& layer, const Prepared& prepared, const QuantizedDepthwiseRow& row,
+               int64_t column, int64_t channel, int64_t left) {
+  constexpr int kInputs = (kColumns - 1) * Stride + Kernel;
+  const int64_t first = column * Stride - layer.window.w.pad;
+  const bool direct = first >= 0 && first + kInputs <= layer.in_width && left >= kChannels;
+  const Bytes flip = flip_of(layer);
+  Sums sums[kColumns];
+  VEC_UNROLL
+  for (int i = 0; i < kColumns; ++i) sums[i] = *prepared.start;
+  const int64_t pairs = pairs_of(layer);
+  const Pair* weights = prepared.weights;
+  for (int64_t pair = 0; pair < pairs; ++pair, weights += Kernel) {
+    Pixels pixels;
+    RowPair rows(layer, row, pair, first, channel);
+    if (!direct) {
+      pixels.copy(layer, row, rows, first, kInputs, channel, left);
+      for (int i = 0; i < 2; ++i) rows.begin[i] = pixels.bytes[i][0], rows.pitch[i] = kChannels;
+    }
+    VEC_UNROLL
+    for (int j = 0; j < kInputs; ++j) {
+      const Pair x = load_pixels(rows.begin[0] + j * rows.pitch[0], rows.begin[1] + j * rows.pitch[1], flip);
+      VEC_UNROLL
+      for (int i = 0; i < kColumns; ++i) {
+        const int kx = j - i * Stride;
+        if (kx >= 0 && kx < Kernel) add_products(sums[i], x, weights[kx]);
+      }
+    }
+  }
+  finish(layer, sums, row, column, channel, left);
+}
+
+// A single output pixel, any window.
+void run_pixel(const QuantizedDepthwise& layer, const Prepared& prepared, const QuantizedDepthwiseRow& row,
+               int64_t column, int64_t channel, int64_t left) {
+  const Window& across = layer.window.w;
+  const Bytes flip = flip_of(layer);
+  const int64_t first = column * across.stride - across.pad;
+  Sums sums[1] = {*prepared.start};
+  for (int64_t pair = 0; pair < pairs_of(layer); ++pair) {
+    for (int64_t kx = 0; kx < across.kernel; ++kx) {
+      Pixels pixels;
+      const int64_t x = first + kx * across.dilation;
+      const RowPair rows(layer, row, pair, x, channel);
+      pixels.copy(layer, row, rows, x, 1, channel, left);
+      const Pair both = load_pixels(pixels.bytes[0][0], pixels.bytes[1][0], flip);
+      add_products(sums[0], both, prepared.weights[pair * across.kernel + kx]);
+    }
+  }
+  finish(layer, sums, row, column, channel, left);
+}
+
+using StripRun = decltype(&run_pixel);
+
+template <int Kernel>
+StripRun strip_of_stride(int64_t stride) {
+  return stride == 1 ? run_strip<Kernel, 1> : stride == 2 ? run_strip<Kernel, 2> : nullptr;
+}
+
+// Null where columns go singly.
+StripRun find_strip(const QuantizedDepthwise& layer) {
+  const Window& across = layer.window.w;
+  if (across.dilation != 1 || layer.out_width < kColumns) return nullptr;
+  if (across.kernel == 3) return strip_of_stride<3>(across.stride);
+  return across.kernel == 5 ? strip_of_stride<5>(across.stride) : nullptr;
+}
+
+void run(const QuantizedDepthwise& layer, const void* prepared, const QuantizedDepthwiseRow& row) {
+  const StripRun strip = find_strip(layer);
+  const int64_t columns = strip != nullptr ? kColumns : 1;
+  for (int64_t v = 0; v < vectors_of(layer); ++v) {
+    const Prepared of_vector(layer, prepared, v);
+    const int64_t channel = first_of(layer, v);
+    for (int64_t done = 0; done < layer.out_width; done += columns) {
+      // The last strip may overlap the one before it.
+      const int64_t column = done + columns > layer.out_width ? layer.out_width - columns : done;
+      (strip != nullptr ? strip : run_pixel)(layer, of_vector, row, column, channel, layer.channels - channel);
+    }
+  }
+}
+
+#else
+
+int64_t prepared_bytes(const QuantizedDepthwise&) { return 0; }
+
+void prepare(const QuantizedDepthwise&, void*) {}
+
+int32_t sum_of(const QuantizedDepthwise& layer, const QuantizedDepthwiseRow& row, int64_t column, int64_t channel) {
+  const Window& across = layer.window.w;
+  int32_t sum = 0;
+  for (int64_t ky = 0; ky < layer.window.h.kernel; ++ky) {
+    if (row.rows[ky] == nullptr) continue;
+    for (int64_t kx = 0; kx < across.kernel; ++kx) {
+      const int64_t x = column * across.stride - across.pad + kx * across.dilation;
+      if (x < 0 || x >= layer.in_width) continue;
+      const char byte = row.rows[ky][x * layer.pitch + channel];
+      const int32_t input = layer.is_signed ? static_cast<int8_t>(byte) : static_cast<uint8_t>(byte);
+      sum += (input - layer.zero) * layer.weights[(ky * across.kernel + kx) * layer.pitch + channel];
+    }
+  }
+  return sum;
+}
+
+void run(const QuantizedDepthwise& layer, const void*, const QuantizedDepthwiseRow& row) {
+  const TileOutput output(layer.output);
+  for (int64_t column = 0; column < layer.out_width; ++column) {
+    for (int64_t channel = 0; channel < layer.channels; channel += kLanes) {
+      const int64_t left = layer.channels - channel;
+      Int sums = {};
+      for (int64_t i = 0; i < (left < kLanes ? left : kLanes); ++i) sums[i] = sum_of(layer, row, column, channel + i);
+      const Float scale = load_channels(layer.scale + channel, left);
+      const Float bias = layer.bias == nullptr ? Float{} : load_channels(layer.bias + channel, left);
+      const Float y[1] = {floats_of(sums) * scale + bias};
+      char* pixel = row.output + column * row.output_pitch;
+      if (output.floats()) {
+        output.write_floats(y[0], pixel, channel, left);
+      } else {
+        output.write_bytes(y, pixel + channel, row.output_pitch, left);
+      }
+    }
+  }
+}
+
+#endif
+
+}  // namespace
+
+const QuantizedDepthwiseLoops& quantized_depthwise_loops() {
+  static constexpr QuantizedDepthwiseLoops kLoops = {prepared_bytes, prepare, run};
+  return kLoops;
+}
+
+}  // namespace executorch_ggml::kernels::KERNEL_ISA

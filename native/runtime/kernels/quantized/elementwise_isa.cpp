@@ -1,0 +1,129 @@
+// Rounding floats to integers of a grid and back, step by step as torch computes it in f32.
+#include "kernels/quantized/elementwise.h"
+
+#include "kernels/quantized/rounding.h"
+
+namespace executorch_ggml::kernels::KERNEL_ISA {
+namespace {
+
+// Calls body(i) for each vector of n elements, and for the last one, in part, body(0) after copies to and from buffers.
+template <class Y, class Run>
+VEC_INLINE void by_vectors(int64_t n, Y* y, const Run& run) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) run(i, y + i, kLanes);
+  if (i < n) {
+    Y last[kLanes];
+    run(i, last, static_cast<int>(n - i));
+    for (int64_t k = 0; k < n - i; ++k) y[i + k] = last[k];
+  }
+}
+
+// The elements from i on, `count` of them.
+template <class T>
+VEC_INLINE Int load_some(const T* from, int count) {
+  if (count == kLanes) return load_narrow(from);
+  T some[kLanes] = {};
+  for (int k = 0; k < count; ++k) some[k] = from[k];
+  return load_narrow(some);
+}
+
+VEC_INLINE Float load_floats_of(const float* from, int count) {
+  return count == kLanes ? load<Float>(from) : load_first(from, count);
+}
+
+VEC_INLINE void store_steps(uint8_t* to, Int steps) { store_bytes(to, steps); }
+
+VEC_INLINE void store_steps(int16_t* to, Int steps) {
+  for (int i = 0; i < kLanes; ++i) to[i] = static_cast<int16_t>(steps[i]);
+}
+
+template <class Y>
+void quantize_to(const float* x, int64_t n, const QuantizeParams& p, Y* y) {
+  const Rounding rounding(static_cast<float>(p.zero), static_cast<float>(p.low), static_cast<float>(p.high));
+  by_vectors(n, y, [&](int64_t i, Y* to, int count) {
+    store_steps(to, rounding.steps(load_floats_of(x + i, count) * p.inverse));
+  });
+}
+
+void quantize(const float* x, int64_t n, const QuantizeParams& p, void* y) {
+  if (p.dtype == DType::I16) return quantize_to(x, n, p, static_cast<int16_t*>(y));
+  quantize_to(x, n, p, static_cast<uint8_t*>(y));
+}
+
+template <class X>
+void dequantize_from(const X* x, const float* scales, int64_t n, const DequantizeParams& p, float* y) {
+  const auto zero = static_cast<int32_t>(p.zero);
+  by_vectors(n, y, [&](int64_t i, float* to, int count) {
+    Float value = floats_of(load_some(x + i, count) - zero) * p.scale;
+    if (scales != nullptr) value *= load_floats_of(scales + i, count);
+    store(to, value);
+  });
+}
+
+void dequantize(const void* x, DType type, const float* scales, int64_t n, const DequantizeParams& p, float* y) {
+  if (type == DType::I16) return dequantize_from(static_cast<const int16_t*>(x), scales, n, p, y);
+  if (type == DType::U8) return dequantize_from(static_cast<const uint8_t*>(x), scales, n, p, y);
+  dequantize_from(static_cast<const int8_t*>(x), scales, n, p, y);
+}
+
+struct Add {
+  static VEC_INLINE Float of(Float a, Float b) { return a + b; }
+};
+struct Sub {
+  static VEC_INLINE Float of(Float a, Float b) { return a - b; }
+};
+struct Mul {
+  static VEC_INLINE Float of(Float a, Float b) { return a * b; }
+};
+
+template <class Function, class A, class B>
+VEC_INLINE Float combined(const A* a, const B* b, int count, const QuantizedBinaryParams& p) {
+  const Float x = rounded(floats_of(load_some(a, count) - static_cast<int32_t>(p.a_zero)) * p.a_scale);
+  const Float y = rounded(floats_of(load_some(b, count) - static_cast<int32_t>(p.b_zero)) * p.b_scale);
+  return rounded(Function::of(x, y)) * p.inverse;
+}
+
+template <class Function, class A, class B>
+void combine(const A* a, const B* b, int64_t n, const QuantizedBinaryParams& p, void* y) {
+  const Requantize& output = p.output;
+  if (output.dtype == DType::F32) {
+    const Float low = splat(output.low);
+    const Float high = splat(output.high);
+    by_vectors(n, static_cast<float*>(y), [&](int64_t i, float* to, int count) {
+      store(to, clamped(combined<Function>(a + i, b + i, count, p), low, high));
+    });
+    return;
+  }
+  const Rounding rounding(static_cast<float>(output.zero), output.low, output.high);
+  by_vectors(n, static_cast<uint8_t*>(y), [&](int64_t i, uint8_t* to, int count) {
+    store_bytes(to, rounding.steps(combined<Function>(a + i, b + i, count, p)));
+  });
+}
+
+template <class A, class B>
+void combine(const A* a, const B* b, int64_t n, const QuantizedBinaryParams& p, void* y) {
+  if (p.kind == BinaryKind::Add) return combine<Add>(a, b, n, p, y);
+  if (p.kind == BinaryKind::Sub) return combine<Sub>(a, b, n, p, y);
+  combine<Mul>(a, b, n, p, y);
+}
+
+template <class A>
+void combine(const A* a, const void* b, DType b_type, int64_t n, const QuantizedBinaryParams& p, void* y) {
+  if (b_type == DType::U8) return combine(a, static_cast<const uint8_t*>(b), n, p, y);
+  combine(a, static_cast<const int8_t*>(b), n, p, y);
+}
+
+void binary(const void* a, DType a_type, const void* b, DType b_type, int64_t n, const QuantizedBinaryParams& p,
+            void* y) {
+  if (a_type == DType::U8) return combine(static_cast<const uint8_t*>(a), b, b_type, n, p, y);
+  combine(static_cast<const int8_t*>(a), b, b_type, n, p, y);
+}
+
+}  // namespace
+
+const QuantizedLoops& quantized_loops() {
+  static constexpr QuantizedLoops kLoops = {quantize, dequantize, binary};
+  return kLoops;
+}
+
+}  // namespace executorch_ggml::kernels::KERNEL_ISA

@@ -1,0 +1,62 @@
+// Bytes as vectors of integers and back, and floats rounded to the steps of a grid. For *_isa.cpp files only.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/simd/vec.h"
+
+namespace executorch_ggml::kernels::KERNEL_ISA {
+namespace {
+
+VEC_INLINE Float floats_of(Int x) { return __builtin_convertvector(x, Float); }
+
+// kLanes narrow integers.
+template <class Narrow>
+VEC_INLINE Int load_narrow(const Narrow* from) {
+  return __builtin_convertvector(load<Vec<Narrow, kLanes>>(from), Int);
+}
+
+// The low byte of each lane.
+VEC_INLINE void store_bytes(void* to, Int x) {
+#if defined(__AVX512F__)
+  store(to, _mm512_maskz_cvtepi32_epi8(0xffff, reinterpret_cast<__m512i>(x)));
+#elif defined(__AVX2__)
+  const __m256i first = _mm256_set1_epi32(0x0c080400);
+  const __m256i bytes = _mm256_shuffle_epi8(reinterpret_cast<__m256i>(x), first);
+  const __m128i joined = _mm_unpacklo_epi32(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1));
+  _mm_storel_epi64(static_cast<__m128i*>(to), joined);
+#else
+  auto* bytes = static_cast<int8_t*>(to);
+  for (int i = 0; i < kLanes; ++i) bytes[i] = static_cast<int8_t>(x[i]);
+#endif
+}
+
+// What rounds steps, half to even, moves them by a zero point and clamps them.
+struct Rounding {
+  // From 1.5 * 2^23 on, to 2^24, floats are integers. Larger sums are past all bounds.
+  static constexpr float kMagic = 12582912.0f;
+  Float back;
+  Float low;
+  Float high;
+
+  VEC_INLINE Rounding(float zero, float lowest, float highest)
+      : back(splat(kMagic - zero)), low(splat(lowest)), high(splat(highest)) {}
+
+  // Keeps NaN, which becomes 0 in bytes as in torch.
+  VEC_INLINE Float between(Float x) const {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+    const __m256 at_least = _mm256_max_ps(reinterpret_cast<__m256>(low), reinterpret_cast<__m256>(x));
+    return reinterpret_cast<Float>(_mm256_min_ps(reinterpret_cast<__m256>(high), at_least));
+#else
+    return clamped(x, low, high);
+#endif
+  }
+
+  VEC_INLINE Int steps(Float x) const {
+    const Float near = rounded(rounded(x) + kMagic) - back;
+    return __builtin_convertvector(between(near), Int);
+  }
+};
+
+}  // namespace
+}  // namespace executorch_ggml::kernels::KERNEL_ISA

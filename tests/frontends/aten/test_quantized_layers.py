@@ -1,0 +1,288 @@
+"""Layers between roundings compute in integers: eager's results to one step, on every instruction set here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.helpers import lowered, run_session, session
+from torch import Tensor, nn
+
+from executorch_ggml.frontends.aten.ops import quantized
+from executorch_ggml.ir.graph import Graph
+
+decomposed = quantized.decomposed
+RANGES = {torch.int8: (-128, 127), torch.uint8: (0, 255)}
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Integers that stand for numbers."""
+
+    scale: float
+    zero: int
+    dtype: torch.dtype = torch.int8
+
+    def round(self, x: Tensor) -> Tensor:
+        return decomposed.quantize_per_tensor(x, self.scale, self.zero, *RANGES[self.dtype], self.dtype)
+
+    def numbers(self, x: Tensor) -> Tensor:
+        return decomposed.dequantize_per_tensor(x, self.scale, self.zero, *RANGES[self.dtype], self.dtype)
+
+    def of(self, x: Tensor) -> Tensor:
+        return self.numbers(self.round(x))
+
+
+def grids() -> st.SearchStrategy[Grid]:
+    scale, signed = st.sampled_from((0.0371, 0.25, 0.013)), st.integers(-128, 127)
+    return st.one_of(st.builds(Grid, scale, signed), st.builds(Grid, scale, st.integers(0, 255), st.just(torch.uint8)))
+
+
+class Weight(nn.Module):
+    """Random int8 around 0, with one scale or one a channel."""
+
+    def __init__(self, shape: tuple[int, ...], *, axis: int | None, seed: int) -> None:
+        super().__init__()
+        random = torch.Generator().manual_seed(seed)
+        self.axis = axis
+        self.register_buffer("values", torch.randint(-127, 128, shape, generator=random).to(torch.int8))
+        self.register_buffer("scales", torch.rand(shape[axis or 0], generator=random) * 0.01 + 0.001)
+        self.register_buffer("zeros", torch.zeros(shape[axis or 0], dtype=torch.int64))
+
+    def forward(self) -> Tensor:
+        values, scales, zeros = (self.get_buffer(name) for name in ("values", "scales", "zeros"))
+        if self.axis is None:
+            return decomposed.dequantize_per_tensor(values, 0.0071, 0, -127, 127, torch.int8)
+        return decomposed.dequantize_per_channel(values, scales, zeros, self.axis, -127, 127, torch.int8)
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A case: what is convolved, how, and what comes after."""
+
+    inputs: int = 3
+    outputs: int = 5
+    groups: int = 1
+    size: tuple[int, int] = (7, 6)
+    kernel: tuple[int, int] = (3, 3)
+    stride: int = 1
+    padding: int = 1
+    dilation: int = 1
+    transposed: bool = False
+    per_channel: bool = True
+    bias: bool = True
+    clamp: tuple[float, float] | None = None
+    x: Grid = field(default_factory=lambda: Grid(0.0371, 5))
+    y: Grid | None = field(default_factory=lambda: Grid(0.05, -3))
+    batch: int = 2
+    seed: int = 0
+
+
+class ConvolutionModel(nn.Module):
+    """Rounding, the convolution, a clamp, rounding."""
+
+    def __init__(self, case: Convolution) -> None:
+        super().__init__()
+        self.case = case
+        inside = (case.outputs, case.inputs // case.groups)
+        shape = (case.inputs, case.outputs // case.groups) if case.transposed else inside
+        axis = None if not case.per_channel or case.transposed else 0
+        self.weight = Weight((*shape, *case.kernel), axis=axis, seed=case.seed)
+        self.bias = nn.Parameter(torch.randn(case.outputs)) if case.bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        c = self.case
+        x = c.x.of(x)
+        if c.transposed:
+            y = nn.functional.conv_transpose2d(
+                x, self.weight(), self.bias, c.stride, c.padding, 0, c.groups, c.dilation
+            )
+        else:
+            y = nn.functional.conv2d(x, self.weight(), self.bias, c.stride, c.padding, c.dilation, c.groups)
+        y = y if c.clamp is None else torch.clamp(y, *c.clamp)
+        return y if c.y is None else c.y.of(y)
+
+
+def ops_of(graph: Graph) -> set[str]:
+    return {node.op for node in graph.nodes}
+
+
+def check(model: nn.Module, *inputs: Tensor, step: float | None, expected_op: str) -> Graph:
+    """Eager's results: floats to 1e-5 of the largest, steps but for few that lie between two."""
+    model = model.eval()
+    with torch.no_grad():
+        expected = model(*inputs)
+        graph = lowered(model, inputs)
+        assert expected_op in ops_of(graph)
+        (result,) = run_session(session(graph), inputs)
+    if step is None:
+        torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-5 * float(expected.abs().max() + 1e-6))
+        return graph
+    steps_off = ((result - expected) / step).abs()
+    assert float(steps_off.max()) < 1.01
+    assert float((steps_off > 0.5).float().mean()) <= 0.01 + 1 / expected.numel()
+    return graph
+
+
+def check_convolution(case: Convolution) -> Graph:
+    torch.manual_seed(case.seed)
+    x = torch.randn(case.batch, case.inputs, *case.size) * 3
+    model = ConvolutionModel(case)
+    op = "conv_2d_nhwc" if case.transposed else "quantized_conv_2d_nhwc"  # that weight is turned around, as floats
+    return check(model, x, step=None if case.y is None else case.y.scale, expected_op=op)
+
+
+CONVOLUTIONS = [
+    Convolution(),
+    Convolution(clamp=(0.0, 6.0)),
+    Convolution(y=None),
+    Convolution(y=None, clamp=(0.0, float("inf")), bias=False),
+    Convolution(inputs=16, outputs=40, kernel=(1, 1), padding=0, size=(9, 11)),
+    Convolution(inputs=20, outputs=17, kernel=(1, 1), padding=0, stride=2),
+    Convolution(inputs=6, outputs=34, groups=2, kernel=(3, 2), padding=0),
+    Convolution(inputs=8, outputs=8, kernel=(3, 5), padding=2, dilation=2, size=(13, 15)),
+    Convolution(inputs=19, outputs=19, groups=19, size=(8, 9)),
+    Convolution(inputs=48, outputs=48, groups=48, size=(11, 13), stride=2),
+    Convolution(inputs=40, outputs=40, groups=40, kernel=(5, 5), padding=2, size=(14, 14)),
+    Convolution(inputs=33, outputs=33, groups=33, kernel=(5, 5), padding=2, size=(9, 10), stride=2),
+    Convolution(inputs=16, outputs=16, groups=16, kernel=(4, 2), padding=3, dilation=2),
+    Convolution(inputs=4, outputs=8, groups=4, size=(5, 5)),
+    Convolution(inputs=64, outputs=70, size=(6, 6), x=Grid(0.02, 128, torch.uint8), y=Grid(0.3, 7, torch.uint8)),
+    Convolution(inputs=24, outputs=24, groups=24, x=Grid(0.02, 3, torch.uint8), y=Grid(0.1, 250, torch.uint8)),
+    Convolution(per_channel=False, inputs=512, outputs=24, size=(4, 4)),
+    Convolution(x=Grid(0.0371, -128), y=Grid(0.05, 127)),
+    Convolution(size=(1, 1)),
+    Convolution(batch=1, size=(224, 3), inputs=3, outputs=16, stride=2),
+]
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
+def test_convolution(case: Convolution) -> None:
+    check_convolution(case)
+
+
+@given(st.data())
+def test_convolutions(data: st.DataObject) -> None:
+    draw = data.draw
+    groups = draw(st.sampled_from((1, 1, 2, 3)))
+    depthwise = draw(st.booleans())
+    inputs = draw(st.integers(1, 37)) if depthwise else groups * draw(st.integers(1, 20))
+    kernel = (draw(st.integers(1, 5)), draw(st.integers(1, 5)))
+    dilation, padding = draw(st.integers(1, 2)), draw(st.integers(0, 2))
+    smallest = max((max(kernel) - 1) * dilation + 1 - 2 * padding, 1)
+    check_convolution(
+        Convolution(
+            inputs=inputs,
+            outputs=inputs if depthwise else groups * draw(st.integers(1, 40)),
+            groups=inputs if depthwise else groups,
+            size=(draw(st.integers(smallest, smallest + 11)), draw(st.integers(smallest, smallest + 11))),
+            kernel=kernel,
+            stride=draw(st.integers(1, 3)),
+            padding=padding,
+            dilation=dilation,
+            per_channel=draw(st.booleans()),
+            bias=draw(st.booleans()),
+            clamp=draw(st.sampled_from((None, (0.0, 6.0), (-1.0, 1.0)))),
+            x=draw(grids()),
+            y=draw(st.none() | grids()),
+            batch=draw(st.integers(1, 3)),
+            seed=draw(st.integers(0, 3)),
+        )
+    )
+
+
+def test_transposed_convolution() -> None:
+    check_convolution(Convolution(inputs=6, outputs=4, stride=2, kernel=(2, 2), padding=0, transposed=True))
+
+
+class Linear(nn.Module):
+    """Rounding, a product, rounding."""
+
+    def __init__(self, width: int, outputs: int, x: Grid, y: Grid | None) -> None:
+        super().__init__()
+        self.weight = Weight((outputs, width), axis=0, seed=1)
+        self.bias = nn.Parameter(torch.randn(outputs))
+        self.x, self.y = x, y
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = nn.functional.linear(self.x.of(x), self.weight(), self.bias)
+        return y if self.y is None else self.y.of(y)
+
+
+@pytest.mark.parametrize("shape", [(1, 7), (3, 16), (2, 5, 33), (1, 300, 64), (0, 8)], ids=str)
+@pytest.mark.parametrize("outputs", [1, 10, 33, 64])
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8], ids=str)
+def test_linear(shape: tuple[int, ...], outputs: int, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(shape) * 3
+    for y in (None, Grid(0.05, 3)):
+        model = Linear(shape[-1], outputs, Grid(0.03, 100 if dtype == torch.uint8 else -9, dtype), y)
+        if 0 in shape:
+            assert run_session(session(lowered(model, (x,))), (x,))[0].shape == (0, outputs)
+        else:
+            check(model, x, step=None if y is None else y.scale, expected_op="quantized_linear")
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul"])
+@pytest.mark.parametrize("shapes", [((3, 40), (3, 40)), ((2, 3, 17), (17,)), ((4, 1, 5), (1, 3, 1))], ids=str)
+def test_two_tensors(name: str, shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    a, b, y = Grid(0.03, 5), Grid(0.1, 200, torch.uint8), Grid(0.05, -20)
+
+    class Combined(nn.Module):
+        def forward(self, left: Tensor, right: Tensor) -> Tensor:
+            return y.of(torch.relu(getattr(torch, name)(a.of(left), b.of(right))))
+
+    torch.manual_seed(0)
+    inputs = [torch.randn(shape) * 3 for shape in shapes]
+    graph = lowered(Combined(), tuple(inputs))
+    assert "quantized_binary" in ops_of(graph)
+    assert torch.equal(run_session(session(graph), tuple(inputs))[0], Combined()(*inputs))
+
+
+class Functions(nn.Module):
+    """What tables hold, with numbers that no step is near."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = Grid(0.02, 9).of(self.function(Grid(0.05, -3).of(x)))
+        return y
+
+
+FUNCTIONS = [nn.functional.hardswish, nn.functional.gelu, torch.sigmoid, torch.tanh, torch.exp, torch.neg]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_one_tensor(function: Any) -> None:
+    x = torch.cat([torch.linspace(-8, 8, 999), torch.tensor([float("inf"), -float("inf")])])
+    graph = lowered(Functions(function), (x,))
+    assert ops_of(graph) == {"quantize", "lookup", "dequantize"}
+    (result,) = run_session(session(graph), (x,))
+    off = ((result - Functions(function)(x)) / 0.02).abs()
+    assert float(off.max()) < 1.01
+    assert float((off > 0.5).float().mean()) < 0.02
+
+
+def test_movement_of_integers() -> None:
+    """Nothing is widened between two layers."""
+
+    class Moved(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = Weight((6, 8), axis=0, seed=1), Weight((4, 12), axis=0, seed=2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = nn.functional.linear(Grid(0.05, 3).of(x), self.first())
+            x = Grid(0.1, -5).of(x).transpose(0, 1).reshape(3, 12)
+            x = Grid(0.1, -5).of(torch.cat([x, Grid(0.1, -5).of(x)]))
+            return Grid(0.2, 0).of(nn.functional.linear(x, self.second()))
+
+    torch.manual_seed(0)
+    graph = check(Moved(), torch.randn(6, 8), step=0.2, expected_op="quantized_linear")
+    assert [node.op for node in graph.nodes].count("dequantize") == 1
