@@ -35,12 +35,16 @@ void binary_run(void* dst, const void* const* src, int64_t n, const void* contex
 }
 
 // The context is the table.
-template <class T>
-void lookup_run(void* dst, const void* const* src, int64_t n, const void* context) {
-  const auto* table = static_cast<const T*>(context);
+void lookup_floats(void* dst, const void* const* src, int64_t n, const void* context) {
+  const auto* table = static_cast<const float*>(context);
   const auto* x = static_cast<const uint8_t*>(src[0]);
-  auto* y = static_cast<T*>(dst);
+  auto* y = static_cast<float*>(dst);
   for (int64_t i = 0; i < n; ++i) y[i] = table[x[i]];
+}
+
+void lookup_bytes(void* dst, const void* const* src, int64_t n, const void* context) {
+  const auto* table = static_cast<const uint8_t*>(context);
+  KERNEL_PICK(quantized_loops)().lookup(static_cast<const uint8_t*>(src[0]), n, table, static_cast<uint8_t*>(dst));
 }
 
 }  // namespace
@@ -60,7 +64,7 @@ void quantized_binary(ggml_tensor* dst, int ith, int nth, void* call) {
 
 void lookup(ggml_tensor* dst, int ith, int nth, void* call) {
   const bool floats = as_call<LookupParams>(call).dst == DType::F32;
-  run_elementwise(dst, 1, {floats ? lookup_run<float> : lookup_run<uint8_t>}, dst->src[1]->data, ith, nth);
+  run_elementwise(dst, 1, {floats ? lookup_floats : lookup_bytes}, dst->src[1]->data, ith, nth);
 }
 
 }  // namespace executorch_ggml::kernels

@@ -15,6 +15,8 @@ struct QuantizedLoops {
   void (*dequantize)(const void* x, DType type, const float* scales, int64_t n, const DequantizeParams& p, float* y);
   void (*binary)(const void* a, DType a_type, const void* b, DType b_type, int64_t n, const QuantizedBinaryParams& p,
                  void* y);
+  // y = table[x], of 256 bytes.
+  void (*lookup)(const uint8_t* x, int64_t n, const uint8_t* table, uint8_t* y);
 };
 
 KERNEL_VARIANTS(const QuantizedLoops& quantized_loops())

@@ -119,10 +119,69 @@ void binary(const void* a, DType a_type, const void* b, DType b_type, int64_t n,
   combine(static_cast<const int8_t*>(a), b, b_type, n, p, y);
 }
 
+void lookup_one_by_one(const uint8_t* __restrict x, int64_t n, const uint8_t* __restrict table, uint8_t* __restrict y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = table[x[i]];
+}
+
+#if defined(__AVX2__)
+
+#if defined(__AVX512BW__)
+using Bytes = __m512i;
+VEC_INLINE Bytes four_times(__m128i x) { return _mm512_maskz_broadcast_i32x4(0xffff, x); }
+VEC_INLINE Bytes looked_up(Bytes table, Bytes index) { return _mm512_maskz_shuffle_epi8(~0ull, table, index); }
+VEC_INLINE Bytes less_saturated(Bytes a, Bytes b) { return _mm512_maskz_subs_epi8(~0ull, a, b); }
+#else
+using Bytes = __m256i;
+VEC_INLINE Bytes four_times(__m128i x) { return _mm256_broadcastsi128_si256(x); }
+VEC_INLINE Bytes looked_up(Bytes table, Bytes index) { return _mm256_shuffle_epi8(table, index); }
+VEC_INLINE Bytes less_saturated(Bytes a, Bytes b) { return _mm256_subs_epi8(a, b); }
+#endif
+
+// Sixteen tables of 16 bytes by instructions that give 0 for a negative index. Each half of the indices, 128 of them
+// from 0 on, goes down by 16 a table: a table counts until the index is negative, so each holds what it differs by from
+// the one before it.
+void lookup(const uint8_t* x, int64_t n, const uint8_t* table, uint8_t* y) {
+  constexpr int kHalf = 8;
+  constexpr int64_t kBytes = sizeof(Bytes);
+  if (n < 16 * kBytes) return lookup_one_by_one(x, n, table, y);
+  Bytes tables[2][kHalf];
+  for (int half = 0; half < 2; ++half) {
+    __m128i before = {};
+    for (int i = 0; i < kHalf; ++i) {
+      const auto of_sixteen = load<__m128i>(table + (half * kHalf + i) * 16);
+      tables[half][i] = four_times(of_sixteen ^ before);
+      before = of_sixteen;
+    }
+  }
+  const Bytes sixteen = reinterpret_cast<Bytes>(Vec<uint8_t, kBytes>{} + static_cast<uint8_t>(16));
+  const Bytes flip = reinterpret_cast<Bytes>(Vec<uint8_t, kBytes>{} + static_cast<uint8_t>(0x80));
+  int64_t i = 0;
+  for (; i + kBytes <= n; i += kBytes) {
+    Bytes index[2] = {load<Bytes>(x + i), load<Bytes>(x + i) ^ flip};
+    Bytes sum = {};
+    VEC_UNROLL
+    for (int t = 0; t < kHalf; ++t) {
+      VEC_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        sum ^= looked_up(tables[half][t], index[half]);
+        index[half] = less_saturated(index[half], sixteen);
+      }
+    }
+    store(y + i, sum);
+  }
+  lookup_one_by_one(x + i, n - i, table, y + i);
+}
+
+#else
+
+void lookup(const uint8_t* x, int64_t n, const uint8_t* table, uint8_t* y) { lookup_one_by_one(x, n, table, y); }
+
+#endif
+
 }  // namespace
 
 const QuantizedLoops& quantized_loops() {
-  static constexpr QuantizedLoops kLoops = {quantize, dequantize, binary};
+  static constexpr QuantizedLoops kLoops = {quantize, dequantize, binary, lookup};
   return kLoops;
 }
 
