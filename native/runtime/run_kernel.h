@@ -1,0 +1,12 @@
+// How a kernel's work is divided among the threads of a run.
+#pragma once
+
+#include "ggml.h"
+
+namespace executorch_ggml {
+
+// The function of all custom nodes; `call` is their KernelCallBase, whose kernel it calls in pieces on the thread's
+// crew. Where ggml has threads of its own (nth > 1: beside a device), the kernel is called with their number.
+void run_kernel(ggml_tensor* dst, int ith, int nth, void* call);
+
+}  // namespace executorch_ggml
