@@ -127,7 +127,7 @@ Status default_threads(int* threads) {
   return {};
 }
 
-Status Lane::open(int threads, std::unique_ptr<Lane>* lane) {
+Status Lane::open(int threads, ggml_abort_callback abort, std::unique_ptr<Lane>* lane) {
   ggml_backend_dev_t device = nullptr;
   EXECUTORCH_GGML_TRY(find_cpu(&device));
   if (!can_allocate(kGgmlObject)) return Status::error(format("no memory for a pool of %d threads", threads));
@@ -149,7 +149,7 @@ Status Lane::open(int threads, std::unique_ptr<Lane>* lane) {
   if (opened->pool_ == nullptr) return Status::error(format("ggml cannot start a pool of %d threads", threads));
   set_threads(opened->backend_, threads);
   set_pool(opened->backend_, opened->pool_);
-  set_abort(opened->backend_, run_is_interrupted, nullptr);
+  set_abort(opened->backend_, abort, nullptr);
   *lane = std::move(opened);
   return {};
 }
@@ -173,17 +173,17 @@ Status Cpu::open(int threads, bool beside_device, std::shared_ptr<Cpu>* cpu) {
   }
   std::shared_ptr<Cpu> opened(new Cpu());
   opened->threads_ = threads;
-  EXECUTORCH_GGML_TRY(Lane::open(1, &opened->serial_));
-  if (beside_device) EXECUTORCH_GGML_TRY(Lane::open(threads, &opened->scheduled_));
+  EXECUTORCH_GGML_TRY(Lane::open(1, run_is_interrupted, &opened->serial_));
+  if (beside_device) EXECUTORCH_GGML_TRY(Lane::open(threads, run_is_interrupted, &opened->scheduled_));
   if (!beside_device) EXECUTORCH_GGML_TRY(start_helpers(threads - 1));
   *cpu = std::move(opened);
   return {};
 }
 
 Status Cpu::renew() {
-  if (!serial_->is_of_this_process()) EXECUTORCH_GGML_TRY(Lane::open(1, &serial_));
+  if (!serial_->is_of_this_process()) EXECUTORCH_GGML_TRY(Lane::open(1, run_is_interrupted, &serial_));
   if (scheduled_ != nullptr && !scheduled_->is_of_this_process()) {
-    EXECUTORCH_GGML_TRY(Lane::open(threads_, &scheduled_));
+    EXECUTORCH_GGML_TRY(Lane::open(threads_, run_is_interrupted, &scheduled_));
   }
   return {};
 }

@@ -20,7 +20,8 @@ Status default_threads(int* threads);
 // ggml's CPU backend with threads of its own, of which the caller's is one. It runs one graph at a time.
 class Lane {
  public:
-  static Status open(int threads, std::unique_ptr<Lane>* lane);
+  // Graphs end where `abort`, called after each node, says so; null: they go on.
+  static Status open(int threads, ggml_abort_callback abort, std::unique_ptr<Lane>* lane);
   ~Lane();
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "compositions.h"
+#include "ggml_pieces.h"
 #include "kernel_choice.h"
 #include "kernels/convolution/convolution.h"
 #include "kernels/quantized/layer.h"
@@ -266,6 +267,25 @@ ggml_tensor* NodeBuilder::quantized_rows(const ggml_tensor* a, ggml_tensor* b) {
   return quantized;
 }
 
+// What ggml computes, as a custom node whose pieces it computes; the node itself where it is not to be divided.
+ggml_tensor* NodeBuilder::in_pieces(ggml_tensor* node) {
+  const Cut cut = cut_of(node);
+  if (cut.dim < 0) return node;
+  KernelCall<GgmlParams>* call = calls_->add(GgmlParams{node, cut});
+  ggml_tensor* sources[kMostCutSources] = {};
+  int count = 0;
+  while (count < kMostCutSources && node->src[count] != nullptr) {
+    sources[count] = node->src[count];
+    ++count;
+  }
+  call->kernel = compute_by_ggml;
+  call->node = node_->name() ? node_->name()->c_str() : "";
+  call->status = status_;
+  call_ = call;
+  return ggml_custom_4d(ctx_, node->type, node->ne[0], node->ne[1], node->ne[2], node->ne[3], sources, count,
+                        run_kernel, GGML_N_TASKS_MAX, call);
+}
+
 // On the CPU the rows are written where the state lies; custom nodes cannot write to another device's memory.
 ggml_tensor* NodeBuilder::update_state(ggml_tensor* state, ggml_tensor* index, ggml_tensor* src, const Dims& ne,
                                        int64_t axis, bool wrap) {
@@ -512,10 +532,11 @@ Status NodeBuilder::make(const fb::Node& node, const OpInfo& spec, ggml_tensor* 
   if (*made == nullptr)
     return error(node, error_.empty() ? "this build has no call for it; build executorch-ggml again" : error_);
   EXECUTORCH_GGML_TRY(check_output(node, *made));
-  remember_bound(spec, inputs[0], *made);
   const int64_t work = node_work_ >= 0 ? node_work_ : elements_touched(inputs, spec.count, *made);
+  if (call_ == nullptr && on_cpu() && work >= 2 * kPieceWork) *made = in_pieces(*made);
   if (call_ != nullptr) call_->work = work;
   work_ = saturating_add(work_, work);
+  remember_bound(spec, inputs[0], *made);
   return {};
 }
 

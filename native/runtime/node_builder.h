@@ -219,6 +219,7 @@ class NodeBuilder {
   void remember_bound(const OpInfo& spec, const ggml_tensor* source, const ggml_tensor* made);
   int describe_call(KernelCallBase* call, std::initializer_list<ggml_tensor*> inputs, ggml_tensor** sources);
   ggml_tensor* custom_node(Kernel kernel, KernelCallBase* call, std::initializer_list<ggml_tensor*> inputs);
+  ggml_tensor* in_pieces(ggml_tensor* node);
   ggml_tensor* quantized_rows(const ggml_tensor* a, ggml_tensor* b);
   ggml_tensor* filled(float value);
   DType dtype_of(int value) const { return static_cast<DType>(graph_.values()->Get(value)->dtype()); }

@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "arena.h"
 #include "cpu.h"
 #include "device_list.h"
 #include "device_plan.h"
@@ -68,22 +69,6 @@ struct ProgramId {
   const uint8_t* bytes = nullptr;
   size_t size = 0;
   uint64_t number = 0;
-};
-
-// A ggml context for descriptors, in memory of ours: ggml aborts where it gets none.
-class Arena {
- public:
-  Arena() = default;
-  ~Arena();
-  Arena(const Arena&) = delete;
-  Arena& operator=(const Arena&) = delete;
-
-  Status open(size_t bytes);
-  ggml_context* context() const { return ctx_; }
-
- private:
-  std::unique_ptr<std::max_align_t[]> memory_;
-  ggml_context* ctx_ = nullptr;
 };
 
 // Where intermediate values lie. All graphs of a session share one, which grows with them; one of them runs at a time.

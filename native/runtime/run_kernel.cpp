@@ -9,9 +9,6 @@
 namespace executorch_ggml {
 namespace {
 
-// A piece of less work than this costs less than to hand it to another thread.
-constexpr int64_t kPieceWork = 1 << 15;
-
 // No exception may leave a thread of the pool, or ggml's code.
 void call_kernel(ggml_tensor* dst, int ith, int nth, KernelCallBase* call) {
   try {
