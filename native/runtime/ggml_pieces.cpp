@@ -9,6 +9,7 @@
 #include "cpu.h"
 #include "kernels/kernels.h"
 #include "kernels/partition.h"
+#include "node_builder.h"
 #include "status.h"
 
 namespace executorch_ggml {
@@ -91,6 +92,7 @@ class OneNode {
   // Not in a forked process, and not after memory ran out.
   bool is_usable() const { return lane_ != nullptr && lane_->is_of_this_process(); }
 
+  // False where there is no memory for what ggml's kernel needs beside the tensors.
   bool compute(const ggml_tensor& dst, const GgmlParams& params, const Range& range) {
     *node_ = dst;
     node_->op = params.node->op;
@@ -107,7 +109,7 @@ class OneNode {
       return ggml_backend_graph_compute(lane_->backend(), graph_) == GGML_STATUS_SUCCESS;
     } catch (const std::bad_alloc&) {
       (void)lane_.release();  // its working memory is freed already, and would be again
-      throw;
+      return false;
     }
   }
 
@@ -153,8 +155,10 @@ void compute_by_ggml(ggml_tensor* dst, int ith, int nth, void* call) {
   const Range range = {units.begin * cut.unit, std::min(size, units.end * cut.unit)};
   if (range.empty()) return;
   OneNode* one = OneNode::of_thread();
-  if (one == nullptr) return c.status->fail("%s: no memory for ggml on one more thread", c.node);
-  if (!one->compute(*dst, c.params, range)) c.status->fail("%s: ggml does not compute it", c.node);
+  if (one == nullptr || !one->compute(*dst, c.params, range)) {
+    c.status->fail("%s: no memory for what ggml's kernels need beside %s; run smaller inputs", c.node,
+                   describe(dst).c_str());
+  }
 }
 
 }  // namespace executorch_ggml

@@ -22,12 +22,13 @@ using Clock = std::chrono::steady_clock;
 
 // How long a thread that waits looks for a change before it sleeps. A graph's next node is there within microseconds,
 // and to wake a thread takes tens of them.
-constexpr std::chrono::microseconds kSpin{100};
+constexpr std::chrono::microseconds kSpin{300};
 
 // A helper that keeps its caller waiting for so long, and for longer than the work took, had its core taken by another
 // process. Then callers work alone for a multiple of that, so that waits are a small part of a run's time.
 constexpr std::chrono::microseconds kLongWait{500};
 constexpr int kAlone = 10;
+constexpr std::chrono::milliseconds kLongestAlone{50};
 
 constexpr int kJobs = 64;  // crews at a time; a bit each
 
@@ -155,7 +156,8 @@ class ThreadPool final : private ForkListener {
     job->wait();
     const Clock::time_point end = Clock::now();
     if (end - worked < std::max<Clock::duration>(kLongWait, worked - begin)) return;
-    parts_->alone_until.store((end + kAlone * (end - worked)).time_since_epoch().count(), std::memory_order_relaxed);
+    const Clock::time_point until = end + std::min<Clock::duration>(kLongestAlone, kAlone * (end - worked));
+    parts_->alone_until.store(until.time_since_epoch().count(), std::memory_order_relaxed);
   }
 
  private:

@@ -97,10 +97,10 @@ def test_pieces(name: str) -> None:
     torch.manual_seed(0)
     p = Program()
     make(p)
-    graph = p.build.finish()
-    alone = run_session(session(graph, threads=1), p.inputs)
-    assert_all_same(alone, run_interpreter(graph, p.inputs), tolerance)
+    graph, inputs = p.build.finish(), tuple(p.inputs)
+    alone = run_session(session(graph, threads=1), inputs)
+    assert_all_same(alone, run_interpreter(graph, inputs), tolerance)
     for threads in THREADS:
         ready = session(graph, threads=threads)
         for _ in range(3):
-            assert_all_same(run_session(ready, p.inputs), alone, 1e-5)
+            assert_all_same(run_session(ready, inputs), alone, 1e-5)
