@@ -165,40 +165,54 @@ class ThreadPool final : private ForkListener {
     std::array<Job, kJobs> jobs;
     std::atomic<uint64_t> crews{0};       // whose jobs are taken
     std::atomic<uint64_t> epoch{0};       // counts the sets of pieces
-    std::atomic<int> spinning{0};         // threads that look for work
+    std::atomic<int> looking{0};          // threads that look for work, or were woken to
     std::atomic<int> wanted{0};           // helpers, by all crews
     std::atomic<int64_t> alone_until{0};  // on the clock
     std::mutex mutex;
     std::condition_variable wake;
     int sleeping = 0;
+    int to_wake = 0;  // of those that sleep
     bool ends = false;
     std::vector<std::thread> threads;
 
+    // Threads that are awake already look for themselves: of the others as many are woken as are still wanted.
     void announce(int helpers) {
       epoch.fetch_add(1);
-      helpers -= spinning.load();
+      helpers -= looking.load();
       if (helpers <= 0) return;
       {
         std::lock_guard<std::mutex> lock(mutex);
-        helpers = std::min(helpers, sleeping);
+        helpers = std::min(helpers, sleeping - to_wake);
+        to_wake += helpers;
+        looking.fetch_add(helpers);
       }
       for (; helpers > 0; --helpers) wake.notify_one();
     }
 
+    void work() {
+      for (uint64_t left = crews.load(); left != 0; left &= left - 1) jobs[__builtin_ctzll(left)].work();
+    }
+
     void serve() {
+      looking.fetch_add(1);
       for (;;) {
         const uint64_t seen = epoch.load();
-        for (uint64_t left = crews.load(); left != 0; left &= left - 1) jobs[__builtin_ctzll(left)].work();
         const auto is_news = [this, seen] { return epoch.load() != seen; };
-        spinning.fetch_add(1);
-        const bool found = spin(is_news);
-        spinning.fetch_sub(1);
-        if (found) continue;
+        looking.fetch_sub(1);
+        work();
+        looking.fetch_add(1);
+        if (spin(is_news)) continue;
         std::unique_lock<std::mutex> lock(mutex);
+        looking.fetch_sub(1);
+        if (is_news()) {  // whose caller may have counted on this thread
+          looking.fetch_add(1);
+          continue;
+        }
         ++sleeping;
-        wake.wait(lock, [&] { return ends || is_news(); });
+        wake.wait(lock, [this] { return ends || to_wake > 0; });
         --sleeping;
         if (ends) return;
+        --to_wake;
       }
     }
   };

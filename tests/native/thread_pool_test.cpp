@@ -126,9 +126,7 @@ void test_late_helpers() {
   std::atomic<int> alone{0};
   const std::thread::id caller = std::this_thread::get_id();
   for (int round = 0; round < 50 && alone == 0; ++round) {
-    run_in_pieces(2, [&](int, int) {
-      if (std::this_thread::get_id() != caller) std::this_thread::sleep_for(5ms);
-    });
+    run_in_pieces(2, [&](int, int) { std::this_thread::sleep_for(std::this_thread::get_id() == caller ? 1ms : 5ms); });
     run_in_pieces(2, [&](int, int pieces) { alone += pieces == 1; });
   }
   expect(alone > 0, "after a long wait the caller works alone");
