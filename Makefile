@@ -216,7 +216,7 @@ $(STAMPS)/tsan: $(STAMPS)/venv constraints.txt tools/install_ggml.py
 
 .PHONY: tsan
 tsan: setup corpus $(STAMPS)/tsan  ## run the native tests of threads under ThreadSanitizer
-	$(call sanitized-test,thread,cpu_test|threads_test,PYTHONPATH=$(CURDIR)/$(VENV)/ggml-tsan)
+	$(call sanitized-test,thread,cpu_test|thread_pool_test|threads_test,PYTHONPATH=$(CURDIR)/$(VENV)/ggml-tsan)
 
 .PHONY: lint
 lint: setup  ## check style, types, and that generated files are up to date

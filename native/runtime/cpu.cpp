@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <future>
-#include <map>
 #include <thread>
 #include <utility>
 
@@ -13,11 +12,12 @@
 #include "interrupt.h"
 #include "resource_limits.h"
 #include "status.h"
+#include "thread_pool.h"
 
 namespace executorch_ggml {
 namespace {
 
-// How long idle threads spin before they sleep, on ggml's scale of 0 to 100: 1 is about a millisecond. Longer would
+// How long ggml's idle threads spin before they sleep, on its scale of 0 to 100: 1 is about a millisecond. Longer would
 // starve the host's own threads between two runs.
 constexpr uint32_t kPoll = 1;
 
@@ -54,8 +54,7 @@ Function cpu_function(ggml_backend_dev_t device, const char* name) {
   return reinterpret_cast<Function>(ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(device), name));
 }
 
-// Divides the cores among the runs in progress. Threads that wait for each other spin, so more of them than cores cost
-// far more than they give.
+// Divides the cores among the runs in progress.
 class Cores {
  public:
   static Cores& all() {
@@ -128,14 +127,12 @@ Status default_threads(int* threads) {
   return {};
 }
 
-Status Lane::open(int threads, std::unique_ptr<Lane>* lane) {
-  static std::atomic<uint64_t> lanes{0};
+Status Lane::open(int threads, ggml_abort_callback abort, std::unique_ptr<Lane>* lane) {
   ggml_backend_dev_t device = nullptr;
   EXECUTORCH_GGML_TRY(find_cpu(&device));
   if (!can_allocate(kGgmlObject)) return Status::error(format("no memory for a pool of %d threads", threads));
   EXECUTORCH_GGML_TRY(check_threads(threads - 1));
   std::unique_ptr<Lane> opened(new Lane());
-  opened->number_ = ++lanes;
   opened->backend_ = ggml_backend_dev_init(device, nullptr);
   const auto new_pool = cpu_function<decltype(&ggml_threadpool_new)>(device, "ggml_threadpool_new");
   const auto set_pool =
@@ -152,110 +149,42 @@ Status Lane::open(int threads, std::unique_ptr<Lane>* lane) {
   if (opened->pool_ == nullptr) return Status::error(format("ggml cannot start a pool of %d threads", threads));
   set_threads(opened->backend_, threads);
   set_pool(opened->backend_, opened->pool_);
-  set_abort(opened->backend_, run_is_interrupted, nullptr);
+  set_abort(opened->backend_, abort, nullptr);
   *lane = std::move(opened);
   return {};
 }
 
-// Ending a pool waits for its threads: in a forked process it stays as it is.
+// To end ggml's pool waits for its threads: in a forked process it stays as it is.
 Lane::~Lane() {
-  if (backend_ == nullptr || !has_threads()) return;
+  if (backend_ == nullptr || !is_of_this_process()) return;
   ggml_backend_dev_t device = ggml_backend_get_device(backend_);
   ggml_backend_free(backend_);
   if (pool_ != nullptr) cpu_function<decltype(&ggml_threadpool_free)>(device, "ggml_threadpool_free")(pool_);
 }
 
-ggml_backend_graph_plan_t Lane::plan(const ggml_cgraph* graph, int threads) {
-  ggml_backend_dev_t device = ggml_backend_get_device(backend_);
-  cpu_function<ggml_backend_set_n_threads_t>(device, "ggml_backend_set_n_threads")(backend_, threads);
-  return ggml_backend_graph_plan_create(backend_, const_cast<ggml_cgraph*>(graph));
-}
+Lease::Lease(int wanted) : wanted_(wanted), threads_(Cores::all().take(wanted)), generation_(fork_generation()) {}
 
-// Lanes of one number of threads that no run uses.
-class LanePool {
- public:
-  static Status get(int threads, std::shared_ptr<LanePool>* pool) {
-    static Mutex* mutex = new Mutex();
-    static auto* pools = new std::map<int, std::weak_ptr<LanePool>>();
-    std::lock_guard<Mutex> lock(*mutex);
-    if ((*pool = (*pools)[threads].lock())) return {};
-    auto opened = std::make_shared<LanePool>(threads);
-    std::unique_ptr<Lane> lane;
-    EXECUTORCH_GGML_TRY(Lane::open(threads, &lane));
-    opened->put_back(std::move(lane));
-    (*pools)[threads] = opened;
-    *pool = std::move(opened);
-    return {};
-  }
+Lease::~Lease() { Cores::all().give_back(wanted_, threads_, generation_); }
 
-  explicit LanePool(int threads) : threads_(threads) {}
-
-  // The lane of a number if it is free, or the one that was used last, or a new one.
-  Status take(uint64_t last, std::unique_ptr<Lane>* lane) {
-    {
-      std::lock_guard<Mutex> lock(mutex_);
-      const auto lost = [](const auto& one) { return !one->has_threads(); };
-      idle_.erase(std::remove_if(idle_.begin(), idle_.end(), lost), idle_.end());
-      auto found = std::find_if(idle_.begin(), idle_.end(), [last](const auto& one) { return one->number() == last; });
-      if (found == idle_.end() && !idle_.empty()) found = idle_.end() - 1;
-      if (found != idle_.end()) {
-        *lane = std::move(*found);
-        idle_.erase(found);
-        return {};
-      }
-    }
-    return Lane::open(threads_, lane);
-  }
-
-  void put_back(std::unique_ptr<Lane> lane) {
-    std::lock_guard<Mutex> lock(mutex_);
-    idle_.push_back(std::move(lane));
-  }
-
- private:
-  const int threads_;
-  Mutex mutex_;
-  std::vector<std::unique_ptr<Lane>> idle_;  // the one used last is the last
-};
-
-Lease::~Lease() {
-  if (lane_ == nullptr) return;
-  if (pooled_ != nullptr) pool_->put_back(std::move(pooled_));
-  Cores::all().give_back(wanted_, threads_, generation_);
-}
-
-Status Cpu::open(int threads, bool shared, std::shared_ptr<Cpu>* cpu) {
+Status Cpu::open(int threads, bool beside_device, std::shared_ptr<Cpu>* cpu) {
   if (threads <= 0) EXECUTORCH_GGML_TRY(default_threads(&threads));
   if (threads > GGML_MAX_N_THREADS) {
     return Status::error(format("%d threads: ggml takes at most %d", threads, GGML_MAX_N_THREADS));
   }
   std::shared_ptr<Cpu> opened(new Cpu());
   opened->threads_ = threads;
-  EXECUTORCH_GGML_TRY(Lane::open(1, &opened->serial_));
-  if (!shared) {
-    EXECUTORCH_GGML_TRY(Lane::open(threads, &opened->own_));
-  } else if (threads > 1) {
-    EXECUTORCH_GGML_TRY(LanePool::get(threads, &opened->pool_));
-  }
+  EXECUTORCH_GGML_TRY(Lane::open(1, run_is_interrupted, &opened->serial_));
+  if (beside_device) EXECUTORCH_GGML_TRY(Lane::open(threads, run_is_interrupted, &opened->scheduled_));
+  if (!beside_device) EXECUTORCH_GGML_TRY(start_helpers(threads - 1));
   *cpu = std::move(opened);
   return {};
 }
 
 Status Cpu::renew() {
-  if (!serial_->has_threads()) EXECUTORCH_GGML_TRY(Lane::open(1, &serial_));
-  if (own_ != nullptr && !own_->has_threads()) EXECUTORCH_GGML_TRY(Lane::open(threads_, &own_));
-  return {};
-}
-
-Status Cpu::lease(bool parallel, uint64_t last, Lease* lease) {
-  lease->wanted_ = parallel ? threads_ : 1;
-  lease->generation_ = fork_generation();
-  lease->threads_ = Cores::all().take(lease->wanted_);
-  lease->lane_ = serial_.get();  // from here on the lease gives back what it has
-  if (lease->threads_ == 1) return {};
-  EXECUTORCH_GGML_TRY(pool_->take(last, &lease->pooled_));
-  lease->pool_ = pool_.get();
-  lease->lane_ = lease->pooled_.get();
+  if (!serial_->is_of_this_process()) EXECUTORCH_GGML_TRY(Lane::open(1, run_is_interrupted, &serial_));
+  if (scheduled_ != nullptr && !scheduled_->is_of_this_process()) {
+    EXECUTORCH_GGML_TRY(Lane::open(threads_, run_is_interrupted, &scheduled_));
+  }
   return {};
 }
 

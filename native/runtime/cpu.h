@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "fork.h"
 #include "ggml-backend.h"
@@ -18,83 +17,68 @@ void set_default_threads(int threads);
 // An error where EXECUTORCH_GGML_NUM_THREADS is no number of threads.
 Status default_threads(int* threads);
 
-// ggml's CPU backend with a pool of threads, of which the caller's is one. It runs one graph at a time.
+// ggml's CPU backend with threads of its own, of which the caller's is one. It runs one graph at a time.
 class Lane {
  public:
-  static Status open(int threads, std::unique_ptr<Lane>* lane);
+  // Graphs end where `abort`, called after each node, says so; null: they go on.
+  static Status open(int threads, ggml_abort_callback abort, std::unique_ptr<Lane>* lane);
   ~Lane();
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
   ggml_backend_t backend() const { return backend_; }
 
-  // No other lane of this process has it.
-  uint64_t number() const { return number_; }
-
-  // False in a process that was forked since: the threads are the parent's.
-  bool has_threads() const { return generation_ == fork_generation(); }
-
-  // A plan to run a graph on some of the pool's threads.
-  ggml_backend_graph_plan_t plan(const ggml_cgraph* graph, int threads);
+  // False in a process that was forked since: the threads and locks are the parent's.
+  bool is_of_this_process() const { return generation_ == fork_generation(); }
 
  private:
   Lane() = default;
   ggml_backend_t backend_ = nullptr;
   ggml_threadpool* pool_ = nullptr;
-  uint64_t number_ = 0;
   uint64_t generation_ = fork_generation();
 };
 
-class LanePool;
-
-// What a run has for its time: a lane that nobody else uses meanwhile, and a number of its threads.
+// A run's share of the cores, for its time: all threads that it wants where nothing else runs, else those that are
+// free, and always the one that it is on. Threads beyond the cores would only take time from other runs.
 class Lease {
  public:
-  Lease() = default;
+  explicit Lease(int wanted);
   ~Lease();
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
-  Lane& lane() const { return *lane_; }
   int threads() const { return threads_; }
 
  private:
-  friend class Cpu;
-  Lane* lane_ = nullptr;
-  int threads_ = 0;
-  int wanted_ = 0;
-  uint64_t generation_ = 0;
-  std::unique_ptr<Lane> pooled_;  // goes back to the pool
-  LanePool* pool_ = nullptr;
+  int wanted_;
+  int threads_;
+  uint64_t generation_;
 };
 
-// A session's way to the CPU. Runs of one thread need nobody; the pools of those of several are shared by all sessions
-// of one number of threads, and as many run side by side as the machine has cores for.
+// A session's way to the CPU: ggml computes its graphs on the calling thread, and a kernel's pieces are shared with
+// the helpers of that thread's crew.
 class Cpu {
  public:
-  // `threads` of 0: the default. `shared` is false for what runs on another device too: it may wait for that, and keeps
-  // a lane to itself.
-  static Status open(int threads, bool shared, std::shared_ptr<Cpu>* cpu);
+  // `threads` of 0: the default. `beside_device` is true for what runs on another device too: ggml's scheduler gives
+  // the CPU whole graphs of ggml's own kernels, which know no threads but ggml's.
+  static Status open(int threads, bool beside_device, std::shared_ptr<Cpu>* cpu);
 
-  // Any of the lanes, for what is the same with all.
   ggml_backend_t backend() const { return serial_->backend(); }
 
-  // For a run, on one thread or on those of them that are free: all, where nothing else runs. `last` is the number of
-  // the lane that it would like again.
-  Status lease(bool parallel, uint64_t last, Lease* lease);
+  // For a run of a graph, by how much there is to share.
+  int threads(bool parallel) const { return parallel ? threads_ : 1; }
 
   // For a scheduler, which keeps to its backend.
-  ggml_backend_t own(bool parallel) const { return (parallel ? own_ : serial_)->backend(); }
+  ggml_backend_t scheduled(bool parallel) const { return (parallel ? scheduled_ : serial_)->backend(); }
 
-  // In a forked process: new lanes in place of those whose threads are gone.
+  // In a forked process: new lanes in place of those of the parent.
   Status renew();
 
  private:
   Cpu() = default;
   int threads_ = 1;
   std::unique_ptr<Lane> serial_;
-  std::unique_ptr<Lane> own_;
-  std::shared_ptr<LanePool> pool_;
+  std::unique_ptr<Lane> scheduled_;
 };
 
 }  // namespace executorch_ggml

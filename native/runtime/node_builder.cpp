@@ -5,11 +5,13 @@
 #include <iterator>
 
 #include "compositions.h"
+#include "ggml_pieces.h"
 #include "kernel_choice.h"
 #include "kernels/convolution/convolution.h"
 #include "kernels/quantized/layer.h"
 #include "payload.h"
 #include "rpc.h"
+#include "run_kernel.h"
 #include "status.h"
 
 namespace executorch_ggml {
@@ -212,7 +214,8 @@ bool NodeBuilder::gives(const Operand& result) {
 
 // Fills in what a call of the node being built says of its operands; gives the number of sources.
 int NodeBuilder::describe_call(KernelCallBase* call, std::initializer_list<ggml_tensor*> inputs,
-                               ggml_tensor** sources) const {
+                               ggml_tensor** sources) {
+  call_ = call;
   call->node = node_->name() ? node_->name()->c_str() : "";
   call->status = status_;
   call->dst = dtype_of(node_->output());
@@ -229,7 +232,8 @@ int NodeBuilder::describe_call(KernelCallBase* call, std::initializer_list<ggml_
 ggml_tensor* NodeBuilder::custom_node(Kernel kernel, KernelCallBase* call, std::initializer_list<ggml_tensor*> inputs) {
   ggml_tensor* sources[kMaxKernelInputs] = {};
   const int count = describe_call(call, inputs, sources);
-  return ggml_custom_4d(ctx_, storage_type(call->dst), ne_[0], ne_[1], ne_[2], ne_[3], sources, count, kernel,
+  call->kernel = kernel;
+  return ggml_custom_4d(ctx_, storage_type(call->dst), ne_[0], ne_[1], ne_[2], ne_[3], sources, count, run_kernel,
                         GGML_N_TASKS_MAX, call);
 }
 
@@ -240,8 +244,9 @@ ggml_tensor* NodeBuilder::custom(Kernel kernel, const MulMatParams& params,
   KernelCall<MulMatParams>* call = calls_->add(params);
   int count = describe_call(call, inputs, sources);
   if (ggml_tensor* quantized = quantized_rows(sources[0], sources[1])) sources[count++] = quantized;
-  return ggml_custom_4d(ctx_, GGML_TYPE_F32, ne_[0], ne_[1], ne_[2], ne_[3], sources, count, kernel, GGML_N_TASKS_MAX,
-                        call);
+  call->kernel = kernel;
+  return ggml_custom_4d(ctx_, GGML_TYPE_F32, ne_[0], ne_[1], ne_[2], ne_[3], sources, count, run_kernel,
+                        GGML_N_TASKS_MAX, call);
 }
 
 // The rows of b quantized for int8 GEMM with a, by one node for all such products; null where each quantizes them
@@ -253,10 +258,32 @@ ggml_tensor* NodeBuilder::quantized_rows(const ggml_tensor* a, ggml_tensor* b) {
   if (quantized == nullptr) {
     const int64_t bytes = b->ne[0] / kernels::kIntegerBlock * static_cast<int64_t>(sizeof(kernels::RowBlock));
     auto* call = calls_->add(kernels::QuantizeRowsParams{product->quantize});
-    quantized = ggml_custom_4d(ctx_, GGML_TYPE_I8, bytes, b->ne[1], b->ne[2], b->ne[3], &b, 1, kernels::quantize_rows,
+    call->kernel = kernels::quantize_rows;
+    call->work = ggml_nelements(b);
+    call->status = status_;
+    quantized = ggml_custom_4d(ctx_, GGML_TYPE_I8, bytes, b->ne[1], b->ne[2], b->ne[3], &b, 1, run_kernel,
                                GGML_N_TASKS_MAX, call);
   }
   return quantized;
+}
+
+// What ggml computes, as a custom node whose pieces it computes; the node itself where it is not to be divided.
+ggml_tensor* NodeBuilder::in_pieces(ggml_tensor* node) {
+  const Cut cut = cut_of(node);
+  if (cut.dim < 0) return node;
+  KernelCall<GgmlParams>* call = calls_->add(GgmlParams{node, cut});
+  ggml_tensor* sources[kMostCutSources] = {};
+  int count = 0;
+  while (count < kMostCutSources && node->src[count] != nullptr) {
+    sources[count] = node->src[count];
+    ++count;
+  }
+  call->kernel = compute_by_ggml;
+  call->node = node_->name() ? node_->name()->c_str() : "";
+  call->status = status_;
+  call_ = call;
+  return ggml_custom_4d(ctx_, node->type, node->ne[0], node->ne[1], node->ne[2], node->ne[3], sources, count,
+                        run_kernel, GGML_N_TASKS_MAX, call);
 }
 
 // On the CPU the rows are written where the state lies; custom nodes cannot write to another device's memory.
@@ -271,7 +298,8 @@ ggml_tensor* NodeBuilder::update_state(ggml_tensor* state, ggml_tensor* index, g
   ggml_tensor* sources[kMaxKernelInputs] = {};
   KernelCall<ScatterParams>* call = calls_->add(params);
   const int count = describe_call(call, {state, index, src}, sources);
-  return ggml_custom_inplace(ctx_, state, sources + 1, count - 1, kernels::scatter, GGML_N_TASKS_MAX, call);
+  call->kernel = kernels::scatter;
+  return ggml_custom_inplace(ctx_, state, sources + 1, count - 1, run_kernel, GGML_N_TASKS_MAX, call);
 }
 
 StorageLayout NodeBuilder::storage_of(const ggml_tensor* tensor) const {
@@ -499,12 +527,16 @@ Status NodeBuilder::make(const fb::Node& node, const OpInfo& spec, ggml_tensor* 
   }
   node_work_ = spec.moves == Moves::View ? 0 : -1;
   bound_ = -1;
+  call_ = nullptr;
   *made = dispatch(*this, node, inputs);
   if (*made == nullptr)
     return error(node, error_.empty() ? "this build has no call for it; build executorch-ggml again" : error_);
   EXECUTORCH_GGML_TRY(check_output(node, *made));
+  const int64_t work = node_work_ >= 0 ? node_work_ : elements_touched(inputs, spec.count, *made);
+  if (call_ == nullptr && on_cpu() && work >= 2 * kPieceWork) *made = in_pieces(*made);
+  if (call_ != nullptr) call_->work = work;
+  work_ = saturating_add(work_, work);
   remember_bound(spec, inputs[0], *made);
-  work_ = saturating_add(work_, node_work_ >= 0 ? node_work_ : elements_touched(inputs, spec.count, *made));
   return {};
 }
 

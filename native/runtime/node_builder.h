@@ -217,8 +217,9 @@ class NodeBuilder {
   Status empty_output(const fb::Node& node, ggml_tensor** tensor);
   Status make(const fb::Node& node, const OpInfo& spec, ggml_tensor* const* inputs, ggml_tensor** made);
   void remember_bound(const OpInfo& spec, const ggml_tensor* source, const ggml_tensor* made);
-  int describe_call(KernelCallBase* call, std::initializer_list<ggml_tensor*> inputs, ggml_tensor** sources) const;
+  int describe_call(KernelCallBase* call, std::initializer_list<ggml_tensor*> inputs, ggml_tensor** sources);
   ggml_tensor* custom_node(Kernel kernel, KernelCallBase* call, std::initializer_list<ggml_tensor*> inputs);
+  ggml_tensor* in_pieces(ggml_tensor* node);
   ggml_tensor* quantized_rows(const ggml_tensor* a, ggml_tensor* b);
   ggml_tensor* filled(float value);
   DType dtype_of(int value) const { return static_cast<DType>(graph_.values()->Get(value)->dtype()); }
@@ -243,6 +244,7 @@ class NodeBuilder {
   std::vector<Layer> layers_;
   std::map<std::pair<const ggml_tensor*, decltype(kernels::IntegerProduct::quantize)>, ggml_tensor*> quantized_;
   std::unordered_map<const ggml_tensor*, StorageLayout> storage_;  // of constants that are not plain
+  KernelCallBase* call_ = nullptr;  // of the node being built, where a kernel computes it
   int64_t work_ = 0;
   int64_t node_work_ = -1;  // of the node being built; -1: the elements that it touches
   int64_t bound_ = -1;      // that its values are below; -1: none is known

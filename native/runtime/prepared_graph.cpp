@@ -11,6 +11,7 @@
 #include "memory_plan.h"
 #include "rpc.h"
 #include "status.h"
+#include "thread_pool.h"
 
 namespace executorch_ggml {
 namespace {
@@ -178,20 +179,6 @@ Status port_sizes(const Shapes& shapes, const fb::Port& port, const ggml_tensor*
 
 }  // namespace
 
-Arena::~Arena() {
-  if (ctx_) ggml_free(ctx_);
-}
-
-Status Arena::open(size_t bytes) {
-  const size_t units = bytes / sizeof(std::max_align_t) + 1;
-  memory_.reset(new (std::nothrow) std::max_align_t[units]);
-  if (memory_ == nullptr || !can_allocate(kGgmlObject)) {
-    return Status::error(format("no memory for a graph's descriptors of %zu bytes", bytes));
-  }
-  ctx_ = ggml_init({units * sizeof(std::max_align_t), memory_.get(), /*no_alloc=*/true});
-  return ctx_ ? Status() : Status::error("ggml cannot make a context");
-}
-
 Status input_key(const fb::Graph& graph, const TensorView* inputs, size_t given, std::vector<int64_t>* key) {
   if (given != size_of(graph.inputs())) {
     return Status::error(format("%zu inputs, expected %zu", given, size_of(graph.inputs())));
@@ -242,9 +229,7 @@ Status PreparedGraph::make(const fb::Graph& graph, const ProgramId& program, std
 }
 
 PreparedGraph::~PreparedGraph() {
-  for (const Plan& plan : plans_) {
-    if (plan.plan != nullptr) ggml_backend_graph_plan_free(cpu_->backend(), plan.plan);
-  }
+  if (plan_ != nullptr) ggml_backend_graph_plan_free(cpu_->backend(), plan_);
   if (sched_) {
     free_scheduler(sched_, devices_.backends());
     explain_custom_nodes(false);
@@ -538,28 +523,27 @@ void PreparedGraph::move_to(const std::shared_ptr<WorkingMemory>& memory) {
   memory_ = memory;
 }
 
-Status PreparedGraph::make_plan(const Lease& lease) {
-  Plan& plan = plans_[lease.threads() > 1];
-  if (plan.lane == lease.lane().number() && plan.threads == lease.threads()) return {};
-  if (plan.plan != nullptr) ggml_backend_graph_plan_free(cpu_->backend(), plan.plan);
-  plan = {};
+// Made again in a forked process, whose backend is another.
+Status PreparedGraph::make_plan() {
+  if (planned_ == cpu_->backend()) return {};
+  if (plan_ != nullptr) ggml_backend_graph_plan_free(cpu_->backend(), std::exchange(plan_, nullptr));
+  planned_ = nullptr;
   try {
-    plan.plan = lease.lane().plan(cgraph_, lease.threads());
+    plan_ = ggml_backend_graph_plan_create(cpu_->backend(), cgraph_);
   } catch (const std::bad_alloc&) {  // ggml does not tell of how much
     const size_t bytes = memory_ == nullptr ? 0 : memory_->size();
     return Status::error(format(
         "no memory for what ggml's kernels need beside intermediate values of %zu bytes; run smaller inputs", bytes));
   }
-  if (plan.plan == nullptr) return Status::error("ggml cannot make a plan for its threads");
-  plan.lane = lease.lane().number();
-  plan.threads = lease.threads();
+  if (plan_ == nullptr) return Status::error("ggml cannot make a plan of this graph");
+  planned_ = cpu_->backend();
   return {};
 }
 
 Status PreparedGraph::schedule() {
   std::vector<ggml_backend_t> backends = devices_.backends();
   const DeviceCall call(backends);
-  backends.push_back(cpu_->own(work_ >= kParallelWork));
+  backends.push_back(cpu_->scheduled(/*parallel=*/work_ >= kParallelWork));
   const auto graph_size = static_cast<size_t>(ggml_graph_size(cgraph_));
   device_memory_ = MemoryPlan(cgraph_).size();
   EXECUTORCH_GGML_TRY(check_memory(device_memory_));
@@ -721,10 +705,10 @@ Status PreparedGraph::compute() {
   if (sched_ != nullptr) {
     result = ggml_backend_sched_graph_compute(sched_, cgraph_);
   } else {
-    Lease lease;
-    EXECUTORCH_GGML_TRY(cpu_->lease(work_ >= kParallelWork, plans_[1].lane, &lease));
-    EXECUTORCH_GGML_TRY(make_plan(lease));
-    result = ggml_backend_graph_plan_compute(lease.lane().backend(), plans_[lease.threads() > 1].plan);
+    EXECUTORCH_GGML_TRY(make_plan());
+    const Lease lease(cpu_->threads(/*parallel=*/work_ >= kParallelWork));
+    const Crew crew(lease.threads() - 1);
+    result = ggml_backend_graph_plan_compute(planned_, plan_);
   }
   if (!status_.ok()) return Status::error(status_.message());
   if (result == GGML_STATUS_ABORTED) return Status::error("the run was interrupted");

@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "arena.h"
 #include "cpu.h"
 #include "device_list.h"
 #include "device_plan.h"
@@ -70,22 +71,6 @@ struct ProgramId {
   uint64_t number = 0;
 };
 
-// A ggml context for descriptors, in memory of ours: ggml aborts where it gets none.
-class Arena {
- public:
-  Arena() = default;
-  ~Arena();
-  Arena(const Arena&) = delete;
-  Arena& operator=(const Arena&) = delete;
-
-  Status open(size_t bytes);
-  ggml_context* context() const { return ctx_; }
-
- private:
-  std::unique_ptr<std::max_align_t[]> memory_;
-  ggml_context* ctx_ = nullptr;
-};
-
 // Where intermediate values lie. All graphs of a session share one, which grows with them; one of them runs at a time.
 class WorkingMemory {
  public:
@@ -137,13 +122,6 @@ class PreparedGraph {
   Status run(void* const* inputs, void* const* outputs);
 
  private:
-  // What ggml needs to run the graph on a number of a lane's threads.
-  struct Plan {
-    ggml_backend_graph_plan_t plan = nullptr;
-    uint64_t lane = 0;
-    int threads = 0;
-  };
-
   // A tensor at the boundary and the views whose data moves with it, where it is the caller's memory.
   struct Boundary {
     ggml_tensor* tensor = nullptr;
@@ -181,7 +159,7 @@ class PreparedGraph {
   Status check_memory(size_t bytes) const;
   Status plan_on_cpu();
   Status compute();
-  Status make_plan(const Lease& lease);
+  Status make_plan();
   Status schedule();
   Status place_nodes(ggml_backend_t cpu);
   void order_views();
@@ -210,10 +188,10 @@ class PreparedGraph {
   ggml_tensor* last_tensor_ = nullptr;                                // of the arena, that next_tensor() has come to
   int64_t work_ = 0;
   size_t device_memory_ = 0;
-  // The CPU alone: memory, and ggml's plans for a run on one thread and for one on several. Else the scheduler, which
-  // has both.
+  // The CPU alone: memory, and ggml's plan for the backend that it was made with. Else the scheduler, which has both.
   std::shared_ptr<WorkingMemory> memory_;
-  Plan plans_[2];
+  ggml_backend_graph_plan_t plan_ = nullptr;
+  ggml_backend_t planned_ = nullptr;
   ggml_backend_sched_t sched_ = nullptr;
   std::unordered_map<const ggml_tensor*, std::string> reasons_;  // of nodes that their device does not compute
   std::unordered_set<const ggml_tensor*> copies_;                // between splits

@@ -100,7 +100,7 @@ Status Session::open(const void* payload, size_t size, ConstantSource* constants
   graph_ = &graph_for(*program, devices_.runs_prologue() ? Target::Ggml : Target::Cpu);
   EXECUTORCH_GGML_TRY(port_infos(*graph_, graph_->inputs(), "input", &inputs_));
   EXECUTORCH_GGML_TRY(port_infos(*graph_, graph_->outputs(), "output", &outputs_));
-  EXECUTORCH_GGML_TRY(Cpu::open(options.threads, /*shared=*/devices_.empty(), &cpu_));
+  EXECUTORCH_GGML_TRY(Cpu::open(options.threads, /*beside_device=*/!devices_.empty(), &cpu_));
   EXECUTORCH_GGML_TRY(make_leaves());
   EXECUTORCH_GGML_TRY(plan_devices());
   EXECUTORCH_GGML_TRY(make_constants(constants));

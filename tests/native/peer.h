@@ -27,7 +27,7 @@ inline double seconds_of(const std::function<void()>& run) {
 // Of the node that `make` builds, whose result goes to `out`.
 inline double ggml_seconds(const std::function<ggml_tensor*(ggml_context*)>& make, void* out) {
   std::unique_ptr<Lane> cpu;
-  if (!Lane::open(1, &cpu).ok()) return std::numeric_limits<double>::infinity();
+  if (!Lane::open(1, /*abort=*/nullptr, &cpu).ok()) return std::numeric_limits<double>::infinity();
   ggml_context* ctx = ggml_init({ggml_tensor_overhead() * 16 + ggml_graph_overhead(), nullptr, true});
   ggml_tensor* node = make(ctx);
   node->data = out;

@@ -54,7 +54,7 @@ def state() -> None:
 def first_value() -> None:
     """A state that does not begin as zeros: what it begins as is remembered."""
     contents = torch.zeros(MUCH // 4)
-    with little_room(MUCH + ROOM):
+    with little_room():
         _with_state(contents)
 
 

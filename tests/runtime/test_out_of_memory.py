@@ -15,7 +15,7 @@ MESSAGES = {
     "first_value": "RuntimeError: no memory to remember state keys of 134217728 bytes as it begins",
     "values": "RuntimeError: no memory for intermediate values of 268435456 bytes; run smaller inputs",
     "output": "RuntimeError: no memory for an output of 134217728 bytes",
-    "kernels": "RuntimeError: no memory for what ggml's kernels need beside intermediate values of 0 bytes",
+    "kernels": "no memory for what ggml's kernels need beside f32[2, 8192, 1, 1]; run smaller inputs",
     "packed_weights": "RuntimeError: no memory for constant weight of 134203392 bytes, packed",
     "threads": "RuntimeError: cannot start 63 threads: Resource temporarily unavailable; use fewer",
     "gguf": "134217792 bytes: Cannot allocate memory",

@@ -1,5 +1,6 @@
 """Programs called from many threads: each call gets its own answer, and none holds the interpreter."""
 
+import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -124,6 +125,37 @@ def test_sessions_run_side_by_side(threads: int) -> None:
             during += 1
     # With one lock for both, the first may go before the long run, and the second ends after it.
     assert during > 5
+
+
+def test_threads_sleep_after_a_call() -> None:
+    """A millisecond after a call the process uses no CPU. The least of several tries: other threads may live in it."""
+    x = torch.eye(256).numpy()
+    ready = session(lowered(Long(), (torch.from_numpy(x),)), threads=2)
+    used = []
+    for _ in range(8):
+        ready.run(x)
+        time.sleep(0.001)
+        before = time.process_time()
+        time.sleep(0.05)
+        used.append(time.process_time() - before)
+    assert min(used) < 0.002
+
+
+def test_sessions_in_threads_share_the_cores() -> None:
+    """As many sessions as cores, each called from a thread of its own: no slower together than one after the other."""
+    x = torch.eye(384).numpy()
+    sessions = [session(lowered(Long(), (torch.from_numpy(x),)), threads=2) for _ in range(os.cpu_count() or 1)]
+    expected = sessions[0].run(x)[0]
+
+    def seconds(workers: int) -> float:
+        began = time.perf_counter()
+        with ThreadPoolExecutor(workers) as pool:
+            for outputs in pool.map(lambda one: [one.run(x)[0] for _ in range(5)], sessions):
+                assert all((output == expected).all() for output in outputs)
+        return time.perf_counter() - began
+
+    ratios = [seconds(1) / seconds(len(sessions)) for _ in range(5)]
+    assert max(ratios) > 0.8
 
 
 def test_programs_of_one_buffer_have_their_own_states(tmp_path: Path) -> None:

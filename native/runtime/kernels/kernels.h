@@ -1,5 +1,6 @@
-// The call of a custom CPU node's kernel. A kernel is called once per thread (ith of nth) and must write its share of
-// dst, from dst->src[0..], by the tensors' own strides (nb), for every shape that the node's checks accept.
+// The call of a custom CPU node's kernel. A kernel is called once per piece (ith of nth), on any thread, and must write
+// its share of dst, from dst->src[0..], by the tensors' own strides (nb), for every shape that the node's checks
+// accept.
 #pragma once
 
 #include "ggml.h"
@@ -10,8 +11,12 @@ namespace executorch_ggml {
 
 constexpr int kMaxKernelInputs = 4;
 
+using Kernel = void (*)(ggml_tensor* dst, int ith, int nth, void* call);
+
 // The part of a call that does not depend on the op.
 struct KernelCallBase {
+  Kernel kernel = nullptr;
+  int64_t work = 0;             // multiply-adds, or elements touched
   const char* node = "";        // the node's name, for messages
   RunStatus* status = nullptr;  // where to report a failure
   DType dst{};                  // element types as the IR has them: ggml stores bool and u8 as I8
@@ -22,8 +27,6 @@ template <class Params>
 struct KernelCall : KernelCallBase {
   Params params{};
 };
-
-using Kernel = void (*)(ggml_tensor* dst, int ith, int nth, void* call);
 
 template <class Params>
 const KernelCall<Params>& as_call(const void* call) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <new>
 
 #include "kernels/elementwise/convert.h"
 #include "kernels/kernels.h"
@@ -306,11 +305,7 @@ class Attention {
 
 void attention(ggml_tensor* dst, int ith, int nth, void* call) {
   const auto& c = as_call<AttentionParams>(call);
-  try {
-    Attention(dst, c.params).run(ith, nth);
-  } catch (const std::bad_alloc&) {  // of the thread's scratch memory; no exception may leave a thread of ggml's
-    c.status->fail("%s: out of memory", c.node);
-  }
+  Attention(dst, c.params).run(ith, nth);
 }
 
 }  // namespace executorch_ggml::kernels

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <new>
 #include <numeric>
 #include <vector>
 
@@ -435,11 +434,7 @@ class Convolution {
 
 void conv_2d(ggml_tensor* dst, int ith, int nth, void* call) {
   const auto& c = as_call<ConvolutionParams>(call);
-  try {
-    Convolution(dst, c.params, c.src[1]).run(ith, nth);
-  } catch (const std::bad_alloc&) {  // of the thread's scratch memory; no exception may leave a thread of ggml's
-    c.status->fail("%s: out of memory", c.node);
-  }
+  Convolution(dst, c.params, c.src[1]).run(ith, nth);
 }
 
 }  // namespace executorch_ggml::kernels

@@ -1,7 +1,6 @@
 // conv_2d_dw: finds the input rows of each row of output pixels; conv_2d_dw_isa.cpp computes the row.
 #include "kernels/convolution/conv_2d_dw.h"
 
-#include <new>
 #include <vector>
 
 #include "kernels/convolution/convolution.h"
@@ -65,11 +64,7 @@ void run_rows(ggml_tensor* dst, int ith, int nth, const ConvolutionParams& p) {
 
 void conv_2d_dw(ggml_tensor* dst, int ith, int nth, void* call) {
   const auto& c = as_call<ConvolutionParams>(call);
-  try {
-    run_rows(dst, ith, nth, c.params);
-  } catch (const std::bad_alloc&) {  // of the thread's scratch memory; no exception may leave a thread of ggml's
-    c.status->fail("%s: out of memory", c.node);
-  }
+  run_rows(dst, ith, nth, c.params);
 }
 
 }  // namespace executorch_ggml::kernels

@@ -2,7 +2,6 @@
 // matrices go through int8 GEMM where the CPU has it, else they are dequantized; f16 is widened in registers.
 
 #include <algorithm>
-#include <new>
 
 #include "kernels/elementwise/convert.h"
 #include "kernels/kernels.h"
@@ -268,20 +267,15 @@ class IntegersProduct {
 
 }  // namespace
 
-void wide_product(ggml_tensor* dst, int ith, int nth, void* call) {
-  const auto& c = as_call<MulMatParams>(call);
-  try {
-    const ggml_tensor* a = dst->src[0];
-    const IntegerProduct* integers = integer_product_of(a);
-    if (integers != nullptr) {
-      IntegersProduct(dst, *integers).run(ith, nth);
-    } else if (a->type == GGML_TYPE_F16) {
-      HalfProduct(dst).run(ith, nth);
-    } else {
-      FloatProduct(dst).run(ith, nth);
-    }
-  } catch (const std::bad_alloc&) {  // of the thread's scratch memory; no exception may leave a thread of ggml's
-    c.status->fail("%s: out of memory", c.node);
+void wide_product(ggml_tensor* dst, int ith, int nth, void*) {
+  const ggml_tensor* a = dst->src[0];
+  const IntegerProduct* integers = integer_product_of(a);
+  if (integers != nullptr) {
+    IntegersProduct(dst, *integers).run(ith, nth);
+  } else if (a->type == GGML_TYPE_F16) {
+    HalfProduct(dst).run(ith, nth);
+  } else {
+    FloatProduct(dst).run(ith, nth);
   }
 }
 

@@ -1,0 +1,276 @@
+#include "thread_pool.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <vector>
+
+#include "fork.h"
+#include "status.h"
+
+namespace executorch_ggml {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How long a thread that waits looks for a change before it sleeps. A graph's next node is there within microseconds,
+// and to wake a thread takes tens of them.
+constexpr std::chrono::microseconds kSpin{300};
+
+// A helper that keeps its caller waiting for so long, and for longer than the work took, had its core taken by another
+// process. Then callers work alone for a multiple of that, so that waits are a small part of a run's time.
+constexpr std::chrono::microseconds kLongWait{500};
+constexpr int kAlone = 10;
+constexpr std::chrono::milliseconds kLongestAlone{50};
+
+constexpr int kJobs = 64;  // crews at a time; a bit each
+
+inline void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Whether it became ready before it was time to sleep.
+template <class Ready>
+bool spin(const Ready& ready) {
+  const Clock::time_point end = Clock::now() + kSpin;
+  do {
+    for (int i = 0; i < 64; ++i) {
+      if (ready()) return true;
+      relax();
+    }
+  } while (Clock::now() < end);
+  return ready();
+}
+
+}  // namespace
+
+// The pieces of a crew, one set after the other. It stays where it is, so that a thread may look at it at any time.
+struct alignas(64) Job {
+  // Which set of pieces it is, how many they are and how many were taken, as one number: who takes one from a set that
+  // is over takes none of the next.
+  std::atomic<uint64_t> state{0};
+  std::atomic<int> done{0};
+  std::atomic<bool> caller_sleeps{false};
+  Pieces pieces;
+  std::mutex mutex;
+  std::condition_variable all_done;
+
+  static constexpr uint64_t kCount = uint64_t{1} << 16;
+  static constexpr uint64_t kSet = uint64_t{1} << 32;
+  static int taken(uint64_t state) { return static_cast<int>(state % kCount); }
+  static int count(uint64_t state) { return static_cast<int>(state / kCount % kCount); }
+
+  void publish(const Pieces& next) {
+    pieces = next;
+    done.store(0);
+    const uint64_t set = state.load() / kSet + 1;
+    state.store(set * kSet + static_cast<uint64_t>(next.count) * kCount);
+  }
+
+  // The pieces that nobody has taken, until there are none.
+  void work() {
+    uint64_t seen = state.load();
+    while (taken(seen) < count(seen)) {
+      if (!state.compare_exchange_weak(seen, seen + 1)) continue;
+      pieces.run(pieces.context, taken(seen), count(seen));
+      if (done.fetch_add(1) + 1 == count(seen) && caller_sleeps.load()) {
+        {
+          std::lock_guard<std::mutex> lock(mutex);
+        }
+        all_done.notify_one();
+      }
+      seen = state.load();
+    }
+  }
+
+  void wait() {
+    const auto is_done = [this] { return done.load() == count(state.load()); };
+    if (is_done() || spin(is_done)) return;
+    caller_sleeps.store(true);
+    std::unique_lock<std::mutex> lock(mutex);
+    all_done.wait(lock, is_done);
+    caller_sleeps.store(false);
+  }
+};
+
+namespace {
+
+class ThreadPool final : private ForkListener {
+ public:
+  // Runs may outlive the library's statics: those end the threads and leave the rest.
+  static ThreadPool& instance() {
+    static ThreadPool* pool = new ThreadPool();
+    static const Ending ending{pool};
+    return *pool;
+  }
+
+  Status start(int count) {
+    std::lock_guard<std::mutex> lock(parts_->mutex);
+    try {
+      while (!parts_->ends && static_cast<int>(parts_->threads.size()) < count) {
+        parts_->threads.emplace_back([parts = parts_] { parts->serve(); });
+      }
+    } catch (const std::exception& error) {
+      return Status::error(format("cannot start %d threads: %s; use fewer", count, error.what()));
+    }
+    return {};
+  }
+
+  // Null where there are as many crews already as there can be.
+  Job* take_job(int helpers) {
+    start(parts_->wanted.fetch_add(helpers) + helpers);  // what does not start does not help
+    uint64_t crews = parts_->crews.load();
+    while (~crews != 0) {
+      const int free = __builtin_ctzll(~crews);
+      if (parts_->crews.compare_exchange_weak(crews, crews | uint64_t{1} << free)) return &parts_->jobs[free];
+    }
+    return nullptr;
+  }
+
+  void give_back(const Job* job, int helpers) {
+    parts_->wanted.fetch_sub(helpers);
+    if (job != nullptr) parts_->crews.fetch_and(~(uint64_t{1} << (job - parts_->jobs.data())));
+  }
+
+  void run(const Pieces& pieces, Job* job) {
+    const Clock::time_point begin = Clock::now();
+    if (begin.time_since_epoch().count() < parts_->alone_until.load(std::memory_order_relaxed)) {
+      return pieces.run(pieces.context, 0, 1);
+    }
+    job->publish(pieces);
+    parts_->announce(pieces.count - 1);
+    job->work();
+    if (job->done.load() == pieces.count) return;
+    const Clock::time_point worked = Clock::now();
+    job->wait();
+    const Clock::time_point end = Clock::now();
+    if (end - worked < std::max<Clock::duration>(kLongWait, worked - begin)) return;
+    const Clock::time_point until = end + std::min<Clock::duration>(kLongestAlone, kAlone * (end - worked));
+    parts_->alone_until.store(until.time_since_epoch().count(), std::memory_order_relaxed);
+  }
+
+ private:
+  struct Parts {
+    std::array<Job, kJobs> jobs;
+    std::atomic<uint64_t> crews{0};       // whose jobs are taken
+    std::atomic<uint64_t> epoch{0};       // counts the sets of pieces
+    std::atomic<int> looking{0};          // threads that look for work, or were woken to
+    std::atomic<int> wanted{0};           // helpers, by all crews
+    std::atomic<int64_t> alone_until{0};  // on the clock
+    std::mutex mutex;
+    std::condition_variable wake;
+    int sleeping = 0;
+    int to_wake = 0;  // of those that sleep
+    bool ends = false;
+    std::vector<std::thread> threads;
+
+    // Threads that are awake already look for themselves: of the others as many are woken as are still wanted.
+    void announce(int helpers) {
+      epoch.fetch_add(1);
+      helpers -= looking.load();
+      if (helpers <= 0) return;
+      {
+        std::lock_guard<std::mutex> lock(mutex);
+        helpers = std::min(helpers, sleeping - to_wake);
+        to_wake += helpers;
+        looking.fetch_add(helpers);
+      }
+      for (; helpers > 0; --helpers) wake.notify_one();
+    }
+
+    void work() {
+      for (uint64_t left = crews.load(); left != 0; left &= left - 1) jobs[__builtin_ctzll(left)].work();
+    }
+
+    void serve() {
+      looking.fetch_add(1);
+      for (;;) {
+        const uint64_t seen = epoch.load();
+        const auto is_news = [this, seen] { return epoch.load() != seen; };
+        looking.fetch_sub(1);
+        work();
+        looking.fetch_add(1);
+        if (spin(is_news)) continue;
+        std::unique_lock<std::mutex> lock(mutex);
+        looking.fetch_sub(1);
+        if (is_news()) {  // whose caller may have counted on this thread
+          looking.fetch_add(1);
+          continue;
+        }
+        ++sleeping;
+        wake.wait(lock, [this] { return ends || to_wake > 0; });
+        --sleeping;
+        if (ends) return;
+        --to_wake;
+      }
+    }
+  };
+
+  struct Ending {
+    ThreadPool* pool;
+    ~Ending() { pool->end(); }
+  };
+
+  // Waits for the pieces that threads have begun. Callers do without them from then on.
+  void end() {
+    std::vector<std::thread> threads;
+    {
+      std::lock_guard<std::mutex> lock(parts_->mutex);
+      parts_->ends = true;
+      threads.swap(parts_->threads);
+    }
+    parts_->wake.notify_all();
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  // The threads are the parent's, and what they were changing may be in any condition: it is not ended but made anew.
+  void after_fork() noexcept override { new (parts_) Parts(); }
+
+  Parts* const parts_ = new Parts();
+};
+
+thread_local const Crew* current = nullptr;
+
+void run_alone(const Pieces& pieces) {
+  for (int piece = 0; piece < pieces.count; ++piece) pieces.run(pieces.context, piece, pieces.count);
+}
+
+}  // namespace
+
+Status start_helpers(int count) { return ThreadPool::instance().start(count); }
+
+Crew::Crew(int helpers) : outer_(current), helpers_(helpers), generation_(fork_generation()) {
+  if (helpers > 0) job_ = ThreadPool::instance().take_job(helpers);
+  current = this;
+}
+
+Crew::~Crew() {
+  current = outer_;
+  if (helpers_ > 0 && generation_ == fork_generation()) ThreadPool::instance().give_back(job_, helpers_);
+}
+
+int Crew::threads() {
+  const bool helps = current != nullptr && current->job_ != nullptr && current->generation_ == fork_generation();
+  return helps ? current->helpers_ + 1 : 1;
+}
+
+void run_pieces(const Pieces& pieces) {
+  if (pieces.count <= 1 || Crew::threads() == 1) return run_alone(pieces);
+  const Crew* crew = current;
+  current = nullptr;  // its job is taken until these are done
+  ThreadPool::instance().run(pieces, crew->job_);
+  current = crew;
+}
+
+}  // namespace executorch_ggml

@@ -1,0 +1,246 @@
+// The threads that help with a run: each piece runs once, whoever calls, and idle threads sleep.
+// `make tsan` runs this under ThreadSanitizer.
+
+#include "thread_pool.h"
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "run_kernel.h"
+
+namespace executorch_ggml::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::atomic<int> failures{0};
+
+void expect(bool held, const char* what) {
+  if (held) return;
+  std::printf("FAILED: %s\n", what);
+  ++failures;
+}
+
+template <class Function>
+void run_in_pieces(int count, const Function& function) {
+  const auto call = [](const void* context, int piece, int pieces) {
+    (*static_cast<const Function*>(context))(piece, pieces);
+  };
+  run_pieces({call, &function, count});
+}
+
+double cpu_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) { return double(time.tv_sec) + 1e-6 * double(time.tv_usec); };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// Plain memory: ThreadSanitizer sees where a set of pieces is not ordered before what its caller does next.
+void run_sets(int helpers, int sets, const char* where) {
+  const Crew crew(helpers);
+  const int count = helpers + 1;
+  const std::vector<int> in_pieces(static_cast<size_t>(count), count);
+  std::vector<int> as_one(in_pieces.size(), 0);  // which a caller does after a long wait
+  as_one[0] = 1;
+  for (int set = 0; set < sets; ++set) {
+    std::vector<int> runs(in_pieces.size(), 0);
+    run_in_pieces(count, [&](int piece, int pieces) { runs[static_cast<size_t>(piece)] += pieces; });
+    expect(runs == in_pieces || runs == as_one, where);
+  }
+}
+
+void test_each_piece_runs_once() {
+  for (int helpers : {0, 1, 3, 7}) run_sets(helpers, 2000, "each piece of a set runs once");
+}
+
+// More callers than there are jobs, with crews that come and go.
+void test_many_callers() {
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 80; ++i) {
+    callers.emplace_back([i] {
+      for (int round = 0; round < 5; ++round) run_sets(1 + (i + round) % 3, 20, "callers side by side");
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+}
+
+void test_helpers_help() {
+  const Crew crew(1);
+  std::mutex mutex;
+  std::set<std::thread::id> threads;
+  for (int round = 0; round < 200 && threads.size() < 2; ++round) {
+    std::this_thread::sleep_for(2ms);  // longer than threads look for work, so that they are woken too
+    run_in_pieces(2, [&](int, int) {
+      std::this_thread::sleep_for(2ms);
+      std::lock_guard<std::mutex> lock(mutex);
+      threads.insert(std::this_thread::get_id());
+    });
+  }
+  expect(threads.size() == 2, "another thread takes a piece");
+}
+
+void test_pieces_within_pieces() {
+  const Crew crew(1);
+  std::atomic<int> inner{0};
+  for (int round = 0; round < 200; ++round) {
+    run_in_pieces(2, [&](int, int) {
+      const Crew own(1);  // as a run within a run has
+      run_in_pieces(2, [&](int, int pieces) { inner += 2 / pieces; });
+      run_in_pieces(1, [&](int, int) { ++inner; });
+    });
+  }
+  expect(inner >= 200 * 3, "pieces within pieces run");
+}
+
+void test_crews_within_crews() {
+  const Crew outer(2);
+  expect(Crew::threads() == 3, "a thread has its crew");
+  {
+    const Crew inner(0);
+    expect(Crew::threads() == 1, "a run of one thread within it has none");
+  }
+  expect(Crew::threads() == 3, "and has it again");
+  std::thread([] { expect(Crew::threads() == 1, "another thread has none"); }).join();
+}
+
+// A helper that was not scheduled for a while costs its caller that once: it works alone for a time.
+void test_late_helpers() {
+  const Crew crew(1);
+  std::atomic<int> alone{0};
+  const std::thread::id caller = std::this_thread::get_id();
+  for (int round = 0; round < 50 && alone == 0; ++round) {
+    run_in_pieces(2, [&](int, int) { std::this_thread::sleep_for(std::this_thread::get_id() == caller ? 1ms : 5ms); });
+    run_in_pieces(2, [&](int, int pieces) { alone += pieces == 1; });
+  }
+  expect(alone > 0, "after a long wait the caller works alone");
+  std::this_thread::sleep_for(100ms);
+  std::atomic<int> shared{0};
+  run_in_pieces(2, [&](int, int pieces) { shared += pieces == 2; });
+  expect(shared == 2, "and later shares its work again");
+}
+
+void test_idle_threads_sleep() {
+  for (int round = 0; round < 3; ++round) run_sets(3, 100, "before idling");
+  double least = 1;  // of several tries: the process has no other thread, but the machine may be busy
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    run_sets(3, 10, "before idling");
+    std::this_thread::sleep_for(1ms);
+    const double before = cpu_seconds();
+    std::this_thread::sleep_for(50ms);
+    least = std::min(least, cpu_seconds() - before);
+  }
+  expect(least < 0.002, "a millisecond after a call threads use no CPU");
+}
+
+#if !defined(__SANITIZE_THREAD__)
+void test_fork() {
+  run_sets(2, 10, "before the fork");
+  std::atomic<bool> stop{false};
+  std::thread busy([&] {
+    while (!stop) run_sets(2, 10, "in the parent");
+  });
+  for (int round = 0; round < 20; ++round) {
+    const pid_t child = fork();
+    if (child == 0) {
+      failures = 0;
+      run_sets(2, 100, "in the child");
+      _exit(failures == 0 ? 0 : 1);
+    }
+    int status = 0;
+    for (int waited = 0; waitpid(child, &status, WNOHANG) == 0; ++waited) {
+      if (waited > 10000) kill(child, SIGKILL);
+      std::this_thread::sleep_for(1ms);
+    }
+    expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a forked process has threads of its own");
+  }
+  stop = true;
+  busy.join();
+}
+
+// A crew that the process was forked within has nobody in the child.
+void test_fork_within_a_run() {
+  const Crew crew(1);
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool alone = Crew::threads() == 1;
+    int runs = 0;
+    run_in_pieces(2, [&](int, int) { ++runs; });
+    _exit(alone && runs == 2 ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a child forked within a run goes on alone");
+}
+
+// Exit while another thread runs: nothing waits for ever, and no thread of ours uses what is gone.
+void test_exit_during_a_run() {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::thread([] {
+      for (;;) run_sets(3, 10, "during exit");
+    }).detach();
+    std::this_thread::sleep_for(20ms);
+    std::exit(0);
+  }
+  int status = 0;
+  for (int waited = 0; waitpid(child, &status, WNOHANG) == 0; ++waited) {
+    if (waited > 10000) kill(child, SIGKILL);
+    std::this_thread::sleep_for(1ms);
+  }
+  expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a process ends during a run");
+}
+
+#endif
+
+void no_memory(ggml_tensor*, int, int, void*) { throw std::bad_alloc(); }
+
+void test_kernels_without_memory() {
+  RunStatus status;
+  KernelCallBase call;
+  call.kernel = no_memory;
+  call.work = INT64_MAX;
+  call.node = "node_7";
+  call.status = &status;
+  const Crew crew(1);
+  run_kernel(nullptr, 0, 1, &call);
+  expect(!status.ok() && std::string(status.message()) == "node_7: out of memory", "no exception leaves a kernel");
+}
+
+}  // namespace
+}  // namespace executorch_ggml::testing
+
+int main() {
+  using namespace executorch_ggml::testing;
+  test_each_piece_runs_once();
+  test_many_callers();
+  test_helpers_help();
+  test_pieces_within_pieces();
+  test_crews_within_crews();
+  test_late_helpers();
+  test_idle_threads_sleep();
+#if !defined(__SANITIZE_THREAD__)  // which ends a forked process that starts threads
+  test_fork();
+  test_fork_within_a_run();
+  test_exit_during_a_run();
+#endif
+  test_kernels_without_memory();
+  std::printf("%d failures\n", failures.load());
+  return failures == 0 ? 0 : 1;
+}
