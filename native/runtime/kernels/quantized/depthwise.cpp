@@ -2,7 +2,6 @@
 #include "kernels/quantized/depthwise.h"
 
 #include <cstring>
-#include <new>
 #include <vector>
 
 #include "kernels/convolution/image.h"
@@ -78,12 +77,7 @@ void run_rows(ggml_tensor* dst, int ith, int nth, const KernelCall<QuantizedLaye
 }  // namespace
 
 void quantized_depthwise(ggml_tensor* dst, int ith, int nth, void* call) {
-  const auto& c = as_call<QuantizedLayerParams>(call);
-  try {
-    run_rows(dst, ith, nth, c);
-  } catch (const std::bad_alloc&) {  // of the thread's scratch memory; no exception may leave a thread of ggml's
-    c.status->fail("%s: out of memory", c.node);
-  }
+  run_rows(dst, ith, nth, as_call<QuantizedLayerParams>(call));
 }
 
 }  // namespace executorch_ggml::kernels

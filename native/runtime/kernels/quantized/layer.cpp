@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 
 #include "kernels/convolution/image.h"
 #include "kernels/kernels.h"
@@ -242,12 +241,7 @@ class QuantizedLayer {
 }  // namespace
 
 void quantized_layer(ggml_tensor* dst, int ith, int nth, void* call) {
-  const auto& c = as_call<QuantizedLayerParams>(call);
-  try {
-    QuantizedLayer(dst, c).run(ith, nth);
-  } catch (const std::bad_alloc&) {  // of the thread's scratch memory; no exception may leave a thread of ggml's
-    c.status->fail("%s: out of memory", c.node);
-  }
+  QuantizedLayer(dst, as_call<QuantizedLayerParams>(call)).run(ith, nth);
 }
 
 }  // namespace executorch_ggml::kernels
