@@ -1,7 +1,8 @@
-"""The engines that are compared. Each turns a model into a function that runs it once on fixed inputs.
+"""The engines that are compared. Each writes a workload to a file of its own kind, and loads such a file to run it.
 
 Every engine gets the same module, inputs and number of threads. The peers get the static shapes of the inputs, which
-suits them best; ours gets the model's symbolic shapes, as it is meant to be used.
+suits them best; ours gets the model's symbolic shapes, as it is meant to be used. Of a model in int8, ours and XNNPACK
+get the same graph of PT2E, for static shapes; ONNX Runtime quantizes the f32 model itself, and OpenVINO reads that.
 """
 
 from __future__ import annotations
@@ -10,24 +11,26 @@ import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.zoo import Model
     from torch import Tensor
+
+    from benchmarks.workloads import Workload
 
 Run = Callable[[], Sequence[Any]]
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """A model made ready by an engine."""
+class Written:
+    """A workload as an engine's file."""
 
-    run: Run
+    path: Path
+    size: int
+    """Bytes of all files that are loaded."""
     delegates: int | None = None
     """How many delegates the program was cut into, for the engines that cut."""
     outside: int | None = None
@@ -42,12 +45,48 @@ class Engine:
     title: str
     packages: tuple[str, ...]
     """The importable packages that it needs."""
-    prepare: Callable[[Model, tuple[Tensor, ...], int, Path], Prepared]
-    delegate: Delegate | None = None
-    """For an engine inside ExecuTorch: the steps of `prepare` one by one."""
+    write: Callable[[Workload, Path], Written]
+    """Write a workload's files into a folder."""
+    load: Callable[[Path, tuple[Tensor, ...], int], Run]
+    """Make a file ready to run on these inputs, with so many threads."""
 
     def missing(self) -> list[str]:
         return [package for package in self.packages if importlib.util.find_spec(package) is None]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Eager PyTorch
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _outputs(result: Any) -> Sequence[Any]:
+    return result if isinstance(result, (list, tuple)) else [result]
+
+
+def _write_module(workload: Workload, folder: Path) -> Written:
+    path = folder / "module.pt"
+    torch.save(workload.program.module, path)
+    return Written(path, path.stat().st_size)
+
+
+def _load_module(path: Path, args: tuple[Tensor, ...], threads: int) -> Run:
+    from tests import torchvision_cpu, zoo
+
+    torchvision_cpu.torchvision_models()  # puts the models' classes where they are looked for
+    zoo.register_causal_attention()
+    torch.set_num_threads(threads)
+    module = torch.load(path, weights_only=False)
+
+    def run() -> Sequence[Any]:
+        with torch.inference_mode():
+            return _outputs(module(*args))
+
+    return run
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# ExecuTorch
+# ---------------------------------------------------------------------------------------------------------------------
 
 
 def count_delegates(program: Any) -> tuple[int, int]:
@@ -58,24 +97,51 @@ def count_delegates(program: Any) -> tuple[int, int]:
     return delegates, outside
 
 
-def _outputs(result: Any) -> Sequence[Any]:
-    return result if isinstance(result, (list, tuple)) else [result]
+def _lower_to_ggml(workload: Workload) -> Any:
+    import executorch_ggml
+
+    model = workload.program
+    return executorch_ggml.export(model.module, model.args, dynamic_shapes=model.dynamic_shapes)
 
 
-def _eager(model: Model, args: tuple[Tensor, ...], threads: int, _: Path) -> Prepared:
-    torch.set_num_threads(threads)
+def _lower_to_xnnpack(workload: Workload) -> Any:
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.exir import to_edge_transform_and_lower
 
-    def run() -> Sequence[Any]:
-        with torch.inference_mode():
-            return _outputs(model.module(*args))
-
-    return Prepared(run)
+    exported = torch.export.export(workload.program.module, workload.args)
+    return to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()]).to_executorch()
 
 
-def load_program(path: Path, args: tuple[Tensor, ...]) -> Run:
-    """Load a program into ExecuTorch's own Python runtime, ready to run on `args`."""
+def _lower_to_portable(workload: Workload) -> Any:
+    from executorch.exir import to_edge_transform_and_lower
+
+    return to_edge_transform_and_lower(torch.export.export(workload.program.module, workload.args)).to_executorch()
+
+
+def _write_program(workload: Workload, folder: Path, lower: Callable[[Workload], Any]) -> Written:
+    program = lower(workload)
+    path = folder / "program.pte"
+    program.save(str(path))
+    return Written(path, path.stat().st_size, *count_delegates(program.exported_program()))
+
+
+def _ggml_threads(threads: int) -> None:
+    import executorch_ggml
+
+    executorch_ggml.set_num_threads(threads)
+
+
+def _executorch_threads(threads: int) -> None:
+    from executorch.extension.pybindings import portable_lib
+
+    portable_lib._unsafe_reset_threadpool(threads)
+
+
+def _load_program(path: Path, args: tuple[Tensor, ...], threads: int, set_threads: Callable[[int], None]) -> Run:
+    """Load a program into ExecuTorch's own Python runtime, which is the same for all its engines."""
     from executorch.runtime import Runtime
 
+    set_threads(threads)
     torch.set_num_threads(1)  # torch copies the outputs: threads of its own would then spin against the delegate's
     program = Runtime.get().load_program(path)
     method = program.load_method("forward")
@@ -87,67 +153,59 @@ def load_program(path: Path, args: tuple[Tensor, ...]) -> Run:
     return run
 
 
-def _executorch_threads(threads: int) -> None:
-    from executorch.extension.pybindings import portable_lib
-
-    portable_lib._unsafe_reset_threadpool(threads)
-
-
-def _ggml_threads(threads: int) -> None:
-    import executorch_ggml
-
-    executorch_ggml.set_num_threads(threads)
+def _inside_executorch(
+    name: str, title: str, package: str, lower: Callable[[Workload], Any], set_threads: Callable[[int], None]
+) -> Engine:
+    return Engine(
+        name, title, (package,), partial(_write_program, lower=lower), partial(_load_program, set_threads=set_threads)
+    )
 
 
-def _lower_to_ggml(model: Model, _: tuple[Tensor, ...]) -> Any:
-    import executorch_ggml
-
-    return executorch_ggml.export(model.module, model.args, dynamic_shapes=model.dynamic_shapes)
-
-
-def _lower_to_xnnpack(model: Model, args: tuple[Tensor, ...]) -> Any:
-    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-    from executorch.exir import to_edge_transform_and_lower
-
-    exported = torch.export.export(model.module, args)
-    return to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()]).to_executorch()
+# ---------------------------------------------------------------------------------------------------------------------
+# ONNX Runtime
+# ---------------------------------------------------------------------------------------------------------------------
 
 
-def _lower_to_portable(model: Model, args: tuple[Tensor, ...]) -> Any:
-    from executorch.exir import to_edge_transform_and_lower
-
-    return to_edge_transform_and_lower(torch.export.export(model.module, args)).to_executorch()
-
-
-@dataclass(frozen=True)
-class Delegate:
-    """What an engine that runs inside ExecuTorch does on its own; the runtime around it is the same for all."""
-
-    lower: Callable[[Model, tuple[Tensor, ...]], Any]
-    set_threads: Callable[[int], None]
-
-    def prepare(self, model: Model, args: tuple[Tensor, ...], threads: int, folder: Path) -> Prepared:
-        self.set_threads(threads)
-        program = self.lower(model, args)
-        path = folder / "program.pte"
-        program.save(str(path))
-        return Prepared(load_program(path, args), *count_delegates(program.exported_program()))
-
-
-def _export_onnx(model: Model, args: tuple[Tensor, ...], folder: Path) -> Path:
+def _export_onnx(workload: Workload, folder: Path) -> Path:
     path = folder / "model.onnx"
-    torch.onnx.export(model.module, args, path, dynamo=True, verbose=False)
-    return path
+    torch.onnx.export(workload.model.module, workload.args, path, dynamo=True, verbose=False, external_data=False)
+    return path if workload.int8 is None else _quantize_onnx(path, workload)
 
 
-def _onnxruntime(model: Model, args: tuple[Tensor, ...], threads: int, folder: Path) -> Prepared:
+def _quantize_onnx(path: Path, workload: Workload) -> Path:
+    """The model in int8 by ONNX Runtime's own static quantization, as its documentation recommends it for CPUs.
+
+    That is after its own preprocessing, as pairs of QuantizeLinear and DequantizeLinear (QDQ), weights per channel.
+    """
+    import onnx
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    names = [declared.name for declared in onnx.load(path).graph.input]
+    feeds = iter([dict(zip(names, (arg.numpy() for arg in args), strict=True)) for args in workload.calibration])
+
+    class Reader(CalibrationDataReader):
+        def get_next(self) -> Any:
+            return next(feeds, None)
+
+    prepared, quantized = path.with_name("prepared.onnx"), path.with_name("quantized.onnx")
+    quant_pre_process(path, prepared)
+    quantize_static(prepared, quantized, Reader(), quant_format=QuantFormat.QDQ, per_channel=True)
+    return quantized
+
+
+def _write_onnx(workload: Workload, folder: Path) -> Written:
+    path = _export_onnx(workload, folder)
+    return Written(path, path.stat().st_size)
+
+
+def _load_onnx(path: Path, args: tuple[Tensor, ...], threads: int) -> Run:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.force_spinning_stop", "1")  # idle means idle, for the others' turns
-    path = _export_onnx(model, args, folder)
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     feed = {declared.name: arg.numpy() for declared, arg in zip(session.get_inputs(), args, strict=True)}
 
@@ -155,12 +213,37 @@ def _onnxruntime(model: Model, args: tuple[Tensor, ...], threads: int, folder: P
         outputs: Sequence[Any] = session.run(None, feed)
         return outputs
 
-    return Prepared(run)
+    return run
 
 
-def _openvino(
-    model: Model, args: tuple[Tensor, ...], threads: int, folder: Path, precision: str | None = "f32"
-) -> Prepared:
+# ---------------------------------------------------------------------------------------------------------------------
+# OpenVINO
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _write_openvino(workload: Workload, folder: Path) -> Written:
+    import openvino
+
+    path = folder / "model.xml"
+
+    def converted(source: Any) -> None:
+        openvino.save_model(openvino.convert_model(source), path, compress_to_fp16=False)
+        _load_openvino(path, workload.args, threads=1)()
+
+    try:
+        if workload.int8 is not None:
+            converted(_export_onnx(workload, folder))
+        else:
+            converted(torch.export.export(workload.model.module, workload.args))
+    except RuntimeError:
+        # Its PyTorch front end does not take every attention (grouped keys with is_causal, for one); ONNX gets through.
+        if workload.int8 is not None:
+            raise
+        converted(_export_onnx(workload, folder))
+    return Written(path, path.stat().st_size + path.with_suffix(".bin").stat().st_size)
+
+
+def _load_openvino(path: Path, args: tuple[Tensor, ...], threads: int, precision: str | None = "f32") -> Run:
     import openvino
 
     config = {
@@ -170,38 +253,27 @@ def _openvino(
         "NUM_STREAMS": 1,
     }
     inputs = [openvino.Tensor(arg.numpy()) for arg in args]
+    request = openvino.compile_model(path, "CPU", config).create_infer_request()
 
-    def compiled(source: Any) -> Run:
-        request = openvino.compile_model(openvino.convert_model(source), "CPU", config).create_infer_request()
+    def run() -> Sequence[Any]:
+        request.infer(inputs, share_inputs=True, share_outputs=True)
+        return [request.get_output_tensor(0).data]
 
-        def run() -> Sequence[Any]:
-            request.infer(inputs, share_inputs=True, share_outputs=True)
-            return [request.get_output_tensor(0).data]
-
-        run()
-        return run
-
-    try:
-        return Prepared(compiled(torch.export.export(model.module, args)))
-    except RuntimeError:
-        # Its PyTorch front end does not take every attention (grouped keys with is_causal, for one); ONNX gets through.
-        return Prepared(compiled(_export_onnx(model, args, folder)))
+    return run
 
 
-def _inside_executorch(name: str, title: str, package: str, delegate: Delegate) -> Engine:
-    return Engine(name, title, (package,), delegate.prepare, delegate)
-
-
-GGML = _inside_executorch("ggml", "ggml (ours)", "executorch_ggml", Delegate(_lower_to_ggml, _ggml_threads))
-XNNPACK = _inside_executorch("xnnpack", "XNNPACK", "executorch", Delegate(_lower_to_xnnpack, _executorch_threads))
-PORTABLE = _inside_executorch(
-    "portable", "portable kernels", "executorch", Delegate(_lower_to_portable, _executorch_threads)
-)
-EAGER = Engine("eager", "eager", (), _eager)
-ONNXRUNTIME = Engine("onnxruntime", "ONNX Runtime", ("onnxruntime", "onnxscript"), _onnxruntime)
-OPENVINO = Engine("openvino", "OpenVINO", ("openvino", "onnxscript"), _openvino)
+GGML = _inside_executorch("ggml", "ggml (ours)", "executorch_ggml", _lower_to_ggml, _ggml_threads)
+XNNPACK = _inside_executorch("xnnpack", "XNNPACK", "executorch", _lower_to_xnnpack, _executorch_threads)
+PORTABLE = _inside_executorch("portable", "portable kernels", "executorch", _lower_to_portable, _executorch_threads)
+EAGER = Engine("eager", "eager", (), _write_module, _load_module)
+ONNXRUNTIME = Engine("onnxruntime", "ONNX Runtime", ("onnxruntime", "onnxscript"), _write_onnx, _load_onnx)
+OPENVINO = Engine("openvino", "OpenVINO", ("openvino", "onnxscript"), _write_openvino, _load_openvino)
 OPENVINO_DEFAULT = Engine(
-    "openvino-default", "OpenVINO, its own precision", OPENVINO.packages, partial(_openvino, precision=None)
+    "openvino-default",
+    "OpenVINO, its own precision",
+    OPENVINO.packages,
+    _write_openvino,
+    partial(_load_openvino, precision=None),
 )
 """What its users get who ask for nothing: bf16 where the CPU has it."""
 

@@ -94,7 +94,8 @@ def _fastest_call(run: Callable[[], Any], seconds: float) -> float:
 
 def fusions_of(name: str, rounds: int, seconds: float) -> dict[str, str]:
     """A model's cell for each fusion."""
-    model, inputs = workloads.load(name)
+    workload = workloads.load(name)
+    model, inputs = workload.model, workload.args
     with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
         made = {
             off: program(model.module, model.args, model.dynamic_shapes, inputs, ALL_FUSIONS - {off}, Path(folder))

@@ -226,7 +226,7 @@ def disagreement(found: Found, name: str) -> float:
 
 
 def llama_cpp_compiler() -> str:
-    """The compiler of the installed llama.cpp's CPU kernels."""
+    """The compiler of the installed llama.cpp's CPU kernels, which names its column in each table."""
     # Not imported: its libraries have the names of our ggml's.
     spec = importlib.util.find_spec("llama_cpp")
     assert spec is not None
@@ -240,7 +240,8 @@ def report(table: dict[str, Found], plan: Plan) -> str:
     def missing(label: str, name: str) -> str:
         return "failed" if name in plan.engines_for(label) else "-"
 
-    titles = [ENGINES[name].title for name in plan.engines]
+    compiler = f" ({llama_cpp_compiler()})" if BASE in plan.engines else ""
+    titles = [ENGINES[name].title + (compiler if name == BASE else "") for name in plan.engines]
     speed = [
         [
             f"{label}, {part}",
@@ -263,7 +264,6 @@ def report(table: dict[str, Found], plan: Plan) -> str:
     ]
     body = [
         CONDITIONS.format(threads=plan.threads, length=LENGTH),
-        *([f"llama.cpp's ggml is compiled by {llama_cpp_compiler()}."] if BASE in plan.engines else []),
         results.markdown_table(["", *titles], speed),
         START,
         results.markdown_table(["", *titles], start),

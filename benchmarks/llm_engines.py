@@ -22,6 +22,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from benchmarks.system import resident_bytes
+
 CHUNK = 512
 """Tokens of one call at most, here and in llama.cpp (its default)."""
 LENGTH = 2048 + 64
@@ -160,11 +162,6 @@ def forget(path: Path) -> None:
     for file in _files(path):
         with file.open("rb") as opened:
             os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def resident_bytes() -> int:
-    """Bytes of memory that this process holds."""
-    return int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @functools.cache

@@ -16,27 +16,49 @@ import shutil
 import statistics
 import subprocess
 import tempfile
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks import results, workloads
-from benchmarks.engines import GGML, PORTABLE, XNNPACK, Engine
-from benchmarks.models import available_engines
+from benchmarks.comparison import available_engines
+from benchmarks.engines import GGML, PORTABLE, XNNPACK, Engine, Written
 from benchmarks.system import anonymous_bytes, peak_while
-from benchmarks.worker import EngineError, Worker
+from benchmarks.worker import EngineError, FirstCall, Loaded, Worker, Writer
 
 ONE_NODE = (GGML, XNNPACK, PORTABLE)
 LOADED = (GGML, XNNPACK)
+MAX_ERROR = 1e-3
 LIBRARY = "libexecutorch_ggml_runtime.so"
 
 
-def one_node(engines: list[Engine], rounds: int, seconds: float) -> str:
+def write(workload: str, engines: Sequence[Engine], folder: Path) -> dict[str, Written]:
+    """A workload's file for each engine, and the reference beside them."""
+    folder.mkdir()
+    with Worker("writer", 2, Writer) as writer:
+        writer.ask("reference", workload, str(folder))
+        return {engine.name: writer.ask("write", workload, engine.name, str(folder)) for engine in engines}
+
+
+def checked(call: FirstCall) -> FirstCall:
+    """The call, which must be right.
+
+    Raises:
+        EngineError: its outputs are not eager's.
+    """
+    if call.error > MAX_ERROR:
+        raise EngineError(f"the loaded program is wrong by {call.error:.1e} of the largest magnitude")
+    return call
+
+
+def one_node(engines: list[Engine], rounds: int, seconds: float, small: Mapping[str, Written]) -> str:
     """Microseconds per call of a program of one node."""
     medians: dict[str, list[float]] = {engine.name: [] for engine in engines}
     with ExitStack() as stack:
         workers = {engine.name: stack.enter_context(Worker(engine.name, threads=1)) for engine in engines}
-        for worker in workers.values():
-            worker.prepare(workloads.ADD)
+        for name, worker in workers.items():
+            worker.ask("load", str(small[name].path))
+            checked(worker.ask("first_call"))
         for _ in range(rounds):
             for name, worker in workers.items():
                 medians[name].append(statistics.median(worker.time(seconds, warm_up=200)))
@@ -50,51 +72,47 @@ def one_node(engines: list[Engine], rounds: int, seconds: float) -> str:
     return f"A call of a one-node program from Python (most of it is the conversion of arguments):\n\n{table}"
 
 
-def _load_once(engine: str, folder: Path, threads: int) -> dict[str, float]:
+def _load_once(engine: str, small: Written, big: Written, threads: int) -> dict[str, float]:
     """Load the big program in a fresh process; seconds and bytes."""
     with Worker(engine, threads) as worker:
         # Libraries and thread pools are not what is measured, so a small program goes first.
-        worker.ask("load", str(folder / "small.pte"))
-        worker.ask("first_call")
+        worker.ask("warm_up", str(small.path))
         assert worker.pid is not None
         before = anonymous_bytes(worker.pid)
-        worker.send("load", str(folder / "big.pte"))
+        worker.send("load", str(big.path))
         peak = peak_while(worker)
-        seconds_to_load = worker.receive()
+        loaded: Loaded = worker.receive()
         after_load = anonymous_bytes(worker.pid)
         worker.send("first_call")
         peak = max(peak, peak_while(worker))
-        seconds_of_first_call = worker.receive()
+        call = checked(worker.receive())
         after_call = anonymous_bytes(worker.pid)
         return {
-            "load": seconds_to_load,
-            "first call": seconds_of_first_call,
+            "load": loaded.seconds,
+            "first call": call.seconds,
             "second call": statistics.median(worker.time(0.5, warm_up=1)),
             "loaded": after_load - before,
             "peak": max(peak, after_load, after_call) - before,
         }
 
 
-def big_program(engines: list[Engine], threads: int, repeats: int) -> str:
+def big_program(engines: list[Engine], threads: int, repeats: int, small: Mapping[str, Written]) -> str:
     """Milliseconds and memory to load a program whose weights are half a gigabyte."""
     rows = []
     for engine in engines:
         with tempfile.TemporaryDirectory() as folder:
-            with Worker(engine.name, threads) as exporter:
-                exporter.ask("export", workloads.ADD, f"{folder}/small.pte")
-                weights = exporter.ask("export", workloads.BIG, f"{folder}/big.pte")
-            runs = [_load_once(engine.name, Path(folder), threads) for _ in range(repeats)]
-            size = Path(folder, "big.pte").stat().st_size
+            big = write(workloads.BIG, [engine], Path(folder) / "big")[engine.name]
+            runs = [_load_once(engine.name, small[engine.name], big, threads) for _ in range(repeats)]
         median = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
         rows.append(
             [
                 engine.title,
-                f"{size / 1e6:.0f}",
+                f"{big.size / 1e6:.0f}",
                 f"{median['load'] * 1e3:.1f}",
                 f"{median['first call'] * 1e3:.0f}",
                 f"{median['second call'] * 1e3:.0f}",
-                f"{median['loaded'] / 1e6:.1f} ({median['loaded'] / weights:.1%})",
-                f"{median['peak'] / 1e6:.1f} ({median['peak'] / weights:.1%})",
+                f"{median['loaded'] / 1e6:.1f} ({median['loaded'] / workloads.BIG_BYTES:.1%})",
+                f"{median['peak'] / 1e6:.1f} ({median['peak'] / workloads.BIG_BYTES:.1%})",
             ]
         )
     header = [
@@ -138,18 +156,21 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3, help="how often the big program is loaded")
     parser.add_argument("--out", type=Path, help="file of results (default: RESULTS.md if ours is there, else none)")
     arguments = parser.parse_args()
-    engines = {engine.name for engine in available_engines(arguments.engines)}
+    engines = available_engines(arguments.engines)
     parts = []
     try:
-        parts.append(one_node([e for e in ONE_NODE if e.name in engines], arguments.rounds, seconds=0.05))
-        print(f"{parts[-1]}\n", flush=True)
-        parts.append(big_program([e for e in LOADED if e.name in engines], arguments.threads, arguments.repeats))
-        print(f"{parts[-1]}\n", flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            small = write(workloads.ADD, engines, Path(folder) / "small")
+            parts.append(one_node(engines, arguments.rounds, 0.05, small))
+            print(f"{parts[-1]}\n", flush=True)
+            loading = [engine for engine in engines if engine in LOADED]
+            parts.append(big_program(loading, arguments.threads, arguments.repeats, small))
+            print(f"{parts[-1]}\n", flush=True)
     except EngineError as error:
         raise SystemExit(f"overhead: {error}") from error
     parts.append(library_size())
     print(parts[-1])
-    out = arguments.out or (results.RESULTS if GGML.name in engines else None)
+    out = arguments.out or (results.RESULTS if GGML in engines else None)
     if out:
         results.write_section("overhead", "Overhead of the framework", "\n\n".join(parts), out)
 

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,14 +19,38 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.001
 
 
+def _status_bytes(pid: int | str, key: str) -> int:
+    """A number of the process's status; 0 where the system does not tell."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    except OSError:
+        return 0
+    found = re.search(rf"^{key}:\s+(\d+) kB", status, re.MULTILINE)
+    return int(found.group(1)) * 1024 if found else 0
+
+
+def resident_bytes() -> int:
+    """Memory that this process holds (VmRSS), with what it has touched of the files that it maps."""
+    return _status_bytes("self", "VmRSS")
+
+
+def peak_bytes() -> int:
+    """The most memory that this process held (VmHWM) since it began or `reset_peak` was called."""
+    return _status_bytes("self", "VmHWM")
+
+
+def reset_peak() -> None:
+    """Let `peak_bytes` begin anew at what the process holds now."""
+    with suppress(OSError):  # other systems than Linux
+        Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
+
+
 def anonymous_bytes(pid: int) -> int:
     """Resident memory of the process that no file backs, which a written-to page of a file is too; 0 if it just died.
 
     `Private_Dirty` will not do: it counts clean mappings of a file that the system has yet to write to its disk.
     """
-    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-    found = re.search(r"^RssAnon:\s+(\d+) kB", status, re.MULTILINE)
-    return int(found.group(1)) * 1024 if found else 0
+    return _status_bytes(pid, "RssAnon")
 
 
 def cpu_seconds(pid: int) -> float:

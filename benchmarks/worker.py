@@ -1,11 +1,12 @@
 """One engine in a process of its own, which runs only while it is asked to.
 
-The parent talks to it over a pipe: prepare a workload, then time it for a while, again and again. Between its turns a
+The parent talks to it over a pipe: load a file, then time it for a while, again and again. Between its turns a
 worker blocks on the pipe. What the engine's libraries print goes to a log file, for the case that the process dies.
 """
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import tempfile
@@ -15,26 +16,37 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.system import cpu_seconds
+from benchmarks.system import cpu_seconds, peak_bytes, reset_peak, resident_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from multiprocessing.connection import Connection
     from types import TracebackType
 
+    from benchmarks.engines import Written
+
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "EXECUTORCH_GGML_NUM_THREADS")
 MIN_CALLS = 3
-MAX_ERROR = 1e-3
+REFERENCE = "reference.pt"
+"""The file of inputs and expected outputs, beside the engines' folders."""
 
 
 @dataclass(frozen=True)
-class Ready:
-    """The answer to a workload that was prepared."""
+class Loaded:
+    """The answer to a file that was loaded."""
 
+    seconds: float
+    resident: int
+    """Bytes of memory that the process held more than before."""
+
+
+@dataclass(frozen=True)
+class FirstCall:
+    """The answer to the first call of what was loaded."""
+
+    seconds: float
     error: float
     """Largest difference from eager, relative to eager's largest magnitude."""
-    delegates: int | None
-    outside: int | None
 
 
 @dataclass(frozen=True)
@@ -48,7 +60,7 @@ class EngineError(RuntimeError):
     """An engine could not prepare or run a workload, or its process died."""
 
 
-def _relative_error(outputs: Any, expected: Any) -> float:
+def relative_error(outputs: Any, expected: Any) -> float:
     import torch
 
     worst = 0.0
@@ -76,10 +88,57 @@ class Timed:
         return durations
 
 
-class _Server(Timed):
-    """What a worker process does."""
+class Writer:
+    """What the process does that writes workloads as engines' files: the same model for all of them."""
 
     def __init__(self, engine: str, threads: int, folder: Path) -> None:
+        del engine, folder
+        import torch
+
+        torch.set_num_threads(threads)
+        self._last: tuple[str, Any] = ("", None)
+        self._written: dict[Any, Written] = {}
+
+    def _workload(self, name: str) -> Any:
+        from benchmarks import workloads
+
+        if self._last[0] != name:
+            self._last = ("", None)  # lets go of the one before
+            self._last = (name, workloads.load(name))
+        return self._last[1]
+
+    def reference(self, workload: str, folder: str) -> float | None:
+        """Write down inputs and eager's outputs; the step of those that are quantized, relative to their largest."""
+        import torch
+
+        from benchmarks import int8
+
+        load = self._workload(workload)
+        self._written.clear()
+        with torch.no_grad():
+            result = load.program.module(*load.args)
+        expected = list(result) if isinstance(result, (list, tuple)) else [result]
+        torch.save((load.args, expected), Path(folder) / REFERENCE)
+        step = int8.last_step(load.int8) if load.int8 is not None else None
+        return step / float(expected[0].abs().max()) if step else None
+
+    def write(self, workload: str, engine: str, folder: str) -> Written:
+        """Write an engine's file into a folder of its own, beside the reference; once for engines that write alike."""
+        from benchmarks.engines import ENGINES
+
+        write = ENGINES[engine].write
+        if write not in self._written:
+            own = Path(folder) / engine
+            own.mkdir()
+            self._written[write] = write(self._workload(workload), own)
+        return self._written[write]
+
+
+class Runner(Timed):
+    """What the process of one engine does, which never held the model that it loads."""
+
+    def __init__(self, engine: str, threads: int, folder: Path) -> None:
+        del folder
         import torch
 
         from benchmarks.engines import ENGINES
@@ -87,60 +146,40 @@ class _Server(Timed):
         torch.set_num_threads(threads)
         self.engine = ENGINES[engine]
         self.threads = threads
-        self.folder = folder
         self.run: Any = None
         self.expected: Any = None
+        self.before = 0
 
-    def prepare(self, workload: str) -> Ready:
-        import torch
+    def warm_up(self, path: str) -> None:
+        """Load and run a small file, so that libraries and threads are no part of what is measured next."""
+        args, _ = _reference(path)
+        self.engine.load(Path(path), args, self.threads)()
 
-        from benchmarks import workloads
-
-        self.run = None  # lets go of the model before
-        model, args = workloads.load(workload)
-        folder = Path(tempfile.mkdtemp(prefix=f"{workload}-", dir=self.folder))
-        with torch.inference_mode():
-            result = model.module(*args)
-        expected = result if isinstance(result, (list, tuple)) else [result]
-        prepared = self.engine.prepare(model, args, self.threads, folder)
-        self.run = prepared.run
-        return Ready(_relative_error(self.run(), expected), prepared.delegates, prepared.outside)
-
-    def export(self, workload: str, path: str) -> int:
-        """Write a workload's program, and beside it what `load` needs to run and check it; the bytes of its weights."""
-        import torch
-
-        from benchmarks import workloads
-
-        model, args = workloads.load(workload)
-        with torch.inference_mode():
-            torch.save((args, model.module(*args)), f"{path}.check")
-        assert self.engine.delegate is not None
-        self.engine.delegate.lower(model, args).save(path)
-        return sum(weight.nbytes for weight in model.module.parameters())
-
-    def load(self, path: str) -> float:
-        """Load a program that `export` wrote, in a process that never held its weights; the seconds it took."""
-        import torch
-
-        from benchmarks.engines import load_program
-
-        assert self.engine.delegate is not None
-        self.engine.delegate.set_threads(self.threads)
-        args, self.expected = torch.load(f"{path}.check")
+    def load(self, path: str) -> Loaded:
+        """Load a file, ready to run on the inputs of its reference."""
+        args, self.expected = _reference(path)
+        gc.collect()
+        self.before = resident_bytes()
+        reset_peak()
         start = time.perf_counter()
-        self.run = load_program(Path(path), args)
-        return time.perf_counter() - start
+        self.run = self.engine.load(Path(path), args, self.threads)
+        return Loaded(time.perf_counter() - start, resident_bytes() - self.before)
 
-    def first_call(self) -> float:
-        """Run the loaded program; the seconds it took."""
+    def first_call(self) -> FirstCall:
         start = time.perf_counter()
         outputs = self.run()
-        elapsed = time.perf_counter() - start
-        error = _relative_error(outputs, [self.expected])
-        if error > MAX_ERROR:
-            raise ValueError(f"the loaded program is wrong by {error:.1e} of the largest magnitude")
-        return elapsed
+        seconds = time.perf_counter() - start
+        return FirstCall(seconds, relative_error(outputs, self.expected))
+
+    def peak(self) -> int:
+        """Bytes of memory that the process held at most since before it loaded the file, more than then."""
+        return peak_bytes() - self.before
+
+
+def _reference(path: str) -> Any:
+    import torch
+
+    return torch.load(Path(path).parents[1] / REFERENCE)
 
 
 def _serve(connection: Connection, make: Callable[..., Any], engine: str, threads: int, folder: str) -> None:
@@ -167,7 +206,7 @@ class Worker:
     ``server(engine, threads, folder)`` makes, in that process, what answers the requests by its methods.
     """
 
-    def __init__(self, engine: str, threads: int, server: Callable[..., Any] = _Server) -> None:
+    def __init__(self, engine: str, threads: int, server: Callable[..., Any] = Runner) -> None:
         self.engine = engine
         self.threads = threads
         self._server = server
@@ -234,10 +273,6 @@ class Worker:
     def ask(self, *request: Any) -> Any:
         self.send(*request)
         return self.receive()
-
-    def prepare(self, workload: str) -> Ready:
-        ready: Ready = self.ask("prepare", workload)
-        return ready
 
     def time(self, seconds: float, warm_up: int) -> list[float]:
         durations: list[float] = self.ask("time", seconds, warm_up)

@@ -1,16 +1,47 @@
-"""What the benchmarks run: the models of the zoo, and two programs that probe the framework itself."""
+"""What the benchmarks run: models of the zoo at the sizes they are timed at, and two probes of the framework."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 from tests import zoo
 from torch import Tensor, nn
+from torch.export import Dim
 
-SIZES = {"batch": 1, "tokens": 128}
-"""The dynamic sizes that the models of the zoo are timed at."""
+from benchmarks import int8
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+TOKENS = 128
+BATCHES = (8, 32)
+SEQUENCES = (512, 2048)
+SENTENCES = (128, 113, 96, 74, 51, 33, 17, 6)
+"""The lengths of the sentences of one batch."""
 
 ADD = "add"
 BIG = "big"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A model and the inputs that it is timed on."""
+
+    model: zoo.Model
+    """In f32, with the sizes that may change."""
+    args: tuple[Tensor, ...]
+    int8: nn.Module | None = None
+    """The model quantized, for the shapes of `args`: what is run then."""
+    calibration: Sequence[tuple[Tensor, ...]] = ()
+    """What it was quantized with."""
+
+    @property
+    def program(self) -> zoo.Model:
+        """The model that is run, in eager too."""
+        return self.model if self.int8 is None else zoo.Model(self.int8, self.args, tuple({} for _ in self.args))
 
 
 class Add(nn.Module):
@@ -20,28 +51,88 @@ class Add(nn.Module):
         return left + right
 
 
-def _add() -> zoo.Model:
+def _add() -> Workload:
     torch.manual_seed(0)
-    return zoo.Model(Add().eval(), (torch.randn(4), torch.randn(4)), ({}, {}))
+    args = (torch.randn(4), torch.randn(4))
+    return Workload(zoo.Model(Add().eval(), args, ({}, {})), args)
 
 
 BIG_WIDTH = 4096
 BIG_LAYERS = 8
+BIG_BYTES = 4 * BIG_LAYERS * BIG_WIDTH * (BIG_WIDTH + 1)
+"""Of its weights."""
 
 
-def _big() -> zoo.Model:
+def _big() -> Workload:
     """Some 540 MB of weights and next to no work beside reading them."""
     torch.manual_seed(0)
     layers = [nn.Linear(BIG_WIDTH, BIG_WIDTH) for _ in range(BIG_LAYERS)]
-    return zoo.Model(nn.Sequential(*layers).eval(), (torch.randn(1, BIG_WIDTH),), ({},))
+    args = (torch.randn(1, BIG_WIDTH),)
+    return Workload(zoo.Model(nn.Sequential(*layers).eval(), args, ({},)), args)
 
 
-def load(name: str) -> tuple[zoo.Model, tuple[Tensor, ...]]:
-    """The workload of that name, and the inputs that it is timed on."""
-    if name == ADD:
-        model = _add()
-    elif name == BIG:
-        model = _big()
-    else:
-        model = zoo.load(name)
-    return model, zoo.resized(model, **SIZES)
+MODELS: dict[str, Callable[[], zoo.Model]] = {
+    **{name: partial(zoo.load, name) for name in ("bert", "llama", "vit", "unet", "lstm", "gru")},
+    **{
+        name: partial(zoo.torchvision_model, name, pixels=224)
+        for name in ("resnet18", "resnet50", "mobilenet_v2", "mobilenet_v3_small")
+    },
+    # For tests: they take a second.
+    "tiny-bert": partial(zoo.load, "bert", small=True),
+    "tiny-mobilenet_v2": partial(zoo.load, "mobilenet_v2", small=True),
+}
+VISION = ("vit", "resnet18", "resnet50", "mobilenet_v2", "mobilenet_v3_small", "unet")
+
+
+def _reaching(model: zoo.Model, **sizes: int) -> zoo.Model:
+    """The same model whose dynamic dimensions reach up to those sizes at least."""
+
+    def reaching(dim: Dim) -> Dim:
+        return Dim(dim.__name__, min=dim.min, max=max(dim.max, sizes.get(dim.__name__, 0)))
+
+    shapes = tuple({axis: reaching(dim) for axis, dim in dims.items()} for dims in model.dynamic_shapes)
+    return model._replace(dynamic_shapes=shapes)
+
+
+def _sized(model: zoo.Model, batch: int = 1, tokens: int = TOKENS) -> Workload:
+    return Workload(_reaching(model, batch=batch, tokens=tokens), zoo.resized(model, batch=batch, tokens=tokens))
+
+
+def _sentences(model: zoo.Model) -> Workload:
+    """A batch of `SENTENCES`, each padded to the longest."""
+    input_ids, _ = zoo.resized(model, batch=len(SENTENCES), tokens=max(SENTENCES))
+    mask = (torch.arange(max(SENTENCES)) < torch.tensor(SENTENCES)[:, None]).to(torch.int64)
+    return Workload(model, (input_ids, mask))
+
+
+def _in_int8(workload: Workload) -> Workload:
+    batches = int8.calibration(workload.args)
+    return Workload(workload.model, workload.args, int8.quantized(workload.model.module, batches), batches)
+
+
+def _at_batch(name: str, batch: int) -> Workload:
+    return _sized(MODELS[name](), batch=batch)
+
+
+def _at_tokens(name: str, tokens: int) -> Workload:
+    return _sized(zoo.bert(max_tokens=tokens) if name == "bert" else MODELS[name](), tokens=tokens)
+
+
+WORKLOADS: dict[str, Callable[[], Workload]] = {
+    ADD: _add,
+    BIG: _big,
+    **{name: partial(_at_batch, name, 1) for name in MODELS},
+    **{f"{name}-int8": partial(lambda name: _in_int8(_at_batch(name, 1)), name) for name in MODELS},
+    **{f"{name}-batch{batch}": partial(_at_batch, name, batch) for name in VISION for batch in BATCHES},
+    "bert-sentences": lambda: _sentences(MODELS["bert"]()),
+    **{
+        f"{name}-tokens{tokens}": partial(_at_tokens, name, tokens)
+        for name in ("bert", "llama")
+        for tokens in SEQUENCES
+    },
+}
+
+
+def load(name: str) -> Workload:
+    """The workload of that name."""
+    return WORKLOADS[name]()

@@ -38,8 +38,8 @@ def batch_dim() -> Any:
     return Dim("batch", min=1, max=MAX_BATCH)
 
 
-def tokens_dim() -> Any:
-    return Dim("tokens", min=2, max=MAX_TOKENS)
+def tokens_dim(most: int = MAX_TOKENS) -> Any:
+    return Dim("tokens", min=2, max=most)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -47,13 +47,13 @@ def tokens_dim() -> Any:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _padded_batch(module: nn.Module, vocabulary: int) -> Model:
+def _padded_batch(module: nn.Module, vocabulary: int, max_tokens: int = MAX_TOKENS) -> Model:
     """A model of token ids and their mask, both symbolic in batch and length; all but the first text are padded."""
     input_ids = torch.randint(0, vocabulary, (EXAMPLE_BATCH, 24))
     attention_mask = torch.ones(EXAMPLE_BATCH, 24, dtype=torch.int64)
     attention_mask[1, 17:] = 0
     attention_mask[2, 5:] = 0
-    dims = {0: batch_dim(), 1: tokens_dim()}
+    dims = {0: batch_dim(), 1: tokens_dim(max_tokens)}
     return Model(module, (input_ids, attention_mask), (dims, dims))
 
 
@@ -69,7 +69,7 @@ class SentenceEncoder(nn.Module):
         return states
 
 
-def bert(small: bool = False) -> Model:
+def bert(small: bool = False, max_tokens: int = MAX_TOKENS) -> Model:
     """A BERT of MiniLM's size (6 layers, 384 wide); batch and sequence length are symbolic, the batch is padded."""
     from transformers import BertConfig, BertModel
 
@@ -80,11 +80,11 @@ def bert(small: bool = False) -> Model:
         num_attention_heads=4 if small else 12,
         intermediate_size=128 if small else 1536,
         vocab_size=500 if small else 30522,
-        max_position_embeddings=MAX_TOKENS,
+        max_position_embeddings=max_tokens,
         attn_implementation="sdpa",
     )
     module = SentenceEncoder(BertModel(config, add_pooling_layer=False)).eval()
-    return _padded_batch(module, config.vocab_size)
+    return _padded_batch(module, config.vocab_size, max_tokens)
 
 
 class ImageClassifier(nn.Module):
@@ -202,7 +202,8 @@ def randomize_batch_norms(module: nn.Module) -> None:
             nn.init.normal_(layer.bias, 0.0, 0.2)
 
 
-def _torchvision_model(name: str, pixels: int, **options: Any) -> Model:
+def torchvision_model(name: str, pixels: int, **options: Any) -> Model:
+    """A classifier of torchvision; the batch is symbolic."""
     torch.manual_seed(0)
     module: nn.Module = getattr(torchvision_cpu.torchvision_models(), name)(weights=None, **options)
     randomize_batch_norms(module)
@@ -211,14 +212,14 @@ def _torchvision_model(name: str, pixels: int, **options: Any) -> Model:
 
 def resnet18(small: bool = False) -> Model:
     """torchvision's ResNet-18; the batch is symbolic."""
-    return _torchvision_model("resnet18", 64 if small else 224, num_classes=10 if small else 1000)
+    return torchvision_model("resnet18", 64 if small else 224, num_classes=10 if small else 1000)
 
 
 def mobilenet_v2(small: bool = False) -> Model:
     """torchvision's MobileNetV2 (depthwise convolutions, ReLU6); the batch is symbolic."""
     if small:
-        return _torchvision_model("mobilenet_v2", 64, num_classes=10, width_mult=0.25)
-    return _torchvision_model("mobilenet_v2", 224)
+        return torchvision_model("mobilenet_v2", 64, num_classes=10, width_mult=0.25)
+    return torchvision_model("mobilenet_v2", 224)
 
 
 def _conv_block(inputs: int, outputs: int) -> nn.Sequential:

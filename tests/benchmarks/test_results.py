@@ -7,10 +7,17 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from benchmarks.models import Column, percentile
+import torch
+from benchmarks.comparison import Column, Row, percentile
+from benchmarks.engines import GGML, ONNXRUNTIME, XNNPACK
+from benchmarks.model_tables import best_peer, error_cell
+from benchmarks.models import ROWS, chosen
 from benchmarks.results import compiler_of
+from benchmarks.system import peak_bytes, reset_peak, resident_bytes
+from benchmarks.worker import FirstCall
+from benchmarks.workloads import SENTENCES, WORKLOADS, load
 
-from benchmarks import results
+from benchmarks import int8, results
 
 
 @pytest.mark.parametrize(("command", "name"), [("gcc", "gcc"), ("clang", "clang"), ("clang-16", "clang")])
@@ -49,3 +56,67 @@ def test_percentiles_are_of_all_rounds() -> None:
     rounds = [[1.0, 2.0, 3.0], [4.0, 5.0], [6.0, 7.0, 8.0, 9.0, 10.0, 11.0]]
     assert Column(rounds=rounds).median == 6.0
     assert percentile(rounds, 90) == 10.0
+
+
+def test_ours_is_held_against_the_fastest_peer_that_did_not_fail() -> None:
+    columns = {
+        GGML.name: Column(rounds=[[2.0], [2.0]]),
+        XNNPACK.name: Column(rounds=[[5.0], [5.0]]),
+        ONNXRUNTIME.name: Column(rounds=[[3.0], [3.0]]),
+    }
+    row = Row(columns)
+    assert best_peer(row, (XNNPACK, ONNXRUNTIME), lambda ours, other: ours.speed(other)) == "1.50"
+    columns[ONNXRUNTIME.name].failure = "it died"
+    assert best_peer(row, (XNNPACK, ONNXRUNTIME), lambda ours, other: ours.speed(other)) == "2.50"
+
+
+def test_errors_are_in_steps_too_where_outputs_are_quantized() -> None:
+    column = Column(call=FirstCall(seconds=1.0, error=0.02))
+    assert error_cell(column, None) == "0.02"
+    assert error_cell(column, 0.01) == "0.02 (2.0)"
+
+
+def test_every_row_is_a_workload_of_one_section() -> None:
+    names = [name for rows in ROWS.values() for name in (*rows.workloads, *rows.tiny)]
+    assert len(names) == len(set(names))
+    assert set(names) <= set(WORKLOADS)
+    assert chosen(["models"], ["bert-int8", "bert"]) == {"models": ["bert"], "int8": ["bert-int8"]}
+    assert chosen(["sizes"], None) == {"sizes": list(ROWS["sizes"].workloads)}
+
+
+def test_the_sentences_have_their_lengths() -> None:
+    input_ids, mask = load("bert-sentences").args
+    assert input_ids.shape == mask.shape == (len(SENTENCES), max(SENTENCES))
+    assert tuple(mask.sum(1).tolist()) == SENTENCES
+
+
+def test_the_peak_of_memory_begins_anew() -> None:
+    torch.ones(40_000_000).sum()  # 160 MB, let go of at once
+    reset_peak()
+    before = resident_bytes()
+    assert peak_bytes() - before < 40e6
+    torch.ones(40_000_000).sum()
+    assert peak_bytes() - before > 120e6
+
+
+class Classifier(torch.nn.Module):
+    """A layer whose output is quantized, and an index made by adding zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(16, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows: torch.Tensor = self.layer(x[torch.arange(4) + 0])
+        return rows
+
+
+def test_a_quantized_module_has_a_step_and_its_outputs_are_multiples_of_it() -> None:
+    torch.manual_seed(0)
+    module, x = Classifier().eval(), torch.randn(4, 16)
+    quantized = int8.quantized(module, int8.calibration((x,)))
+    step = int8.last_step(quantized)
+    assert step is not None
+    outputs = quantized(x) / step
+    torch.testing.assert_close(outputs, outputs.round(), rtol=0, atol=1e-3)
+    assert (quantized(x) - module(x)).abs().max() < 0.05 * module(x).abs().max()

@@ -1,0 +1,209 @@
+"""Engines that take turns at a workload, each in a process of its own, so that what else happens hits all of them."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from benchmarks.engines import ENGINES, Engine
+from benchmarks.system import busy_processes, busy_seconds
+from benchmarks.worker import EngineError, Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from benchmarks.engines import Written
+    from benchmarks.worker import FirstCall, Loaded
+
+SETTLE_SECONDS = 0.03
+"""Between two turns: thread pools go on polling for a moment after their last call."""
+IDLE_SHARE = 0.1
+"""An idle worker that uses more of a core than this is reported: it slows down the one being timed."""
+
+
+def percentile(rounds: Sequence[Sequence[float]], percent: int) -> float:
+    """A percentile of the durations of all rounds."""
+    durations = [duration for durations in rounds for duration in durations]
+    return statistics.quantiles(durations, n=100, method="inclusive")[percent - 1]
+
+
+@dataclass
+class Column:
+    """What one engine did with one workload."""
+
+    failure: str = ""
+    written: Written | None = None
+    loaded: Loaded | None = None
+    call: FirstCall | None = None
+    peak: int = 0
+    """Bytes of memory that its process held at most, beyond what it held before it loaded the file."""
+    rounds: list[list[float]] = field(default_factory=list)
+    busy_rounds: list[list[float]] = field(default_factory=list)
+    """Rounds beside busy processes."""
+
+    @property
+    def median(self) -> float:
+        return percentile(self.rounds, 50)
+
+    def speed(self, base: Column) -> float:
+        """How many times as fast as `base` this is."""
+        return statistics.median(
+            statistics.median(theirs) / statistics.median(own)
+            for own, theirs in zip(self.rounds, base.rounds, strict=True)
+        )
+
+
+@dataclass
+class Row:
+    """What all engines did with one workload."""
+
+    columns: dict[str, Column]
+    step: float | None = None
+    """The step of quantized outputs, relative to their largest magnitude."""
+
+
+@dataclass
+class Noise:
+    """Processor time that went to others while a worker was timed."""
+
+    elapsed: float = 0.0
+    by_others: float = 0.0
+
+    @property
+    def share(self) -> float:
+        """The part of the machine's processors that other processes took."""
+        return max(0.0, self.by_others) / (self.elapsed * (os.cpu_count() or 1)) if self.elapsed else 0.0
+
+
+@dataclass(frozen=True)
+class Turns:
+    """How engines take turns: each gets ``seconds`` in each of ``rounds``, and again beside ``busy`` processes."""
+
+    rounds: int
+    seconds: float
+    busy: int = 0
+
+
+def available_engines(names: Sequence[str]) -> list[Engine]:
+    """The engines of those names that are installed; says which are not."""
+    engines = []
+    for name in names:
+        missing = ENGINES[name].missing()
+        if missing:
+            print(f"{ENGINES[name].title}: skipped, not installed: {', '.join(missing)}")
+        else:
+            engines.append(ENGINES[name])
+    return engines
+
+
+def write(workload: str, engines: Sequence[Engine], writer: Worker, folder: str) -> Row:
+    """A workload's file for each engine, and beside them the reference that they are checked with."""
+    row = Row({engine.name: Column() for engine in engines})
+    try:
+        row.step = writer.ask("reference", workload, folder)
+    except EngineError as error:
+        print(f"    {workload} failed: {error}", file=sys.stderr)
+        for column in row.columns.values():
+            column.failure = str(error)
+        return row
+    for name, column in row.columns.items():
+        try:
+            column.written = writer.ask("write", workload, name, folder)
+        except EngineError as error:
+            _fail(workload, name, column, error)
+    return row
+
+
+def _fail(workload: str, name: str, column: Column, error: EngineError) -> None:
+    column.failure = str(error)
+    print(f"    {workload}: {ENGINES[name].title} failed: {error}", file=sys.stderr)
+
+
+def _load(worker: Worker, column: Column, small: Written) -> None:
+    assert column.written is not None
+    worker.ask("warm_up", str(small.path))
+    column.loaded = worker.ask("load", str(column.written.path))
+    column.call = worker.ask("first_call")
+
+
+@dataclass
+class Comparison:
+    """What the rows of a table have in common."""
+
+    engines: Sequence[Engine]
+    threads: int
+    turns: Turns
+    writer: Worker
+    small: Mapping[str, Column]
+    """A program of one node, written for every engine: each process loads that first."""
+    noise: Noise = field(default_factory=Noise)
+
+    def row(self, workload: str) -> Row:
+        """Write a workload for every engine, load it in a fresh process each, and time them in turns."""
+        with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+            row = write(workload, self.engines, self.writer, folder)
+            workers: dict[str, Worker] = {}
+            for name, column in row.columns.items():
+                small = self.small[name].written
+                if column.failure or small is None:
+                    column.failure = column.failure or self.small[name].failure
+                    continue
+                workers[name] = stack.enter_context(Worker(name, self.threads))
+                try:
+                    _load(workers[name], column, small)
+                except EngineError as error:
+                    _fail(workload, name, column, error)
+            take_turns(workers, row.columns, self.turns, self.noise)
+            for name, column in _unfailed(workers, row.columns).items():
+                column.peak = workers[name].ask("peak")
+        return row
+
+
+def take_turns(workers: Mapping[str, Worker], columns: Mapping[str, Column], turns: Turns, noise: Noise) -> None:
+    """Time what the workers loaded, alone and beside busy processes."""
+    order = list(_unfailed(workers, columns))
+    for name in _in_turns(order, turns.rounds, columns):
+        _turn(name, workers, columns[name], turns.seconds, noise)
+    with busy_processes(turns.busy):
+        for name in _in_turns(order, turns.rounds if turns.busy else 0, columns):
+            _time(workers[name], columns[name], columns[name].busy_rounds, turns.seconds)
+
+
+def _unfailed(workers: Mapping[str, Worker], columns: Mapping[str, Column]) -> dict[str, Column]:
+    return {name: columns[name] for name in workers if not columns[name].failure}
+
+
+def _in_turns(order: Sequence[str], rounds: int, columns: Mapping[str, Column]) -> Iterator[str]:
+    """The engines round by round, each round begun by the next; not those that failed meanwhile."""
+    for number in range(rounds):
+        first = number % len(order) if order else 0
+        yield from (name for name in (*order[first:], *order[:first]) if not columns[name].failure)
+
+
+def _turn(name: str, workers: Mapping[str, Worker], column: Column, seconds: float, noise: Noise) -> None:
+    time.sleep(SETTLE_SECONDS)
+    before = {other: worker.cpu_seconds() for other, worker in workers.items()}
+    start, busy = time.perf_counter(), busy_seconds()
+    _time(workers[name], column, column.rounds, seconds)
+    if column.failure:
+        return
+    elapsed, busy = time.perf_counter() - start, busy_seconds() - busy
+    used = {other: worker.cpu_seconds() - before[other] for other, worker in workers.items()}
+    noise.elapsed += elapsed
+    noise.by_others += busy - used[name]
+    for other in used.keys() - {name}:
+        if used[other] > IDLE_SHARE * elapsed:
+            print(f"    {other} used {used[other] / elapsed:.0%} of a core in the turn of {name}", file=sys.stderr)
+
+
+def _time(worker: Worker, column: Column, rounds: list[list[float]], seconds: float) -> None:
+    try:
+        rounds.append(worker.time(seconds, warm_up=2))
+    except EngineError as error:
+        column.failure = str(error)
