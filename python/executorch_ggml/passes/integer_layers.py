@@ -12,21 +12,28 @@ Result::
     constant @scale = @scales * s * i
     constant @addend = @bias * i
     %0 = quantized_linear(%x, @weight, @scale, @addend, zero=z, output=(I8, y, low, high))
+
+A scale and a zero point that are computed, for all or for each row, are applied to a linear layer's sums:
+``(sums - zero * sums of the weights) * scale + bias``.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from ..ir._lazy import torch
+from ..ir.builder import Builder
+from ..ir.dims import is_one, same_dims
 from ..ir.dtypes import DType
 from ..ir.formulas import holds
 from ..ir.graph import Constant, Graph, Node, Value
+from ..ir.ops.custom import BinaryKind
 from ..ir.ops.quantized import UNBOUNDED, Requantize, is_byte_zero, is_short
 from ..ir.ops.spatial import NO_EPILOGUE
 from .integer_functions import CLAMPS, bounds_of
 from .layers import LAYERS, QUANTIZED_LAYERS, Layer
-from .rewrite import Rewriter, input_of, present
+from .rewrite import Rewriter, computed_by, input_of, present
 
 _BYTES = (DType.I8, DType.U8)
 
@@ -43,9 +50,13 @@ def _layer(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> 
     if x is None or weight is None or node.attrs["epilogue"] != NO_EPILOGUE:
         return None
     addend = None if bias is None else rewriter.constant(bias)
-    integers = _integers(x)
     scales = _scales(rewriter, weight, LAYERS[node.op])
-    if integers is None or scales is None or (bias is not None and addend is None):
+    if scales is None:
+        return None
+    integers = _integers(x)
+    if integers is None:
+        return _of_computed_grid(rewriter, x, input_of(weight, 0), scales, bias) if node.op == "linear" else None
+    if bias is not None and addend is None:
         return None
     depth = weight.ne[0] * weight.ne[1] * weight.ne[2] if node.op == "conv_2d" else weight.ne[0]
     if not holds(is_short, depth):
@@ -70,6 +81,57 @@ def _integers(x: Value) -> Node | None:
     if node is None or node.op != "dequantize" or node.inputs[1] is not None:
         return None
     return node if input_of(x, 0).dtype in _BYTES and holds(is_byte_zero, node.attrs["zero"]) else None
+
+
+@dataclass(frozen=True)
+class _Computed:
+    """Bytes, and what they are multiplied by after a zero point, negated, is added: one number, or one a row."""
+
+    integers: Value
+    scale: Value
+    negated_zero: Value | None
+
+    @staticmethod
+    def behind(builder: Builder, x: Value) -> _Computed | None:
+        """What a value dequantizes, step by step; one number for all may be behind a reshape."""
+        shown = input_of(x, 0) if computed_by(x, "reshape") else x
+        if not computed_by(shown, "mul"):
+            return None
+        value, scale = input_of(shown, 0), input_of(shown, 1)
+        zero = input_of(value, 1) if computed_by(value, "add") else None
+        value = value if zero is None else input_of(value, 0)
+        numbers = [each for each in (scale, zero) if each is not None]
+        for_all = all(is_one(each.count) for each in numbers)
+        if not computed_by(value, "convert") or not (for_all or (shown is x and _are_rows(numbers, x))):
+            return None
+        integers = input_of(value, 0)
+        return _Computed(builder.reshape(integers, x.ne), scale, zero) if integers.dtype in _BYTES else None
+
+
+def _are_rows(numbers: Sequence[Value], x: Value) -> bool:
+    """Whether each has one number for each row of ``x``."""
+    return all(is_one(each.ne[0]) and same_dims(each.ne[1:], x.ne[1:]) for each in numbers)
+
+
+def _of_computed_grid(
+    rewriter: Rewriter, x: Value, weight: Value, scales: Constant, bias: Value | None
+) -> Value | None:
+    """A linear layer of bytes whose scale is computed, as floats."""
+    builder = rewriter.builder
+    grid, integers = _Computed.behind(builder, x), rewriter.constant(weight)
+    if grid is None or integers is None or not holds(is_short, weight.ne[0]):
+        return None
+    y = builder.emit("quantized_linear", grid.integers, weight, scales.value, None, zero=0, output=UNBOUNDED)
+    if grid.negated_zero is not None:
+        outputs = (weight.ne[1], 1, 1, 1)
+
+        def sums(numbers: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+            return matrix.reshape(numbers.numel(), -1).sum(1) * numbers
+
+        of_weights = rewriter.derived("sums", [scales, integers], outputs, sums)
+        y = builder.emit("add", y, builder.emit("binary", of_weights, grid.negated_zero, kind=BinaryKind.MUL))
+    y = builder.emit("mul", y, grid.scale)
+    return y if bias is None else builder.emit("add", y, builder.reshape(bias, (weight.ne[1],)))
 
 
 def _scales(rewriter: Rewriter, weight: Value, channels: int) -> Constant | None:

@@ -286,3 +286,54 @@ def test_movement_of_integers() -> None:
     torch.manual_seed(0)
     graph = check(Moved(), torch.randn(6, 8), step=0.2, expected_op="quantized_linear")
     assert [node.op for node in graph.nodes].count("dequantize") == 1
+
+
+class Dynamic(nn.Module):
+    """Rounding to a grid that the numbers choose: one for all, or one a row."""
+
+    def __init__(self, by_rows: bool, symmetric: bool) -> None:
+        super().__init__()
+        self.by_rows, self.symmetric = by_rows, symmetric
+        self.weight = Weight((9, 37), axis=0, seed=1)
+        self.bias = nn.Parameter(torch.randn(9))
+
+    def forward(self, x: Tensor) -> Tensor:
+        limits = (-128, 127, torch.int8)
+        if self.by_rows:
+            scale = x.abs().amax(-1, keepdim=True) / 100
+            zero = torch.zeros_like(scale) if self.symmetric else torch.round(x.amin(-1, keepdim=True))
+            x = decomposed.quantize_per_token(x, scale, zero, *limits)
+            x = decomposed.dequantize_per_token(x, scale, zero, *limits, torch.float32)
+        else:
+            choose = decomposed.choose_qparams_symmetric if self.symmetric else decomposed.choose_qparams
+            grid = choose.tensor(x, -128, 127, 1e-6, torch.int8)
+            x = decomposed.quantize_per_tensor.tensor(x, *grid, *limits)
+            x = decomposed.dequantize_per_tensor.tensor(x, *grid, *limits)
+        return nn.functional.linear(x, self.weight(), self.bias)
+
+
+@pytest.mark.parametrize("by_rows", [False, True])
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_dynamic_linear(by_rows: bool, symmetric: bool) -> None:
+    torch.manual_seed(0)
+    model = Dynamic(by_rows, symmetric)
+    check(model, torch.randn(6, 37) * 3 + 1, step=None, expected_op="quantized_linear")
+
+
+@pytest.mark.parametrize("width", [8, 512, 1100])
+def test_products_of_integers(width: int) -> None:
+    """As torchao's models multiply: eager's int32, also where float32 does not count so far."""
+
+    class Product(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("values", torch.full((width, 16), 127, dtype=torch.int8))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch._int_mm(x, self.get_buffer("values"))
+
+    x = torch.full((17, width), -128, dtype=torch.int8)
+    x[3] = torch.randint(-128, 128, (width,))
+    graph = lowered(Product(), (x,))
+    assert "quantized_linear" in ops_of(graph)
+    assert torch.equal(run_session(session(graph), (x,))[0], Product()(x))

@@ -10,6 +10,7 @@ import torch
 from ....ir.dims import ne_of, product
 from ....ir.dtypes import DType
 from ....ir.graph import Value
+from ....ir.ops.quantized import UNBOUNDED
 from ....ir.ops.spatial import NO_EPILOGUE
 from ..context import FLOATS, Context, Tensor
 from ..registry import Refused, lowers
@@ -85,19 +86,30 @@ def mm(cx: Context, a: Tensor, b: Tensor) -> Tensor | Refused:
 
 @lowers(aten._int_mm.default, preserve=True)
 def int_mm(cx: Context, a: Tensor, b: Tensor) -> Tensor | Refused:
-    """``a @ b`` of two matrices of 8-bit integers, exactly: f32 counts to the sums of so many products."""
+    """``a @ b`` of two matrices of 8-bit integers, exactly: a sum of products that f32 counts to at a time."""
     width, rows = a.shape[-1], columns(cx, b)
     if not isinstance(width, int) or not {a.dtype, b.dtype} <= {DType.I8, DType.U8}:
         return Refused("an integer product of other types than int8 and uint8, or of a symbolic number of terms")
-    rows = cx.tensor(constant_behind(cx, rows) or rows, DType.F32)
+    rows = constant_behind(cx, rows) or rows
     total: Value | None = None
     for start in range(0, width, _EXACT_TERMS):
         count = min(_EXACT_TERMS, width - start)
-        parts = (cx.builder.view(x, (start, 0, 0, 0), (count, x.ne[1])) for x in (rows.value, a.value))
-        weight, values = (cx.builder.convert(part, DType.F32) for part in parts)
-        made = cx.builder.convert(cx.builder.emit("mul_mat", weight, values), DType.I32)
-        total = made if total is None else cx.builder.emit("add", total, made)
+        part = _product_of_bytes(cx, rows, a, start, count)
+        part = cx.builder.convert(part, DType.I32)
+        total = part if total is None else cx.builder.emit("add", total, part)
     return cx.out(cx.builder.fill(ne_of(cx.shape()), 0, DType.I32) if total is None else total)
+
+
+def _product_of_bytes(cx: Context, rows: Tensor, a: Tensor, start: int, count: int) -> Value:
+    """``a @ rows.T`` of some of the columns, in f32."""
+    x = cx.builder.view(a.value, (start, 0, 0, 0), (count, a.value.ne[1]))
+    if rows.data is None or rows.dtype != DType.I8 or 0 in rows.shape:
+        matrix = cx.builder.view(cx.tensor(rows, DType.F32).value, (start, 0, 0, 0), (count, rows.value.ne[1]))
+        return cx.builder.emit("mul_mat", matrix, cx.builder.convert(x, DType.F32))
+    shape = (int(rows.shape[0]), count)
+    weight = cx.derived(f"from{start}", [rows], shape, lambda w: w[:, start : start + count]).value
+    ones = cx.builder.constant(f"ones{shape[0]}", DType.F32, (shape[0], 1, 1, 1), lambda: torch.ones(shape[0]))
+    return cx.builder.emit("quantized_linear", x, weight, ones, None, zero=0, output=UNBOUNDED)
 
 
 _EXACT_TERMS = 512  # 2 ** 24 over 255 * 128
