@@ -525,6 +525,13 @@ def integer_convolution(p: Program) -> None:
 
 
 @program
+def integer_pooling(p: Program) -> None:
+    window = Window2d(Window(3, stride=2, pad=1), Window(2, stride=1))
+    for x in (p.input(_int8(2, 7, 6, 70)), p.input(torch.randint(0, 256, (2, 7, 6, 5), dtype=torch.uint8))):
+        p.output(p.emit("pool_2d_nhwc", x, ne=(x.ne[0], 3, 6, 2), kind=PoolKind.MAX, window=window, divisor=0))
+
+
+@program
 def integer_linear(p: Program) -> None:
     x, scale = p.input(_int8(3, 5, 18)), p.constant(torch.rand(33) * 0.01)
     for kind in (Storage.MATRIX_BLOCKS, Storage.PLAIN):

@@ -337,3 +337,19 @@ def test_products_of_integers(width: int) -> None:
     graph = lowered(Product(), (x,))
     assert "quantized_linear" in ops_of(graph)
     assert torch.equal(run_session(session(graph), (x,))[0], Product()(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8], ids=str)
+@pytest.mark.parametrize("channels", [3, 70])
+def test_max_pooling(dtype: torch.dtype, channels: int) -> None:
+    grid = Grid(0.05, 100 if dtype == torch.uint8 else -20, dtype)
+
+    class Pooled(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return grid.of(nn.functional.max_pool2d(grid.of(x), (3, 2), 2, (1, 0)))
+
+    torch.manual_seed(0)
+    x = torch.randn(2, channels, 9, 8) * 4
+    graph = lowered(Pooled(), (x,))
+    assert [node.op for node in graph.nodes].count("dequantize") == 1
+    assert torch.equal(run_session(session(graph), (x,))[0], Pooled()(x))

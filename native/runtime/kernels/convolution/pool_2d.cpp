@@ -33,19 +33,16 @@ struct Span {
   }
 };
 
-}  // namespace
-
-void pool_2d(ggml_tensor* dst, int ith, int nth, void* call) {
-  const Pool2dNhwcParams& p = as_call<Pool2dNhwcParams>(call).params;
+template <class T>
+void pool(ggml_tensor* dst, int ith, int nth, const Pool2dNhwcParams& p, void (*run)(const PoolPixel<T>& pixel)) {
   const ImageShape in(dst->src[0]);
   const ImageShape out(dst);
-  const auto* x = static_cast<const float*>(dst->src[0]->data);
-  auto* y = static_cast<float*>(dst->data);
+  const auto* x = static_cast<const T*>(dst->src[0]->data);
+  auto* y = static_cast<T*>(dst->data);
   const ImageShare share(out, ith, nth);
   const bool count_pad = p.kind == PoolKind::AvgPad;
-  const auto run = p.kind == PoolKind::Max ? KERNEL_PICK(pool_max) : KERNEL_PICK(pool_average);
 
-  PoolPixel pixel = {};
+  PoolPixel<T> pixel = {};
   pixel.row_pitch = p.window.h.dilation * in.width * in.channels;
   pixel.tap_pitch = p.window.w.dilation * in.channels;
   pixel.channels = share.channels.size();
@@ -62,6 +59,16 @@ void pool_2d(ggml_tensor* dst, int ith, int nth, void* call) {
       run(pixel);
     }
   }
+}
+
+}  // namespace
+
+void pool_2d(ggml_tensor* dst, int ith, int nth, void* call) {
+  const auto& c = as_call<Pool2dNhwcParams>(call);
+  if (c.dst == DType::I8) return pool<int8_t>(dst, ith, nth, c.params, KERNEL_PICK(pool_max_int8));
+  if (c.dst == DType::U8) return pool<uint8_t>(dst, ith, nth, c.params, KERNEL_PICK(pool_max_uint8));
+  const auto run = c.params.kind == PoolKind::Max ? KERNEL_PICK(pool_max) : KERNEL_PICK(pool_average);
+  pool<float>(dst, ith, nth, c.params, run);
 }
 
 namespace {

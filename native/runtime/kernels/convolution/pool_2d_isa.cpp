@@ -25,7 +25,7 @@ struct Average {
 
 // Count vectors of channels, from channel c on.
 template <class Reduce, int Count, class Lanes>
-VEC_INLINE void reduce(const PoolPixel& pixel, int64_t c, Lanes lanes) {
+VEC_INLINE void reduce(const PoolPixel<float>& pixel, int64_t c, Lanes lanes) {
   V sum[Count];
   VEC_UNROLL
   for (int i = 0; i < Count; ++i) {
@@ -49,7 +49,7 @@ VEC_INLINE void reduce(const PoolPixel& pixel, int64_t c, Lanes lanes) {
 }
 
 template <class Reduce>
-VEC_INLINE void pool(const PoolPixel& pixel) {
+VEC_INLINE void pool(const PoolPixel<float>& pixel) {
   constexpr int kVectors = 4;
   int64_t c = 0;
   for (; c + kVectors * kLanes <= pixel.channels; c += kVectors * kLanes) {
@@ -63,10 +63,37 @@ VEC_INLINE void pool(const PoolPixel& pixel) {
   }
 }
 
+// The largest bytes of some channels: no NaN, and no windows outside of the image but those that give the lowest.
+template <class T>
+void pool_max_of_bytes(const PoolPixel<T>& pixel) {
+  constexpr int kBytes = 2 * kVectorBytes;
+  constexpr T kLowest = static_cast<T>(-1) < 0 ? -128 : 0;
+  for (int64_t c = 0; c < pixel.channels; c += kBytes) {
+    const int64_t channels = pixel.channels - c < kBytes ? pixel.channels - c : kBytes;
+    T best[kBytes];
+    for (T& byte : best) byte = kLowest;
+    for (int64_t ky = 0; ky < pixel.tap_rows; ++ky) {
+      for (int64_t kx = 0; kx < pixel.taps; ++kx) {
+        const T* input = pixel.input + ky * pixel.row_pitch + kx * pixel.tap_pitch + c;
+        if (channels == kBytes) {
+          for (int i = 0; i < kBytes; ++i) best[i] = input[i] > best[i] ? input[i] : best[i];
+        } else {
+          for (int64_t i = 0; i < channels; ++i) best[i] = input[i] > best[i] ? input[i] : best[i];
+        }
+      }
+    }
+    std::memcpy(pixel.output + c, best, static_cast<size_t>(channels));
+  }
+}
+
 }  // namespace
 
-void pool_max(const PoolPixel& pixel) { pool<Max>(pixel); }
+void pool_max_int8(const PoolPixel<int8_t>& pixel) { pool_max_of_bytes(pixel); }
 
-void pool_average(const PoolPixel& pixel) { pool<Average>(pixel); }
+void pool_max_uint8(const PoolPixel<uint8_t>& pixel) { pool_max_of_bytes(pixel); }
+
+void pool_max(const PoolPixel<float>& pixel) { pool<Max>(pixel); }
+
+void pool_average(const PoolPixel<float>& pixel) { pool<Average>(pixel); }
 
 }  // namespace executorch_ggml::kernels::KERNEL_ISA

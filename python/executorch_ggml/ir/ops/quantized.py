@@ -67,8 +67,8 @@ def spans(low: int, high: int) -> bool:
 
 @formula
 def has_scales(scale: Operand, channels: int) -> bool:
-    """Expects `scale` to have a number for each of the `channels`."""
-    return count(scale.ne) == channels
+    """Expects `scale` to have a number for each of the `channels`, these being fewer than 2^26."""
+    return channels <= 2**26 and count(scale.ne) == channels
 
 
 @formula

@@ -417,9 +417,16 @@ def pools_as_ggml(x: Dims, ne: Dims, kind: PoolKind, window: Window2d) -> bool:
     )
 
 
+@formula
+def averages_floats(x: Operand, kind: PoolKind) -> bool:
+    """Expects `x` to be of float32 where `kind` is an average."""
+    return x.dtype == DType.F32 or kind == PoolKind.MAX
+
+
 def _pooling_checks(x: str, ne: str) -> tuple[str, ...]:
     """What a pooling expects of an image and a result, given their dims in ggml's order."""
     return (
+        "averages_floats(x, kind)",
         f"keeps_channels({x}, {ne})",
         f"keeps_batch({x}, {ne})",
         "pools_over(window)",
@@ -429,12 +436,12 @@ def _pooling_checks(x: str, ne: str) -> tuple[str, ...]:
 
 @op(
     82,
-    inputs={"x": "f32 cont"},
+    inputs={"x": "f32|i8|u8 cont"},
     result="x.dtype, ne",
     checks=_pooling_checks("x.ne", "ne"),
     work="count(ne) * pool_taps(window.w, x.ne[0], ne[0]) * pool_taps(window.h, x.ne[1], ne[1])",
     call="compositions::pool_2d(self, x, kind, window)",
-    stock="divisor == 0 and pools_as_ggml(x.ne, ne, kind, window)",
+    stock="is_f32(x) and divisor == 0 and pools_as_ggml(x.ne, ne, kind, window)",
 )
 def pool_2d(x: torch.Tensor, *, ne: Dims, kind: PoolKind, window: Window2d, divisor: int) -> torch.Tensor:
     """Pooling of images (``ggml_pool_2d``).
@@ -450,14 +457,15 @@ def pool_2d(x: torch.Tensor, *, ne: Dims, kind: PoolKind, window: Window2d, divi
     taps = x[:, :, down.places][:, :, :, :, across.places]  # batch, channel, row, its taps, column, its taps
     inside = down.inside[:, :, None, None] & across.inside
     if kind == PoolKind.MAX:
-        return taps.masked_fill(~inside, float("-inf")).amax((3, 5))
+        lowest = float("-inf") if x.is_floating_point() else torch.iinfo(x.dtype).min
+        return taps.masked_fill(~inside, lowest).amax((3, 5))
     count = down.counted[:, None] * across.counted if divisor == 0 else torch.tensor(divisor)
     return taps.masked_fill(~inside, 0.0).sum((3, 5)) / count
 
 
 @op(
     85,
-    inputs={"x": "f32 cont"},
+    inputs={"x": "f32|i8|u8 cont"},
     result="x.dtype, ne",
     checks=_pooling_checks("planes(x.ne)", "planes(ne)"),
     work="count(ne) * pool_taps(window.w, x.ne[1], ne[1]) * pool_taps(window.h, x.ne[2], ne[2])",

@@ -126,8 +126,10 @@ stock("grid_sample", "max_pool_index", "quantized_conv_2d")(nhwc)
 
 @stock("pool_2d")
 def pool_2d(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> Value:
-    """Pooling where each window has as many elements as the next; else the CPU's."""
-    return _pooled(rewriter.builder, node, present(inputs)[0]) or nhwc(rewriter, node, inputs)
+    """Pooling of floats where each window has as many elements as the next; else the CPU's."""
+    (image,) = present(inputs)
+    pooled = _pooled(rewriter.builder, node, image) if image.dtype == DType.F32 else None
+    return pooled or nhwc(rewriter, node, inputs)
 
 
 def _pooled(builder: Builder, node: Node, image: Value) -> Value | None:
