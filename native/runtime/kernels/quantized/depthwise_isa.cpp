@@ -134,30 +134,32 @@ struct RowPair {
   const char* begin[2];
   int64_t pitch[2];
 
-  VEC_INLINE RowPair(const QuantizedDepthwise& layer, const QuantizedDepthwiseRow& row, int64_t pair, int64_t column,
-                     int64_t channel) {
-    VEC_UNROLL
-    for (int i = 0; i < 2; ++i) {
-      const int64_t tap = 2 * pair + i;
-      const bool inside = tap < layer.window.h.kernel && row.rows[tap] != nullptr;
-      pitch[i] = inside ? layer.pitch : 0;
-      begin[i] = (inside ? row.rows[tap] + column * layer.pitch : row.outside) + channel;
-    }
-  }
+  VEC_INLINE const char* at(int row, int64_t column) const { return begin[row] + column * pitch[row]; }
 };
+
+RowPair rows_of(const QuantizedDepthwise& layer, const QuantizedDepthwiseRow& row, int64_t pair, int64_t channel) {
+  RowPair rows;
+  for (int i = 0; i < 2; ++i) {
+    const int64_t tap = 2 * pair + i;
+    const bool inside = tap < layer.window.h.kernel && row.rows[tap] != nullptr;
+    rows.pitch[i] = inside ? layer.pitch : 0;
+    rows.begin[i] = (inside ? row.rows[tap] : row.outside) + channel;
+  }
+  return rows;
+}
 
 // Some pixels of a pair of rows, `left` channels of each; those outside of the image are zero points.
 struct Pixels {
   static constexpr int kMost = (kColumns - 1) * 2 + 5;
   char bytes[2][kMost][kChannels];
 
-  __attribute__((noinline)) void copy(const QuantizedDepthwise& layer, const QuantizedDepthwiseRow& row,
-                                      const RowPair& from, int64_t column, int count, int64_t channel, int64_t left) {
+  __attribute__((noinline)) RowPair copy(const QuantizedDepthwise& layer, const QuantizedDepthwiseRow& row,
+                                         const RowPair& from, int64_t column, int count, int64_t channel,
+                                         int64_t left) {
     for (int i = 0; i < 2; ++i) {
       for (int j = 0; j < count; ++j) {
-        const int64_t x = column + j;
-        const bool inside = x >= 0 && x < layer.in_width;
-        const char* pixel = inside ? from.begin[i] + j * from.pitch[i] : row.outside + channel;
+        const bool inside = column + j >= 0 && column + j < layer.in_width;
+        const char* pixel = inside ? from.at(i, column + j) : row.outside + channel;
         if (left >= kChannels) {
           store(bytes[i][j], load<Bytes>(pixel));
         } else {
@@ -165,6 +167,7 @@ struct Pixels {
         }
       }
     }
+    return {{bytes[0][0], bytes[1][0]}, {kChannels, kChannels}};
   }
 };
 
@@ -196,85 +199,88 @@ VEC_INLINE void finish(const QuantizedDepthwise& layer, const Sums (&sums)[Count
   }
 }
 
-// kColumns output pixels of a kernel of Kernel undilated taps.
+constexpr int kMostPairs = 4;  // of tap rows, where pixels are computed in strips
+
+// A row of output pixels by strips of kColumns, with a kernel of Kernel undilated taps across; some channels of it.
 template <int Kernel, int Stride>
-void run_strip(const QuantizedDepthwise& layer, const Prepared& prepared, const QuantizedDepthwiseRow& row,
-               int64_t column, int64_t channel, int64_t left) {
+void run_strips(const QuantizedDepthwise& layer, const Prepared& prepared, const QuantizedDepthwiseRow& row,
+                int64_t channel, int64_t left) {
   constexpr int kInputs = (kColumns - 1) * Stride + Kernel;
-  const int64_t first = column * Stride - layer.window.w.pad;
-  const bool direct = first >= 0 && first + kInputs <= layer.in_width && left >= kChannels;
   const Bytes flip = flip_of(layer);
-  Sums sums[kColumns];
-  VEC_UNROLL
-  for (int i = 0; i < kColumns; ++i) sums[i] = *prepared.start;
-  const int64_t pairs = pairs_of(layer);
-  const Pair* weights = prepared.weights;
-  for (int64_t pair = 0; pair < pairs; ++pair, weights += Kernel) {
-    Pixels pixels;
-    RowPair rows(layer, row, pair, first, channel);
-    if (!direct) {
-      pixels.copy(layer, row, rows, first, kInputs, channel, left);
-      for (int i = 0; i < 2; ++i) rows.begin[i] = pixels.bytes[i][0], rows.pitch[i] = kChannels;
-    }
+  const auto pairs = static_cast<int>(pairs_of(layer));
+  RowPair rows[kMostPairs];
+  for (int pair = 0; pair < pairs; ++pair) rows[pair] = rows_of(layer, row, pair, channel);
+  for (int64_t done = 0; done < layer.out_width; done += kColumns) {
+    // The last strip may overlap the one before it.
+    const int64_t column = done + kColumns > layer.out_width ? layer.out_width - kColumns : done;
+    const int64_t first = column * Stride - layer.window.w.pad;
+    const bool direct = first >= 0 && first + kInputs <= layer.in_width && left >= kChannels;
+    const Pair* weights = prepared.weights;
+    Sums sums[kColumns];
     VEC_UNROLL
-    for (int j = 0; j < kInputs; ++j) {
-      const Pair x = load_pixels(rows.begin[0] + j * rows.pitch[0], rows.begin[1] + j * rows.pitch[1], flip);
+    for (int i = 0; i < kColumns; ++i) sums[i] = *prepared.start;
+    for (int pair = 0; pair < pairs; ++pair, weights += Kernel) {
+      Pixels pixels;
+      const RowPair copied = direct ? rows[pair] : pixels.copy(layer, row, rows[pair], first, kInputs, channel, left);
+      const char* upper = copied.at(0, direct ? first : 0);
+      const char* lower = copied.at(1, direct ? first : 0);
       VEC_UNROLL
-      for (int i = 0; i < kColumns; ++i) {
-        const int kx = j - i * Stride;
-        if (kx >= 0 && kx < Kernel) add_products(sums[i], x, weights[kx]);
+      for (int j = 0; j < kInputs; ++j) {
+        const Pair x = load_pixels(upper, lower, flip);
+        upper += copied.pitch[0];
+        lower += copied.pitch[1];
+        VEC_UNROLL
+        for (int i = 0; i < kColumns; ++i) {
+          const int kx = j - i * Stride;
+          if (kx >= 0 && kx < Kernel) add_products(sums[i], x, weights[kx]);
+        }
       }
     }
+    finish(layer, sums, row, column, channel, left);
   }
-  finish(layer, sums, row, column, channel, left);
 }
 
-// A single output pixel, any window.
-void run_pixel(const QuantizedDepthwise& layer, const Prepared& prepared, const QuantizedDepthwiseRow& row,
-               int64_t column, int64_t channel, int64_t left) {
+// The same pixel by pixel, with any window.
+void run_pixels(const QuantizedDepthwise& layer, const Prepared& prepared, const QuantizedDepthwiseRow& row,
+                int64_t channel, int64_t left) {
   const Window& across = layer.window.w;
   const Bytes flip = flip_of(layer);
-  const int64_t first = column * across.stride - across.pad;
-  Sums sums[1] = {*prepared.start};
-  for (int64_t pair = 0; pair < pairs_of(layer); ++pair) {
-    for (int64_t kx = 0; kx < across.kernel; ++kx) {
-      Pixels pixels;
-      const int64_t x = first + kx * across.dilation;
-      const RowPair rows(layer, row, pair, x, channel);
-      pixels.copy(layer, row, rows, x, 1, channel, left);
-      const Pair both = load_pixels(pixels.bytes[0][0], pixels.bytes[1][0], flip);
-      add_products(sums[0], both, prepared.weights[pair * across.kernel + kx]);
+  for (int64_t column = 0; column < layer.out_width; ++column) {
+    Sums sums[1] = {*prepared.start};
+    for (int64_t pair = 0; pair < pairs_of(layer); ++pair) {
+      const RowPair rows = rows_of(layer, row, pair, channel);
+      for (int64_t kx = 0; kx < across.kernel; ++kx) {
+        Pixels pixels;
+        const int64_t x = column * across.stride - across.pad + kx * across.dilation;
+        const RowPair copied = pixels.copy(layer, row, rows, x, 1, channel, left);
+        const Pair both = load_pixels(copied.begin[0], copied.begin[1], flip);
+        add_products(sums[0], both, prepared.weights[pair * across.kernel + kx]);
+      }
     }
+    finish(layer, sums, row, column, channel, left);
   }
-  finish(layer, sums, row, column, channel, left);
 }
 
-using StripRun = decltype(&run_pixel);
+using RowRun = decltype(&run_pixels);
 
 template <int Kernel>
-StripRun strip_of_stride(int64_t stride) {
-  return stride == 1 ? run_strip<Kernel, 1> : stride == 2 ? run_strip<Kernel, 2> : nullptr;
+RowRun strips_of_stride(int64_t stride) {
+  return stride == 1 ? run_strips<Kernel, 1> : stride == 2 ? run_strips<Kernel, 2> : run_pixels;
 }
 
-// Null where columns go singly.
-StripRun find_strip(const QuantizedDepthwise& layer) {
+RowRun find_run(const QuantizedDepthwise& layer) {
   const Window& across = layer.window.w;
-  if (across.dilation != 1 || layer.out_width < kColumns) return nullptr;
-  if (across.kernel == 3) return strip_of_stride<3>(across.stride);
-  return across.kernel == 5 ? strip_of_stride<5>(across.stride) : nullptr;
+  if (across.dilation != 1 || layer.out_width < kColumns || pairs_of(layer) > kMostPairs) return run_pixels;
+  return across.kernel == 3   ? strips_of_stride<3>(across.stride)
+         : across.kernel == 5 ? strips_of_stride<5>(across.stride)
+                              : run_pixels;
 }
 
 void run(const QuantizedDepthwise& layer, const void* prepared, const QuantizedDepthwiseRow& row) {
-  const StripRun strip = find_strip(layer);
-  const int64_t columns = strip != nullptr ? kColumns : 1;
+  const RowRun run_row = find_run(layer);
   for (int64_t v = 0; v < vectors_of(layer); ++v) {
-    const Prepared of_vector(layer, prepared, v);
     const int64_t channel = first_of(layer, v);
-    for (int64_t done = 0; done < layer.out_width; done += columns) {
-      // The last strip may overlap the one before it.
-      const int64_t column = done + columns > layer.out_width ? layer.out_width - columns : done;
-      (strip != nullptr ? strip : run_pixel)(layer, of_vector, row, column, channel, layer.channels - channel);
-    }
+    run_row(layer, Prepared(layer, prepared, v), row, channel, layer.channels - channel);
   }
 }
 
