@@ -244,6 +244,7 @@ generate: setup  ## write the tracked files that follow from the op table and th
 	$(PY) -m tools.lowering_docs
 	$(PY) -m executorch_ggml.webnn.generate
 	$(PY) -m executorch_ggml.devices.compiled.docs
+	$(PY) -m executorch_ggml.devices.mlx.docs
 	$(PY) tools/operator_arguments.py
 
 .PHONY: clean
