@@ -503,7 +503,7 @@ def integers(p: Program) -> None:
     wide = p.emit("quantize", x, inverse=999.0, zero=3, low=-32768, high=32767, dtype=DType.I16)
     tables = [p.constant(table) for table in (_int8(256), torch.randn(256))]
     both = {"a_scale": 0.05, "a_zero": -5, "b_scale": 0.03, "b_zero": 120, "inverse": 25.0}
-    outputs = (Requantize(DType.U8, 7, 0.0, 200.0), Requantize(DType.F32, 0, -1.0, 1.0))
+    outputs = (Requantize(DType.U8, 7, 0.0, 200.0), Requantize(DType.I8, 0, -9.0, 99.0))
     for kind, output in zip((BinaryKind.ADD, BinaryKind.MUL), outputs, strict=True):
         p.output(p.emit("quantized_binary", signed, unsigned, kind=kind, **both, output=output))
     p.output(signed, unsigned, wide, *(p.emit("lookup", unsigned, table) for table in tables))

@@ -6,7 +6,7 @@
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
 
-constexpr int kColumns = 4;  // output pixels of a strip
+constexpr int kColumns = kRowsAtOnce;  // output pixels of a strip
 
 #if defined(__AVX2__)
 
@@ -171,31 +171,24 @@ struct Pixels {
   }
 };
 
-template <int Count>
-VEC_INLINE void finish(const QuantizedDepthwise& layer, const Sums (&sums)[Count], const QuantizedDepthwiseRow& row,
-                       int64_t column, int64_t channel, int64_t left) {
+// Ends `count` output pixels from a column on.
+__attribute__((noinline)) void finish(const QuantizedDepthwise& layer, const Sums (&sums)[kColumns], int count,
+                                      const QuantizedDepthwiseRow& row, int64_t column, int64_t channel, int64_t left) {
   const TileOutput output(layer.output);
-  VEC_UNROLL
   for (int half = 0; half < 2; ++half) {
     const int64_t at = channel + half * kLanes;
     const int64_t of_half = left - half * kLanes;
     if (of_half <= 0) return;
     const Float scale = load_channels(layer.scale + at, of_half);
     const Float bias = layer.bias == nullptr ? Float{} : load_channels(layer.bias + at, of_half);
-    Float y[Count];
+    Float y[kColumns];
     VEC_UNROLL
-    for (int i = 0; i < Count; ++i) {
+    for (int i = 0; i < kColumns; ++i) {
       const Int total =
           half == 0 ? first_channels(sums[i].low, sums[i].high) : last_channels(sums[i].low, sums[i].high);
       y[i] = floats_of(total) * scale + bias;
     }
-    char* first = row.output + column * row.output_pitch;
-    if (!output.floats()) {
-      output.write_bytes(y, first + at, row.output_pitch, of_half);
-      continue;
-    }
-    VEC_UNROLL
-    for (int i = 0; i < Count; ++i) output.write_floats(y[i], first + i * row.output_pitch, at, of_half);
+    output.write(y, count, row.output + column * row.output_pitch, row.output_pitch, at, of_half);
   }
 }
 
@@ -236,7 +229,7 @@ void run_strips(const QuantizedDepthwise& layer, const Prepared& prepared, const
         }
       }
     }
-    finish(layer, sums, row, column, channel, left);
+    finish(layer, sums, kColumns, row, column, channel, left);
   }
 }
 
@@ -246,7 +239,7 @@ void run_pixels(const QuantizedDepthwise& layer, const Prepared& prepared, const
   const Window& across = layer.window.w;
   const Bytes flip = flip_of(layer);
   for (int64_t column = 0; column < layer.out_width; ++column) {
-    Sums sums[1] = {*prepared.start};
+    Sums sums[kColumns] = {*prepared.start};
     for (int64_t pair = 0; pair < pairs_of(layer); ++pair) {
       const RowPair rows = rows_of(layer, row, pair, channel);
       for (int64_t kx = 0; kx < across.kernel; ++kx) {
@@ -257,7 +250,7 @@ void run_pixels(const QuantizedDepthwise& layer, const Prepared& prepared, const
         add_products(sums[0], both, prepared.weights[pair * across.kernel + kx]);
       }
     }
-    finish(layer, sums, row, column, channel, left);
+    finish(layer, sums, 1, row, column, channel, left);
   }
 }
 
@@ -315,13 +308,8 @@ void run(const QuantizedDepthwise& layer, const void*, const QuantizedDepthwiseR
       for (int64_t i = 0; i < (left < kLanes ? left : kLanes); ++i) sums[i] = sum_of(layer, row, column, channel + i);
       const Float scale = load_channels(layer.scale + channel, left);
       const Float bias = layer.bias == nullptr ? Float{} : load_channels(layer.bias + channel, left);
-      const Float y[1] = {floats_of(sums) * scale + bias};
-      char* pixel = row.output + column * row.output_pitch;
-      if (output.floats()) {
-        output.write_floats(y[0], pixel, channel, left);
-      } else {
-        output.write_bytes(y, pixel + channel, row.output_pitch, left);
-      }
+      const Float y[kRowsAtOnce] = {floats_of(sums) * scale + bias};
+      output.write(y, 1, row.output + column * row.output_pitch, row.output_pitch, channel, left);
     }
   }
 }

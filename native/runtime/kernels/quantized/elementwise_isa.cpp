@@ -76,47 +76,45 @@ struct Mul {
   static VEC_INLINE Float of(Float a, Float b) { return a * b; }
 };
 
-template <class Function, class A, class B>
-VEC_INLINE Float combined(const A* a, const B* b, int count, const QuantizedBinaryParams& p) {
-  const Float x = rounded(floats_of(load_some(a, count) - static_cast<int32_t>(p.a_zero)) * p.a_scale);
-  const Float y = rounded(floats_of(load_some(b, count) - static_cast<int32_t>(p.b_zero)) * p.b_scale);
-  return rounded(Function::of(x, y)) * p.inverse;
-}
+// Bytes as numbers; unsigned ones are read as signed ones that are 128 less.
+struct Operand8 {
+  const int8_t* bytes;
+  int8_t flip;
+  int32_t zero;
+  float scale;
 
-template <class Function, class A, class B>
-void combine(const A* a, const B* b, int64_t n, const QuantizedBinaryParams& p, void* y) {
-  const Requantize& output = p.output;
-  if (output.dtype == DType::F32) {
-    const Float low = splat(output.low);
-    const Float high = splat(output.high);
-    by_vectors(n, static_cast<float*>(y), [&](int64_t i, float* to, int count) {
-      store(to, clamped(combined<Function>(a + i, b + i, count, p), low, high));
-    });
-    return;
+  Operand8(const void* from, DType type, int64_t zero_point, float scale)
+      : bytes(static_cast<const int8_t*>(from)),
+        flip(static_cast<int8_t>(type == DType::U8 ? -128 : 0)),
+        zero(static_cast<int32_t>(zero_point) - (type == DType::U8 ? 128 : 0)),
+        scale(scale) {}
+
+  VEC_INLINE Float at(int64_t i, int count) const {
+    Vec<int8_t, kLanes> some = {};
+    if (count == kLanes) {
+      some = load<Vec<int8_t, kLanes>>(bytes + i);
+    } else {
+      for (int k = 0; k < count; ++k) some[k] = bytes[i + k];
+    }
+    return rounded(floats_of(__builtin_convertvector(some ^ flip, Int) - zero) * scale);
   }
-  const Rounding rounding(static_cast<float>(output.zero), output.low, output.high);
+};
+
+template <class Function>
+void combine(const Operand8& a, const Operand8& b, int64_t n, const QuantizedBinaryParams& p, void* y) {
+  const Rounding rounding(static_cast<float>(p.output.zero), p.output.low, p.output.high);
   by_vectors(n, static_cast<uint8_t*>(y), [&](int64_t i, uint8_t* to, int count) {
-    store_bytes(to, rounding.steps(combined<Function>(a + i, b + i, count, p)));
+    store_bytes(to, rounding.steps(rounded(Function::of(a.at(i, count), b.at(i, count))) * p.inverse));
   });
-}
-
-template <class A, class B>
-void combine(const A* a, const B* b, int64_t n, const QuantizedBinaryParams& p, void* y) {
-  if (p.kind == BinaryKind::Add) return combine<Add>(a, b, n, p, y);
-  if (p.kind == BinaryKind::Sub) return combine<Sub>(a, b, n, p, y);
-  combine<Mul>(a, b, n, p, y);
-}
-
-template <class A>
-void combine(const A* a, const void* b, DType b_type, int64_t n, const QuantizedBinaryParams& p, void* y) {
-  if (b_type == DType::U8) return combine(a, static_cast<const uint8_t*>(b), n, p, y);
-  combine(a, static_cast<const int8_t*>(b), n, p, y);
 }
 
 void binary(const void* a, DType a_type, const void* b, DType b_type, int64_t n, const QuantizedBinaryParams& p,
             void* y) {
-  if (a_type == DType::U8) return combine(static_cast<const uint8_t*>(a), b, b_type, n, p, y);
-  combine(static_cast<const int8_t*>(a), b, b_type, n, p, y);
+  const Operand8 left(a, a_type, p.a_zero, p.a_scale);
+  const Operand8 right(b, b_type, p.b_zero, p.b_scale);
+  if (p.kind == BinaryKind::Add) return combine<Add>(left, right, n, p, y);
+  if (p.kind == BinaryKind::Sub) return combine<Sub>(left, right, n, p, y);
+  combine<Mul>(left, right, n, p, y);
 }
 
 void lookup_one_by_one(const uint8_t* __restrict x, int64_t n, const uint8_t* __restrict table, uint8_t* __restrict y) {

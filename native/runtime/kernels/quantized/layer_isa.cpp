@@ -45,7 +45,12 @@ VEC_INLINE Words four(const int16_t* from) {
   return _mm512_set1_epi64(x);
 }
 
-VEC_INLINE Words plus_products(Words sum, Words a, Words b) { return _mm512_add_epi32(sum, _mm512_madd_epi16(a, b)); }
+// The empty instruction keeps sums in registers: else the compiler loads the inputs of all rows first.
+VEC_INLINE Words plus_products(Words sum, Words a, Words b) {
+  sum = _mm512_add_epi32(sum, _mm512_madd_epi16(a, b));
+  asm("" : "+v"(sum));
+  return sum;
+}
 
 // Each channel's sum of its two lanes.
 VEC_INLINE Int joined(Words a, Words b) {
@@ -66,7 +71,12 @@ VEC_INLINE Words four(const int16_t* from) {
   return _mm256_set1_epi64x(x);
 }
 
-VEC_INLINE Words plus_products(Words sum, Words a, Words b) { return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b)); }
+// The empty instruction keeps sums in registers: else the compiler loads the inputs of all rows first.
+VEC_INLINE Words plus_products(Words sum, Words a, Words b) {
+  sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+  asm("" : "+x"(sum));
+  return sum;
+}
 
 // Each channel's sum of its two lanes.
 VEC_INLINE Int joined(Words a, Words b) {
@@ -95,7 +105,10 @@ void run(const QuantizedTile& tile) {
     }
     weights += kQuadBytes;
   }
-  finish_tile<Rows, 1>(tile, [&](int r, int) { return joined(sums[r][0], sums[r][1]); });
+  int32_t totals[Rows][kTileChannels];
+  VEC_UNROLL
+  for (int r = 0; r < Rows; ++r) store(totals[r], joined(sums[r][0], sums[r][1]));
+  finish_tile(tile, totals[0], Rows, kTileChannels);
 }
 
 #else
@@ -117,7 +130,7 @@ void run(const QuantizedTile& tile) {
       }
     }
   }
-  finish_tile<Rows, kTileChannels / kLanes>(tile, [&](int r, int v) { return load<Int>(sums[r] + v * kLanes); });
+  finish_tile(tile, sums[0], Rows, kTileChannels);
 }
 
 #endif

@@ -42,6 +42,12 @@ def is_output(output: Requantize) -> bool:
 
 
 @formula
+def is_of_bytes(output: Requantize) -> bool:
+    """Expects `output` to be of int8 or uint8."""
+    return output.dtype == DType.I8 or output.dtype == DType.U8  # noqa: PLR1714 - for C++
+
+
+@formula
 def is_zero_point(zero: int) -> bool:
     """Expects `zero` to be within -32768 and 32767."""
     return -32768 <= zero <= 32767
@@ -247,6 +253,7 @@ def quantized_linear(
         "is_byte_zero(a_zero)",
         "is_byte_zero(b_zero)",
         "is_output(output)",
+        "is_of_bytes(output)",
     ),
     call="custom",
     kernel="quantized_binary",

@@ -44,10 +44,15 @@ VEC_INLINE void run_blocks(const QuantizedTile& tile) {
       for (int b = 0; b < Blocks; ++b) sums[r][b] = _mm512_dpbusd_epi32(sums[r][b], x, w[b]);
     }
   }
-  finish_tile<Rows, Blocks>(tile, [&](int r, int b) {
+  int32_t totals[Rows][Blocks * kQuantizedBlock];
+  VEC_UNROLL
+  for (int b = 0; b < Blocks; ++b) {
     const auto* of_block = reinterpret_cast<const char*>(tile.sums) + b * tile.block_bytes;
-    return reinterpret_cast<Int>(sums[r][b]) - load<Int>(of_block) * tile.zero;
-  });
+    const Int zeros = load<Int>(of_block) * tile.zero;
+    VEC_UNROLL
+    for (int r = 0; r < Rows; ++r) store(totals[r] + b * kQuantizedBlock, reinterpret_cast<Int>(sums[r][b]) - zeros);
+  }
+  finish_tile(tile, totals[0], Rows, Blocks * kQuantizedBlock);
 }
 
 template <int Rows>
