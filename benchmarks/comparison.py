@@ -42,7 +42,7 @@ class Column:
     loaded: Loaded | None = None
     call: FirstCall | None = None
     peak: int = 0
-    """Bytes of memory that its process held at most, beyond what it held before it loaded the file."""
+    """Peak resident bytes of its process (VmHWM), less the resident bytes before it loaded the file."""
     rounds: list[list[float]] = field(default_factory=list)
     busy_rounds: list[list[float]] = field(default_factory=list)
     """Rounds beside busy processes."""

@@ -16,7 +16,7 @@ DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor"
 
 
 def calibration(args: tuple[Tensor, ...]) -> list[tuple[Tensor, ...]]:
-    """The inputs themselves, and more of their shapes, made of the same numbers in other orders."""
+    """Calibration inputs: the given ones, and random permutations of their elements."""
     generator = torch.Generator().manual_seed(0)
 
     def shuffled(arg: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ BUSY = """, and beside {busy} processes that use a core each, the median and the
 percentile (which the last column is of)"""
 ERRORS = "Largest difference from eager{what}, relative to eager's largest magnitude{steps}:"
 CUTS = "Delegates that a program is cut into + operators left outside them:"
-FILES = "The size of what is loaded, in MB:"
+FILES = "File size in MB:"
 MEMORY = """\
 Memory in MB: once the file is loaded; and the peak of loading it and of all its calls. Both are resident memory of the
 engine's process (VmRSS and VmHWM of `/proc/self/status`, with the pages of mapped files that were touched), beyond what

@@ -30,7 +30,7 @@ def _status_bytes(pid: int | str, key: str) -> int:
 
 
 def resident_bytes() -> int:
-    """Memory that this process holds (VmRSS), with what it has touched of the files that it maps."""
+    """Resident memory of this process (VmRSS), touched pages of mapped files included."""
     return _status_bytes("self", "VmRSS")
 
 

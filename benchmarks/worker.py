@@ -42,7 +42,7 @@ class Loaded:
 
 @dataclass(frozen=True)
 class FirstCall:
-    """The answer to the first call of what was loaded."""
+    """Time and error of loading a file and running it once."""
 
     seconds: float
     error: float
@@ -151,7 +151,7 @@ class Runner(Timed):
         self.before = 0
 
     def warm_up(self, path: str) -> None:
-        """Load and run a small file, so that libraries and threads are no part of what is measured next."""
+        """Warm up with a small file: starting libraries and threads is then not part of the next measurement."""
         args, _ = _reference(path)
         self.engine.load(Path(path), args, self.threads)()
 

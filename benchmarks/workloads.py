@@ -34,7 +34,7 @@ class Workload:
     """In f32, with the sizes that may change."""
     args: tuple[Tensor, ...]
     int8: nn.Module | None = None
-    """The model quantized, for the shapes of `args`: what is run then."""
+    """The quantized module, with the static shapes of `args`, that is run in place of `model`."""
     calibration: Sequence[tuple[Tensor, ...]] = ()
     """What it was quantized with."""
 

@@ -71,7 +71,7 @@ class Cpu {
   // For a scheduler, which keeps to its backend.
   ggml_backend_t scheduled(bool parallel) const { return (parallel ? scheduled_ : serial_)->backend(); }
 
-  // In a forked process: new lanes in place of those of the parent.
+  // After a fork: opens the lanes anew, since the parent's threads do not exist in the child.
   Status renew();
 
  private:

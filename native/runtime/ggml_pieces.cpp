@@ -32,7 +32,7 @@ bool is_outermost(const ggml_tensor* tensor, int dim) {
   return std::all_of(tensor->ne + dim + 1, tensor->ne + GGML_MAX_DIMS, [](int64_t size) { return size == 1; });
 }
 
-// Fills in which parts of the sources a part of the result along `cut->dim` is made of; false where it is of others.
+// Sets the dim of each source that is sliced along with the result's `cut->dim`; false where slices do not correspond.
 bool follow(const ggml_tensor* node, Cut* cut) {
   const int dim = cut->dim;
   const int64_t size = node->ne[dim];

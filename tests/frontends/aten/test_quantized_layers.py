@@ -269,6 +269,18 @@ def test_one_tensor(function: Any) -> None:
     assert float((off > 0.5).float().mean()) < 0.02
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16], ids=str)
+def test_numbers_without_a_step(dtype: torch.dtype) -> None:
+    """NaN, infinities and numbers far beyond the range, in whole vectors and in their rests."""
+    limits = torch.iinfo(dtype)
+
+    def rounded(x: Tensor) -> Tensor:
+        return decomposed.quantize_per_tensor(x, 0.1, 5, limits.min, limits.max, dtype)
+
+    x = torch.tensor([float("nan"), float("inf"), -float("inf"), 1e30, -1e30, 0.05, 0.15] * 7)
+    assert torch.equal(run_session(session(lowered(rounded, (x,))), (x,))[0], rounded(x))
+
+
 def test_movement_of_integers() -> None:
     """Nothing is widened between two layers."""
 

@@ -6,7 +6,8 @@
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
 
-// Calls body(i) for each vector of n elements, and for the last one, in part, body(0) after copies to and from buffers.
+// Calls run(i, to, count) for each vector of n elements: `count` of them from i on, written to `to`, which has room for
+// a whole vector.
 template <class Y, class Run>
 VEC_INLINE void by_vectors(int64_t n, Y* y, const Run& run) {
   int64_t i = 0;
@@ -125,12 +126,12 @@ void lookup_one_by_one(const uint8_t* __restrict x, int64_t n, const uint8_t* __
 
 #if defined(__AVX512BW__)
 using Bytes = __m512i;
-VEC_INLINE Bytes four_times(__m128i x) { return _mm512_maskz_broadcast_i32x4(0xffff, x); }
+VEC_INLINE Bytes broadcast(__m128i x) { return _mm512_maskz_broadcast_i32x4(0xffff, x); }
 VEC_INLINE Bytes looked_up(Bytes table, Bytes index) { return _mm512_maskz_shuffle_epi8(~0ull, table, index); }
 VEC_INLINE Bytes less_saturated(Bytes a, Bytes b) { return _mm512_maskz_subs_epi8(~0ull, a, b); }
 #else
 using Bytes = __m256i;
-VEC_INLINE Bytes four_times(__m128i x) { return _mm256_broadcastsi128_si256(x); }
+VEC_INLINE Bytes broadcast(__m128i x) { return _mm256_broadcastsi128_si256(x); }
 VEC_INLINE Bytes looked_up(Bytes table, Bytes index) { return _mm256_shuffle_epi8(table, index); }
 VEC_INLINE Bytes less_saturated(Bytes a, Bytes b) { return _mm256_subs_epi8(a, b); }
 #endif
@@ -147,7 +148,7 @@ void lookup(const uint8_t* x, int64_t n, const uint8_t* table, uint8_t* y) {
     __m128i before = {};
     for (int i = 0; i < kHalf; ++i) {
       const auto of_sixteen = load<__m128i>(table + (half * kHalf + i) * 16);
-      tables[half][i] = four_times(of_sixteen ^ before);
+      tables[half][i] = broadcast(of_sixteen ^ before);
       before = of_sixteen;
     }
   }
