@@ -615,7 +615,11 @@ def _padded(image: Tensor, oh: int, ow: int, window: Window2d, fill: float) -> T
 
 
 @translates("pool_2d")
-def _pool_2d(_: Trace, x: Tensor, *, ne: Dims, kind: PoolKind, window: Window2d, divisor: int) -> Tensor:
+def _pool_2d(_: Trace, x: Tensor, **how: Any) -> Tensor:
+    return _pooled(x.float(), **how).to(x.dtype)  # bytes too: what is outside the image is below them all
+
+
+def _pooled(x: Tensor, *, ne: Dims, kind: PoolKind, window: Window2d, divisor: int) -> Tensor:
     oh, ow = shape_of(ne)[2:]
     even = _even_windows(x, oh, ow, window)
     if even is None or (kind != PoolKind.MAX and (even.h.dilation, even.w.dilation) != (1, 1)):

@@ -244,9 +244,10 @@ def pool_2d_nhwc(node: Node) -> Function:
     count = mx.array(np.asarray(divisor, dtype=np.float32))
 
     def pool(x: mx.array) -> mx.array:
+        y = x.astype(mx.float32)  # bytes too: what is outside the image is below them all
         for axis, (window, its) in enumerate(zip(windows, taps, strict=True), 1):
-            x = _slid(x, axis, window, fold) if window.kernel else _gathered(x, axis, its, fold)
-        return x if fold is _LARGEST else x / count
+            y = _slid(y, axis, window, fold) if window.kernel else _gathered(y, axis, its, fold)
+        return y.astype(x.dtype) if fold is _LARGEST else y / count
 
     return pool
 
