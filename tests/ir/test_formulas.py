@@ -37,7 +37,9 @@ class Draw:
         self.base = rng.choice(
             ([0] * 4, [1] * 4, [16, 16, 1, 1], *([rng.choice((1, 2, 3, 4, 6, 16)) for _ in range(4)],) * 4)
         )
-        self.dtype = rng.choice((DType.F32, DType.F32, DType.I32, DType.I64, DType.BOOL, DType.F16, DType.Q4_K))
+        self.dtype = rng.choice(
+            (DType.F32, DType.F32, DType.I32, DType.I64, DType.BOOL, DType.F16, DType.I8, DType.Q4_K)
+        )
         self.makers: dict[str, Callable[[], Any]] = {
             "Operand": self.operand,
             "Operand | None": lambda: None if rng.random() < 0.3 else self.operand(),

@@ -247,8 +247,9 @@ inline void check(const std::string& what, Kernel kernel, KernelCallBase& call, 
 }
 
 constexpr Layout kLayouts[] = {Layout::Dense, Layout::Permuted, Layout::Sliced};
-constexpr Sizes kShapes[] = {{1, 1, 1, 1},   {7, 1, 1, 1}, {5, 3, 2, 2},   {67, 5, 3, 1}, {600, 2, 1, 3}, {4, 70, 9, 1},
-                             {1, 130, 1, 2}, {0, 3, 2, 1}, {1, 1, 1, 700}, {3, 0, 1, 1},  {129, 40, 2, 1}};
+constexpr Sizes kShapes[] = {{1, 1, 1, 1},   {7, 1, 1, 1},  {5, 3, 2, 2},    {67, 5, 3, 1},
+                             {600, 2, 1, 3}, {4, 70, 9, 1}, {1, 130, 1, 2},  {0, 3, 2, 1},
+                             {1, 1, 1, 700}, {3, 0, 1, 1},  {129, 40, 2, 1}, {3, 70, 31, 1}};
 
 constexpr DType kTypes[] = {DType::F32, DType::F16, DType::Bf16, DType::I8, DType::I16,
                             DType::I32, DType::I64, DType::Bool, DType::U8, DType::F64};

@@ -262,9 +262,9 @@ double real_binary(BinaryKind kind, double a, double b) {
     case BinaryKind::Pow:
       return std::pow(a, b);
     case BinaryKind::FloorDivide:
-      return b == 0 || std::isinf(a) ? (b == 0 ? a / b : NAN)
-             : std::isinf(b)         ? (a != 0 && (a < 0) != (b < 0) ? -1 : 0 * a)
-                                     : std::floor(a / b);
+      if (b == 0) return a / b;
+      if (std::isinf(a) || std::isnan(a)) return NAN;
+      return !std::isinf(b) ? std::floor(a / b) : a != 0 && (a < 0) != (b < 0) ? -1 : 0 * a;
     case BinaryKind::Remainder: {
       const double rest = std::fmod(a, b);
       return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;

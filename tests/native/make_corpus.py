@@ -520,7 +520,7 @@ def integer_convolution(p: Program) -> None:
         p.output(p.emit("quantized_conv_2d_nhwc", x, p.constant(_int8(20, 5, 3, 3), kind), scale, bias, **layer))
     spread = Window2d(Window(2, pad=1, up=2), Window(2, pad=1, up=2))
     weight, floats = p.constant(_int8(20, 1, 2, 2), Storage.KERNEL_BLOCKS, 5), Requantize(DType.F32, 0, -9.0, 9.0)
-    layer = {"ne": (20, 12, 14, 2), "window": spread, "groups": 5, "zero": 250, "output": floats}
+    layer = {"ne": (20, 12, 14, 2), "window": spread, "groups": 5, "zero": 125, "output": floats}
     p.output(p.emit("quantized_conv_2d_nhwc", x, weight, scale, None, **layer))
 
 

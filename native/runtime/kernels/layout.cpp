@@ -131,13 +131,47 @@ void copy_elements(void* to, int64_t to_step, const void* from, int64_t from_ste
   }
 }
 
-void gather(const Walk& walk, Range range, void* to, int64_t item) {
-  char* out = static_cast<char*>(to);
+namespace {
+
+constexpr int64_t kShortRun = 8;  // elements: a loop over fewer costs less than to find where they are
+
+void gather_runs(const Walk& walk, Range range, char* to, int64_t item) {
   Runs runs(walk, range);
   while (runs.next()) {
-    copy_elements(out, item, runs.at[0], walk.stride[0][0], runs.n, item);
-    out += runs.n * item;
+    copy_elements(to, item, runs.at[0], walk.stride[0][0], runs.n, item);
+    to += runs.n * item;
   }
+}
+
+// Whole runs along dim 0, which are short: the first elements of those along dim 1, then the second ones.
+void gather_short_runs(const Walk& walk, Range range, char* to, int64_t item) {
+  const int64_t length = walk.ne[0];
+  Walk starts(walk);
+  --starts.dims;
+  std::copy(walk.ne + 1, walk.ne + walk.dims, starts.ne);
+  std::copy(walk.stride[0] + 1, walk.stride[0] + walk.dims, starts.stride[0]);
+  starts.count = walk.count / length;
+  Runs runs(starts, {range.begin / length, range.end / length});
+  while (runs.next()) {
+    for (int64_t i = 0; i < length; ++i) {
+      const char* from = runs.at[0] + i * walk.stride[0][0];
+      copy_elements(to + i * item, length * item, from, starts.stride[0][0], runs.n, item);
+    }
+    to += runs.n * length * item;
+  }
+}
+
+}  // namespace
+
+void gather(const Walk& walk, Range range, void* to, int64_t item) {
+  char* out = static_cast<char*>(to);
+  const int64_t length = walk.ne[0];
+  if (walk.dims < 2 || length > kShortRun || walk.ne[1] < kShortRun) return gather_runs(walk, range, out, item);
+  const Range whole = {std::min(ceil_div(range.begin, length) * length, range.end), range.end / length * length};
+  if (whole.empty()) return gather_runs(walk, range, out, item);
+  gather_runs(walk, {range.begin, whole.begin}, out, item);
+  gather_short_runs(walk, whole, out + (whole.begin - range.begin) * item, item);
+  gather_runs(walk, {whole.end, range.end}, out + (whole.end - range.begin) * item, item);
 }
 
 }  // namespace executorch_ggml::kernels

@@ -29,7 +29,7 @@ from ..ir.dtypes import DType
 from ..ir.formulas import holds
 from ..ir.graph import Constant, Graph, Node, Value
 from ..ir.ops.custom import BinaryKind
-from ..ir.ops.quantized import UNBOUNDED, Requantize, is_byte_zero, is_short
+from ..ir.ops.quantized import UNBOUNDED, Requantize, is_byte_of, is_short
 from ..ir.ops.spatial import NO_EPILOGUE
 from .integer_functions import CLAMPS, bounds_of
 from .layers import LAYERS, QUANTIZED_LAYERS, Layer
@@ -80,7 +80,7 @@ def _integers(x: Value) -> Node | None:
     node = x.producer
     if node is None or node.op != "dequantize" or node.inputs[1] is not None:
         return None
-    return node if input_of(x, 0).dtype in _BYTES and holds(is_byte_zero, node.attrs["zero"]) else None
+    return node if holds(is_byte_of, node.attrs["zero"], input_of(x, 0)) else None
 
 
 @dataclass(frozen=True)

@@ -23,18 +23,23 @@ struct QuantizedDepthwise {
   int64_t out_width;
 };
 
-// One row of output pixels.
-struct QuantizedDepthwiseRow {
-  const char* const* rows;  // where each tap row's input pixels begin, null outside of the image
-  const char* outside;      // a pixel of zero points
-  char* output;
-  int64_t output_pitch;  // bytes
-};
+// Tap rows are multiplied two at a time: 0 and 1, 2 and 3, and so on. The last two of an odd number are a pair of which
+// only the lower counts, so that the pairs of input rows are those of other output rows too.
+inline int64_t tap_pairs(const Window& down) { return (down.kernel + 1) / 2; }
+
+inline int64_t upper_tap(const Window& down, int64_t pair) {
+  return 2 * pair + 1 < down.kernel || down.kernel == 1 ? 2 * pair : down.kernel - 2;
+}
 
 struct QuantizedDepthwiseLoops {
-  int64_t (*prepared_bytes)(const QuantizedDepthwise& layer);
-  void (*prepare)(const QuantizedDepthwise& layer, void* prepared);
-  void (*run)(const QuantizedDepthwise& layer, const void* prepared, const QuantizedDepthwiseRow& row);
+  int64_t (*packed_bytes)(const QuantizedDepthwise& layer);
+  void (*pack)(const QuantizedDepthwise& layer, void* weights);
+  int64_t (*pair_bytes)(const QuantizedDepthwise& layer);
+  // Interleaves two rows of input pixels, null where they are outside of the image.
+  void (*interleave)(const QuantizedDepthwise& layer, const char* upper, const char* lower, void* pair);
+  // One row of output pixels, `output_pitch` bytes apart, of packed weights and the pairs of its input rows.
+  void (*run)(const QuantizedDepthwise& layer, const void* weights, const void* const* pairs, char* output,
+              int64_t output_pitch);
 };
 
 KERNEL_VARIANTS(const QuantizedDepthwiseLoops& quantized_depthwise_loops())

@@ -22,6 +22,7 @@ const QuantizedTiles& best_tiles() {
 }
 
 struct Scratch {
+  Buffer<char> taps;  // of a pixel
   Buffer<char> rows;
   Buffer<int8_t> weights;  // packed, where the node's are not
 };
@@ -46,8 +47,8 @@ class QuantizedLayer {
     quads_ = ceil_div(depth_, kQuad);
     block_bytes_ = quads_ * kQuadBytes + kQuantizedBlock * static_cast<int64_t>(sizeof(int32_t));
     row_bytes_ = quads_ * kQuad * tiles_.element_bytes;
-    // Without instructions for it the zero point is subtracted as inputs are gathered.
-    gathered_zero_ = tiles_.element_bytes > 1 ? 0 : static_cast<int32_t>(params_.zero) + (is_signed_ ? 128 : 0);
+    // Without instructions for it the zero point is subtracted as inputs are arranged.
+    arranged_zero_ = tiles_.element_bytes > 1 ? 0 : static_cast<int32_t>(params_.zero) + (is_signed_ ? 128 : 0);
   }
 
   void run(int ith, int nth) {
@@ -120,9 +121,10 @@ class QuantizedLayer {
     const auto plain = [](const Window& w) { return w.kernel == 1 && w.stride == 1 && w.pad == 0 && w.up == 1; };
     const bool same_image = in_.width == out_.width && in_.height == out_.height;
     if (plain(across) && plain(down) && same_image && depth_ == in_.channels && depth_ % kQuad == 0) {
-      tiles_.gather(x_ + pixels.begin * depth_, pixels.size() * depth_, zero(), is_signed_, rows_);
-      return;
+      return arrange(x_ + pixels.begin * depth_, pixels.size() * depth_, rows_);
     }
+    char* taps = scratch_.taps.sized(quads_ * kQuad);
+    std::memset(taps + depth_, 0, static_cast<size_t>(quads_ * kQuad - depth_));
     int64_t column = pixels.begin % out_.width;
     int64_t line = pixels.begin / out_.width % out_.height;
     int64_t image = pixels.begin / out_.width / out_.height;
@@ -130,8 +132,9 @@ class QuantizedLayer {
     for (int64_t pixel = pixels.begin; pixel < pixels.end; ++pixel, row += row_bytes_) {
       const int64_t x = column * across.stride - across.pad;
       const int64_t y = line * down.stride - down.pad;
-      char* taps = row;  // what the weights pad with zeros stays behind them
-      for (int64_t ky = 0; ky < down.kernel; ++ky) taps = gather_taps(taps, image, group, x, y + ky * down.dilation);
+      char* to = taps;
+      for (int64_t ky = 0; ky < down.kernel; ++ky) to = gather_taps(to, image, group, x, y + ky * down.dilation);
+      arrange(taps, quads_ * kQuad, row);
       if (++column < out_.width) continue;
       column = 0;
       if (++line < out_.height) continue;
@@ -141,59 +144,57 @@ class QuantizedLayer {
   }
 
   // The taps of one row of the kernel from (x, y) on, in the image as it is spread by `up`.
-  char* gather_taps(char* row, int64_t image, int64_t group, int64_t x, int64_t y) {
+  char* gather_taps(char* to, int64_t image, int64_t group, int64_t x, int64_t y) {
     const Window& across = params_.window.w;
     const Window& down = params_.window.h;
     const int64_t run = across.kernel * group_in_;
-    if (y % down.up != 0 || y < 0 || y / down.up >= in_.height) return fill(row, run);
+    if (y % down.up != 0 || y < 0 || y / down.up >= in_.height) return fill(to, run);
     const char* from = x_ + (image * in_.height + y / down.up) * in_.width * in_.channels + group * group_in_;
     const bool adjacent = params_.groups == 1 && across.dilation == 1 && across.up == 1;
-    if (adjacent && x >= 0 && x + across.kernel <= in_.width) return copy(row, from + x * in_.channels, run);
+    if (adjacent && x >= 0 && x + across.kernel <= in_.width) return copy(to, from + x * in_.channels, run);
     for (int64_t kx = 0; kx < across.kernel; ++kx, x += across.dilation) {
       const bool inside = x >= 0 && x % across.up == 0 && x / across.up < in_.width;
-      row = inside ? copy(row, from + x / across.up * in_.channels, group_in_) : fill(row, group_in_);
+      to = inside ? copy(to, from + x / across.up * in_.channels, group_in_) : fill(to, group_in_);
     }
-    return row;
+    return to;
   }
 
-  char* copy(char* row, const char* from, int64_t n) {
-    tiles_.gather(from, n, zero(), is_signed_, row);
-    return row + n * tiles_.element_bytes;
+  static char* copy(char* to, const char* from, int64_t n) {
+    std::memcpy(to, from, static_cast<size_t>(n));
+    return to + n;
   }
 
   // Inputs that stand for 0.
-  char* fill(char* row, int64_t n) {
-    std::memset(row, gathered_zero_, static_cast<size_t>(n * tiles_.element_bytes));
-    return row + n * tiles_.element_bytes;
+  char* fill(char* to, int64_t n) {
+    std::memset(to, zero(), static_cast<size_t>(n));
+    return to + n;
   }
+
+  void arrange(const char* bytes, int64_t n, char* row) { tiles_.arrange(bytes, n, zero(), is_signed_, row); }
 
   int32_t zero() const { return static_cast<int32_t>(params_.zero); }
 
   // ------------------------------------------------------------------------------------------------------ products
 
-  // The tiles of some pixels by a block, or by as many as a tile has; gives how many.
+  // The tiles of some pixels by as many blocks as a tile has; gives how many.
   int64_t run_blocks(Range pixels, int64_t group, int64_t block, int64_t end) {
-    const int64_t at_once = std::max<int64_t>(1, tiles_.channels / kQuantizedBlock);
-    const int64_t blocks = std::min(at_once, end - block);
+    const int64_t blocks = std::min<int64_t>(tiles_.channels / kQuantizedBlock, end - block);
     const int64_t first = (block - group * group_blocks_) * kQuantizedBlock;
     const int64_t last = std::min(first + blocks * kQuantizedBlock, group_out_);
-    const int8_t* weights = weights_ + (block - first_block_) * block_bytes_;
-    for (int64_t channel = first; channel < last; channel += tiles_.channels) {
-      const int64_t in_block = (channel - first) % kQuantizedBlock;
-      QuantizedTile tile = {};
-      tile.quads = quads_;
-      tile.row_bytes = row_bytes_;
-      tile.weights = weights + in_block * kQuad;
-      tile.sums = reinterpret_cast<const int32_t*>(weights + quads_ * kQuadBytes) + in_block;
-      tile.block_bytes = block_bytes_;
-      tile.scale = scale_ + group * group_out_ + channel;
-      tile.bias = bias_ == nullptr ? nullptr : bias_ + group * group_out_ + channel;
-      tile.output_pitch = out_.channels * item_;
-      tile.channels = std::min<int64_t>(tiles_.channels, last - channel);
-      tile.zero = gathered_zero_;
-      tile.format = &params_.output;
-      run_rows(tile, pixels, group * group_out_ + channel);
-    }
+    const int64_t channel = group * group_out_ + first;
+    QuantizedTile tile = {};
+    tile.quads = quads_;
+    tile.row_bytes = row_bytes_;
+    tile.weights = weights_ + (block - first_block_) * block_bytes_;
+    tile.sums = reinterpret_cast<const int32_t*>(tile.weights + quads_ * kQuadBytes);
+    tile.block_bytes = block_bytes_;
+    tile.scale = scale_ + channel;
+    tile.bias = bias_ == nullptr ? nullptr : bias_ + channel;
+    tile.output_pitch = out_.channels * item_;
+    tile.channels = last - first;
+    tile.zero = arranged_zero_;
+    tile.format = &params_.output;
+    run_rows(tile, pixels, channel);
     return blocks;
   }
 
@@ -235,7 +236,7 @@ class QuantizedLayer {
   int64_t quads_ = 0;
   int64_t block_bytes_ = 0;
   int64_t row_bytes_ = 0;
-  int32_t gathered_zero_ = 0;
+  int32_t arranged_zero_ = 0;
 };
 
 }  // namespace

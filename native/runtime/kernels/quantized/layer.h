@@ -27,7 +27,7 @@ struct QuantizedLayerParams {
 // Convolutions whose channels are their groups, of dense images.
 void quantized_depthwise(ggml_tensor* dst, int ith, int nth, void* call);
 
-// One tile: some rows of gathered inputs by some adjacent output channels.
+// One tile: some rows of arranged inputs by some adjacent output channels.
 struct QuantizedTile {
   const void* rows;
   int64_t row_bytes;
@@ -40,7 +40,7 @@ struct QuantizedTile {
   char* output;           // the first row's first channel
   int64_t output_pitch;   // bytes
   int64_t channels;       // to store
-  int32_t zero;           // the zero point of the gathered inputs
+  int32_t zero;           // the zero point of the arranged inputs
   const Requantize* format;
 };
 
@@ -49,10 +49,10 @@ using QuantizedTileRun = void (*)(const QuantizedTile& tile);
 // The tiles of one instruction set.
 struct QuantizedTiles {
   int rows;           // pixels of a full tile
-  int channels;       // of a full tile: a part of a block, or whole ones
-  int element_bytes;  // of gathered inputs: int16 without the zero point, or uint8 with it
-  // Copies n inputs; `zero` is their zero point.
-  void (*gather)(const void* from, int64_t n, int32_t zero, bool is_signed, void* to);
+  int channels;       // of a full tile, which is of whole blocks
+  int element_bytes;  // of arranged inputs: int16 without the zero point, or uint8 with it
+  // Makes n inputs, whole quads, what tiles take; `zero` is their zero point.
+  void (*arrange)(const void* from, int64_t n, int32_t zero, bool is_signed, void* to);
   QuantizedTileRun run[kMaxQuantizedRows];  // run[n - 1] is for n rows
 };
 

@@ -1,139 +1,109 @@
-// The arithmetic of layers of integers without dot products of bytes: inputs are gathered as int16, weights widened in
-// registers, and pairs of products summed by one instruction.
+// The arithmetic of layers of integers without dot products of bytes: inputs are widened to int16 as they are gathered,
+// weights in registers, and pairs of products summed by one instruction.
 #include "kernels/quantized/layer.h"
 #include "kernels/quantized/tile.h"
 
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
 
-// Count bytes less the zero point.
-template <int Count, class Byte>
-VEC_INLINE void widen_some(const Byte* from, int16_t zero, int16_t* to) {
-  store(to, __builtin_convertvector(load<Vec<Byte, Count>>(from), Vec<int16_t, Count>) - zero);
+// The weights of a quad that lie at even places are multiplied together, and those at odd places: shifts give them as
+// int16, and the inputs are put in the same order.
+constexpr int kOrder[kQuad] = {0, 2, 1, 3};
+
+constexpr int kArranged = 16;  // inputs at a time
+
+using Arranged = Vec<int16_t, kArranged / 2>;
+
+template <class Byte>
+VEC_INLINE void arrange_some(const Byte* from, int16_t zero, int16_t* to) {
+  const auto bytes = load<Arranged>(from);
+  Arranged even;
+  Arranged odd;
+  if constexpr (static_cast<Byte>(-1) < 0) {
+    even = bytes << 8 >> 8;
+    odd = bytes >> 8;
+  } else {
+    even = bytes & 0xff;
+    odd = bytes >> 8 & 0xff;
+  }
+  even -= zero;
+  odd -= zero;
+  store(to, __builtin_shufflevector(even, odd, 0, 1, 8, 9, 2, 3, 10, 11));
+  store(to + kArranged / 2, __builtin_shufflevector(even, odd, 4, 5, 12, 13, 6, 7, 14, 15));
 }
 
-// n bytes by vectors of Count, the last of which overlaps the one before it; of fewer, by smaller ones.
-template <int Count, class Byte>
-VEC_INLINE void widen(const Byte* from, int64_t n, int16_t zero, int16_t* to) {
-  if (n < Count) {
-    if constexpr (Count > 4) return widen<Count / 2>(from, n, zero, to);
-    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<int16_t>(from[i] - zero);
+template <class Byte>
+VEC_INLINE void arrange_quads(const Byte* from, int64_t n, int16_t zero, int16_t* to) {
+  if (n < kArranged) {
+    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<int16_t>(from[i / kQuad * kQuad + kOrder[i % kQuad]] - zero);
     return;
   }
-  for (int64_t i = 0; i + Count <= n; i += Count) widen_some<Count>(from + i, zero, to + i);
-  if (n % Count != 0) widen_some<Count>(from + n - Count, zero, to + n - Count);
+  for (int64_t i = 0; i + kArranged <= n; i += kArranged) arrange_some(from + i, zero, to + i);
+  arrange_some(from + n - kArranged, zero, to + n - kArranged);  // overlaps the one before it
 }
 
-void gather(const void* from, int64_t n, int32_t zero, bool is_signed, void* to) {
-  constexpr int kCount = kVectorBytes / 2;
+void arrange(const void* from, int64_t n, int32_t zero, bool is_signed, void* to) {
   auto* words = static_cast<int16_t*>(to);
-  if (is_signed) return widen<kCount>(static_cast<const int8_t*>(from), n, static_cast<int16_t>(zero), words);
-  widen<kCount>(static_cast<const uint8_t*>(from), n, static_cast<int16_t>(zero), words);
-}
-
-#if defined(__AVX2__)
-
-#if defined(__AVX512BW__)
-using Words = __m512i;
-constexpr int kRows = 12;
-
-VEC_INLINE Words widened(const int8_t* from) { return _mm512_maskz_cvtepi8_epi16(~0u, load<__m256i>(from)); }
-
-VEC_INLINE Words four(const int16_t* from) {
-  int64_t x;
-  std::memcpy(&x, from, sizeof(x));
-  return _mm512_set1_epi64(x);
+  if (is_signed) return arrange_quads(static_cast<const int8_t*>(from), n, static_cast<int16_t>(zero), words);
+  arrange_quads(static_cast<const uint8_t*>(from), n, static_cast<int16_t>(zero), words);
 }
 
 // The empty instruction keeps sums in registers: else the compiler loads the inputs of all rows first.
-VEC_INLINE Words plus_products(Words sum, Words a, Words b) {
-  sum = _mm512_add_epi32(sum, _mm512_madd_epi16(a, b));
+VEC_INLINE Int plus_products(Int sum, Words a, Words b) {
+  sum += pair_products(a, b);
+#if defined(__AVX512F__)
   asm("" : "+v"(sum));
-  return sum;
-}
-
-// Each channel's sum of its two lanes.
-VEC_INLINE Int joined(Words a, Words b) {
-  const auto x = reinterpret_cast<Int>(a);
-  const auto y = reinterpret_cast<Int>(b);
-  return __builtin_shufflevector(x, y, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30) +
-         __builtin_shufflevector(x, y, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
-}
-#else
-using Words = __m256i;
-constexpr int kRows = 6;
-
-VEC_INLINE Words widened(const int8_t* from) { return _mm256_cvtepi8_epi16(load<__m128i>(from)); }
-
-VEC_INLINE Words four(const int16_t* from) {
-  int64_t x;
-  std::memcpy(&x, from, sizeof(x));
-  return _mm256_set1_epi64x(x);
-}
-
-// The empty instruction keeps sums in registers: else the compiler loads the inputs of all rows first.
-VEC_INLINE Words plus_products(Words sum, Words a, Words b) {
-  sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+#elif defined(__SSE2__)
   asm("" : "+x"(sum));
+#endif
   return sum;
 }
 
-// Each channel's sum of its two lanes.
-VEC_INLINE Int joined(Words a, Words b) {
-  return reinterpret_cast<Int>(_mm256_permute4x64_epi64(_mm256_hadd_epi32(a, b), 0xd8));
-}
-#endif
+// As many as the registers hold sums of, beside a block's weights and an input.
+constexpr int kRows = (kVectorRegisters - kBlockVectors - 2) / kBlockVectors < kMaxQuantizedRows
+                          ? (kVectorRegisters - kBlockVectors - 2) / kBlockVectors
+                          : kMaxQuantizedRows;
 
-constexpr int kTileVectors = 2;        // of words
-constexpr int kTileChannels = kLanes;  // two words a quad and channel
-
-template <int Rows>
-void run(const QuantizedTile& tile) {
-  constexpr int kBytes = sizeof(Words) / 2;  // of weights a vector
-  Words sums[Rows][kTileVectors] = {};
+template <int Rows, int Vectors>
+VEC_INLINE void sum_vectors(const QuantizedTile& tile, int32_t (&totals)[Rows][kQuantizedBlock]) {
+  Int sums[Rows][Vectors] = {};
   const auto* rows = static_cast<const char*>(tile.rows);
   const int8_t* weights = tile.weights;
-  for (int64_t q = 0; q < tile.quads; ++q) {
-    Words w[kTileVectors];
+  for (int64_t q = 0; q < tile.quads; ++q, weights += kQuadBytes, rows += kQuad * sizeof(int16_t)) {
     VEC_UNROLL
-    for (int v = 0; v < kTileVectors; ++v) w[v] = widened(weights + v * kBytes);
-    VEC_UNROLL
-    for (int r = 0; r < Rows; ++r) {
-      const Words x = four(reinterpret_cast<const int16_t*>(rows + r * tile.row_bytes) + q * kQuad);
+    for (int half = 0; half < 2; ++half) {
+      Words w[Vectors];
       VEC_UNROLL
-      for (int v = 0; v < kTileVectors; ++v) sums[r][v] = plus_products(sums[r][v], x, w[v]);
-    }
-    weights += kQuadBytes;
-  }
-  int32_t totals[Rows][kTileChannels];
-  VEC_UNROLL
-  for (int r = 0; r < Rows; ++r) store(totals[r], joined(sums[r][0], sums[r][1]));
-  finish_tile(tile, totals[0], Rows, kTileChannels);
-}
-
-#else
-
-constexpr int kRows = 2;
-constexpr int kTileChannels = kQuantizedBlock;
-
-template <int Rows>
-void run(const QuantizedTile& tile) {
-  int32_t sums[Rows][kTileChannels] = {};
-  const auto* rows = static_cast<const char*>(tile.rows);
-  const int8_t* weights = tile.weights;
-  for (int64_t q = 0; q < tile.quads; ++q, weights += kQuadBytes) {
-    for (int r = 0; r < Rows; ++r) {
-      const int16_t* x = reinterpret_cast<const int16_t*>(rows + r * tile.row_bytes) + q * kQuad;
-      for (int c = 0; c < kTileChannels; ++c) {
-        const int8_t* w = weights + c * kQuad;
-        sums[r][c] += x[0] * w[0] + x[1] * w[1] + x[2] * w[2] + x[3] * w[3];
+      for (int v = 0; v < Vectors; ++v) {
+        const auto bytes = load<Words>(weights + v * kVectorBytes);
+        w[v] = half == 0 ? bytes << 8 >> 8 : bytes >> 8;
+      }
+      VEC_UNROLL
+      for (int r = 0; r < Rows; ++r) {
+        const Words x = splat_pair(reinterpret_cast<const int16_t*>(rows + r * tile.row_bytes) + half * 2);
+        VEC_UNROLL
+        for (int v = 0; v < Vectors; ++v) sums[r][v] = plus_products(sums[r][v], x, w[v]);
       }
     }
   }
-  finish_tile(tile, sums[0], Rows, kTileChannels);
+  VEC_UNROLL
+  for (int r = 0; r < Rows; ++r) {
+    VEC_UNROLL
+    for (int v = 0; v < kBlockVectors; ++v) store(totals[r] + v * kLanes, v < Vectors ? sums[r][v] : Int{});
+  }
 }
 
-#endif
+template <int Rows>
+void run(const QuantizedTile& tile) {
+  constexpr int kHalf = (kBlockVectors + 1) / 2;
+  int32_t totals[Rows][kQuantizedBlock];
+  if (tile.channels > kHalf * kLanes) {
+    sum_vectors<Rows, kBlockVectors>(tile, totals);
+  } else {
+    sum_vectors<Rows, kHalf>(tile, totals);
+  }
+  finish_tile(tile, totals[0], Rows, kQuantizedBlock);
+}
 
 template <int Rows = 1>
 void fill_rows(QuantizedTiles& tiles) {
@@ -142,7 +112,7 @@ void fill_rows(QuantizedTiles& tiles) {
 }
 
 QuantizedTiles make_tiles() {
-  QuantizedTiles tiles = {kRows, kTileChannels, sizeof(int16_t), gather, {}};
+  QuantizedTiles tiles = {kRows, kQuantizedBlock, sizeof(int16_t), arrange, {}};
   fill_rows(tiles);
   return tiles;
 }

@@ -16,6 +16,30 @@ VEC_INLINE Int load_narrow(const Narrow* from) {
   return __builtin_convertvector(load<Vec<Narrow, kLanes>>(from), Int);
 }
 
+using Words = Vec<int16_t, 2 * kLanes>;
+
+// a[2 * i] * b[2 * i] + a[2 * i + 1] * b[2 * i + 1] in lane i.
+VEC_INLINE Int pair_products(Words a, Words b) {
+#if defined(__AVX512BW__)
+  return reinterpret_cast<Int>(_mm512_madd_epi16(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+#elif defined(__AVX2__)
+  return reinterpret_cast<Int>(_mm256_madd_epi16(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+#elif defined(__SSE2__)
+  return reinterpret_cast<Int>(_mm_madd_epi16(reinterpret_cast<__m128i>(a), reinterpret_cast<__m128i>(b)));
+#else
+  const Int x = reinterpret_cast<Int>(a);
+  const Int y = reinterpret_cast<Int>(b);
+  return (x >> 16) * (y >> 16) + (x << 16 >> 16) * (y << 16 >> 16);
+#endif
+}
+
+// The same 16 bits in each pair of lanes of a Words.
+VEC_INLINE Words splat_pair(const int16_t* pair) {
+  int32_t both;
+  std::memcpy(&both, pair, sizeof(both));
+  return reinterpret_cast<Words>(Int{} + both);
+}
+
 // The low byte of each lane.
 VEC_INLINE void store_bytes(void* to, Int x) {
 #if defined(__AVX512F__)

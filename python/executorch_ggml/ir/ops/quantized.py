@@ -60,9 +60,9 @@ def is_narrow(dtype: DType) -> bool:
 
 
 @formula
-def is_byte_zero(zero: int) -> bool:
-    """Expects `zero` to be within -128 and 255."""
-    return -128 <= zero <= 255
+def is_byte_of(zero: int, x: Operand) -> bool:
+    """Expects `zero` to be a number that `x` may hold."""
+    return (x.dtype == DType.I8 and -128 <= zero <= 127) or (x.dtype == DType.U8 and 0 <= zero <= 255)
 
 
 @formula
@@ -149,7 +149,7 @@ def _integer_convolution_checks(x: str, ne: str) -> tuple[str, ...]:
         *_convolution_checks(x, ne),
         f"has_scales(scale, {ne}[2])",
         "is_short(weight.ne[0] * weight.ne[1] * weight.ne[2])",
-        "is_byte_zero(zero)",
+        "is_byte_of(zero, x)",
         "is_output(output)",
     )
 
@@ -222,7 +222,7 @@ def quantized_conv_2d_nhwc(
         "is_bias(bias, weight.ne[1])",
         "has_scales(scale, weight.ne[1])",
         "is_short(weight.ne[0])",
-        "is_byte_zero(zero)",
+        "is_byte_of(zero, x)",
         "is_output(output)",
     ),
     work="count(x.ne) * weight.ne[1]",
@@ -250,8 +250,8 @@ def quantized_linear(
     checks=(
         "broadcast_together(a, b)",
         "combines(kind)",
-        "is_byte_zero(a_zero)",
-        "is_byte_zero(b_zero)",
+        "is_byte_of(a_zero, a)",
+        "is_byte_of(b_zero, b)",
         "is_output(output)",
         "is_of_bytes(output)",
     ),

@@ -15,7 +15,7 @@ constexpr int kRows = 12;
 constexpr int kBlocks = 2;
 
 // Signed inputs become unsigned ones 128 larger.
-void gather(const void* from, int64_t n, int32_t, bool is_signed, void* to) {
+void arrange(const void* from, int64_t n, int32_t, bool is_signed, void* to) {
   const auto* x = static_cast<const uint8_t*>(from);
   auto* y = static_cast<uint8_t*>(to);
   const auto flip = static_cast<uint8_t>(is_signed ? 0x80 : 0);
@@ -67,7 +67,7 @@ constexpr QuantizedTiles dot_product_tiles = {
     kRows,
     kBlocks* kQuantizedBlock,
     sizeof(uint8_t),
-    gather,
+    arrange,
     {run<1>, run<2>, run<3>, run<4>, run<5>, run<6>, run<7>, run<8>, run<9>, run<10>, run<11>, run<12>},
 };
 
