@@ -336,7 +336,7 @@ bool NodeBuilder::use_matrix(ggml_tensor** weight, Storage* kind) {
 
 ggml_tensor* NodeBuilder::conv_2d_nhwc(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* bias, const Window2d& window,
                                        int64_t groups, const Epilogue& epilogue) {
-  const bool by_channel = is_by_channel(x, window, groups) && weight->type == GGML_TYPE_F32;
+  const bool by_channel = is_by_channel(x, window, groups);
   Storage kind{};
   if (!use_kernel_weight(by_channel, groups, &weight, &kind)) return nullptr;
   const kernels::ConvolutionParams params{window, groups, epilogue, kind};

@@ -65,19 +65,18 @@ class GraphReaders {
       *layout = {Storage::MatrixBlocks, 1};
       return true;
     }
-    if (const fb::Conv2dNhwc* layer = node.op_as_Conv2dNhwc()) return as_kernel(node, *layer, fb::DType::F32, layout);
+    if (const fb::Conv2dNhwc* layer = node.op_as_Conv2dNhwc()) return as_kernel(node, *layer, layout);
     const fb::QuantizedConv2dNhwc* layer = node.op_as_QuantizedConv2dNhwc();
-    return layer != nullptr && as_kernel(node, *layer, fb::DType::I8, layout);
+    return layer != nullptr && as_kernel(node, *layer, layout);
   }
 
-  // `by_channel` is the type of weights for which there is a kernel of one channel a group.
   template <class Convolution>
-  bool as_kernel(const fb::Node& node, const Convolution& layer, fb::DType by_channel, StorageLayout* layout) const {
+  bool as_kernel(const fb::Node& node, const Convolution& layer, StorageLayout* layout) const {
     const fb::Value& weight = *graph_.values()->Get(index(static_cast<size_t>(node.inputs()->Get(1))));
     const fb::Window2d* window = layer.window();
     const bool is_dense = window != nullptr && window->w().up() == 1 && window->h().up() == 1;
     const bool depthwise = is_dense && weight.ne().n2() == 1 && weight.ne().n3() == layer.groups();
-    *layout = {depthwise && weight.dtype() == by_channel ? Storage::Depthwise : Storage::KernelBlocks, layer.groups()};
+    *layout = {depthwise ? Storage::Depthwise : Storage::KernelBlocks, layer.groups()};
     return true;
   }
 

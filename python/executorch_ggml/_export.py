@@ -20,9 +20,12 @@ from .frontends.aten.graph import upper_bound
 from .frontends.aten.weights import WeightSource, check_values
 from .ir.dims import as_dim, free_symbols
 from .partition import GgmlPartitioner
+from .partition.backend import check_applied
 from .partition.control_flow import control_flow_fault, graph_modules, is_control_flow
 from .partition.kernels import ANY_KERNEL, missing_kernels, missing_kernels_text
+from .partition.placement import has_delegates
 from .partition.training import training_fault
+from .precision_error import tell_error
 from .quant import GgmlQuantConfig
 from .tracing import data_dependence_named, trace
 
@@ -35,6 +38,8 @@ def export(
     dynamic_shapes: Any = None,
     weights: WeightSource | None = None,
     quantize: GgmlQuantConfig | str | Mapping[str, Any] | None = None,
+    precision: str | None = None,
+    report_error: bool = True,
     own_kernels: Collection[str] = (),
 ) -> ExecutorchProgramManager:
     """Export a module, delegate to ggml all that it computes right, and make the ExecuTorch program.
@@ -42,7 +47,10 @@ def export(
     ``args``, ``kwargs`` and ``dynamic_shapes`` are those of ``torch.export.export``; an example input that is channels
     last makes an input of that memory format. ``weights`` is that of :class:`GgmlPartitioner`. ``quantize`` says in
     which types weights are stored: the name of one ("q4_k"), the path of a JSON file, or a
-    :class:`~executorch_ggml.quant.GgmlQuantConfig`. ``own_kernels`` names kernels, or patterns of names
+    :class:`~executorch_ggml.quant.GgmlQuantConfig`. ``precision`` ("bf16", "f16", "int8-dynamic") is that of
+    :class:`GgmlPartitioner`: it is for the layers whose weights ``quantize`` leaves in float32. What it costs on the
+    example inputs is told on stderr, by running the program from a temporary file beside the module in eager mode;
+    ``report_error=False`` leaves that out. ``own_kernels`` names kernels, or patterns of names
     (``mylib::*``), that the runtime which the program is for has beside ExecuTorch's. Mixtures of experts in models of
     ``transformers`` are computed with this project's operator for them.
 
@@ -50,8 +58,8 @@ def export(
     training mode whose results that changes (dropout, batch norm), for a dynamic dim without a maximum (ExecuTorch
     plans its memory by it), for branches and sizes that depend on the values in a tensor (naming the line of the
     model), for control flow that ExecuTorch cannot run, for an operator that neither ggml nor ExecuTorch has a kernel
-    for, for a quantization with a rule that matches none of the model's parameters, and for a module of
-    :func:`executorch_ggml.gguf.load` without the weights that came with it.
+    for, for a quantization with a rule that matches none of the model's parameters, for a precision that no layer is
+    left for, and for a module of :func:`executorch_ggml.gguf.load` without the weights that came with it.
     """
     if quantize is not None:
         if weights is not None:
@@ -66,11 +74,16 @@ def export(
     _check_control_flow(program)
     # ExecuTorch's check of the Edge program makes a symbolic batch constant where an op gives a list (split, in a GRU).
     config = EdgeCompileConfig(_check_ir_validity=False)
-    partitioner = GgmlPartitioner(weights=weights, own_kernels=ANY_KERNEL)
+    partitioner = GgmlPartitioner(weights=weights, precision=precision, own_kernels=ANY_KERNEL)
     with data_dependence_named(program):
         edge = to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=config)
         check_kernels(edge, partitioner, own_kernels)
-        return edge.to_executorch(executorch_config())
+        made = edge.to_executorch(executorch_config())
+    if precision is not None:
+        check_applied([] if has_delegates(edge) else [precision])
+        if report_error:
+            tell_error(precision, made, model, args, kwargs)
+    return made
 
 
 def check_kernels(edge: EdgeProgramManager, partitioner: GgmlPartitioner, own_kernels: Collection[str] = ()) -> None:

@@ -160,8 +160,10 @@ def custom_unary(p: Program) -> None:
     n = p.input(torch.arange(-20, 20).reshape(4, 10))
     floats = (UnaryKind.RSQRT, UnaryKind.ERF, UnaryKind.LOG1P, UnaryKind.ROUND, UnaryKind.TAN, UnaryKind.ATAN)
     integers = (UnaryKind.NEG, UnaryKind.ABS, UnaryKind.BITWISE_NOT, UnaryKind.SIGN, UnaryKind.LOGICAL_NOT)
+    halves = (UnaryKind.ROUND_F16, UnaryKind.ROUND_BF16)
     p.output(*(p.emit("unary", x, kind=kind) for kind in (*floats, UnaryKind.RECIPROCAL, UnaryKind.ISNAN)))
     p.output(*(p.emit("unary", n, kind=kind) for kind in integers))
+    p.output(*(p.emit("unary", x, kind=kind) for kind in halves))
 
 
 @program
@@ -474,7 +476,11 @@ def grouped_transposed(p: Program) -> None:
 @program
 def linear(p: Program) -> None:
     x, bias = p.random(3, 5, 16), p.constant(torch.randn(33))
-    for kind, dtype in ((Storage.MATRIX_BLOCKS, torch.float32), (Storage.PLAIN, torch.float16)):
+    for kind, dtype in (
+        (Storage.MATRIX_BLOCKS, torch.float32),
+        (Storage.MATRIX_BLOCKS, torch.bfloat16),
+        (Storage.PLAIN, torch.float16),
+    ):
         weight = p.constant(torch.randn(33, 16).to(dtype), kind)
         p.output(p.emit("linear", x, weight, bias, epilogue=Epilogue(Activation.SILU)))
 
@@ -486,8 +492,9 @@ def depthwise(p: Program) -> None:
     weight = p.constant(torch.randn(19, 1, 3, 3), Storage.DEPTHWISE, 19)
     y = p.emit("conv_2d_nhwc", x, weight, bias, ne=(19, 9, 8, 1), window=_THREE, groups=19, epilogue=NO_EPILOGUE)
     wide = Window2d(Window(3, stride=2, pad=2, dilation=2), Window(3, stride=3))
-    plain = p.constant(torch.randn(19, 1, 3, 3))
-    p.output(p.emit("conv_2d_nhwc", y, plain, None, ne=(19, 5, 2, 1), window=wide, groups=19, epilogue=NO_EPILOGUE))
+    halves = p.constant(torch.randn(19, 1, 3, 3).bfloat16(), Storage.DEPTHWISE, 19)
+    for other in (p.constant(torch.randn(19, 1, 3, 3)), p.constant(torch.randn(19, 1, 3, 3).half()), halves):
+        p.output(p.emit("conv_2d_nhwc", y, other, None, ne=(19, 5, 2, 1), window=wide, groups=19, epilogue=NO_EPILOGUE))
 
 
 def _int8(*shape: int) -> Tensor:

@@ -6,7 +6,7 @@ import copy
 import hashlib
 import json
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import cast, final
 
 import torch
@@ -20,7 +20,7 @@ from ..frontends.aten.weights import WeightSource
 from ..ir.dtypes import DType
 from ..ir.graph import Constant, Graph, IRError, State
 from ..ir.serialize import serialize
-from ..passes import PASSES, quantize_states, run_passes, summary
+from ..passes import PASSES, PRECISIONS, quantize_states, run_passes, summary
 from ..targets import TARGETS, for_targets
 from .states import StateNames
 
@@ -32,6 +32,7 @@ WEIGHTS_FILE_KEY = "weights_file"  # compile spec: the name of the .ptd file tha
 STATES_BY_NAME_KEY = "states_by_name"  # compile spec: buffers of one name are one state
 FUSIONS_KEY = "fusions"  # compile spec: the names of the fusions to use, joined by commas, where not all
 TARGETS_KEY = "targets"  # compile spec: the names of the targets, joined by commas, where not all
+PRECISION_KEY = "precision"  # compile spec: what layers of float32 are computed in, where not in that
 STATE_TYPES_KEY = "state_types"  # compile spec: quantized types of states by pattern, as JSON
 WEIGHTS_KEY = "weights"  # compile spec: where weights come from, a WeightsValue
 GGUF_NAME = "executorch_ggml.gguf#"  # and a file's id: its name, in the named data of a program that needs it
@@ -90,21 +91,36 @@ class GgmlBackend(BackendDetails):
         """Lower the partitions of all methods; a buffer that one of them mutates is one state for all of them."""
         every = [spec for method in compile_specs.values() for specs in method for spec in specs]
         names = StateNames(edge_programs, by_name=any(spec.key == STATES_BY_NAME_KEY for spec in every))
-        return {
+        applied: set[str] = set()
+        results = {
             method: [
-                _preprocess(program, specs, names)
+                _preprocess(program, specs, names, applied)
                 for program, specs in zip(programs, compile_specs[method], strict=True)
             ]
             for method, programs in edge_programs.items()
         }
+        check_applied({spec.value.decode() for spec in every if spec.key == PRECISION_KEY} - applied)
+        return results
 
     @staticmethod
     def preprocess(edge_program: ExportedProgram, compile_specs: list[CompileSpec]) -> PreprocessResult:
         """Lower one partition. Its constants go to the program's named data, keyed by name and contents."""
-        return _preprocess(edge_program, compile_specs, StateNames({"forward": [edge_program]}))
+        return _preprocess(edge_program, compile_specs, StateNames({"forward": [edge_program]}), set())
 
 
-def _preprocess(program: ExportedProgram, specs: list[CompileSpec], names: StateNames) -> PreprocessResult:
+def check_applied(unused: Collection[str]) -> None:
+    """Raise ValueError for precisions that no layer of a program is computed in."""
+    for precision in unused:
+        raise ValueError(
+            f"precision {precision!r}: no layer with constant weights in float32 is computed by ggml, or all are "
+            f"stored in other types (quantize=, weights=); leave the precision out"
+        )
+
+
+def _preprocess(
+    program: ExportedProgram, specs: list[CompileSpec], names: StateNames, applied: set[str]
+) -> PreprocessResult:
+    """Lower a partition. The precision that its layers are computed in is added to ``applied``, if there are any."""
     states = names.of(program)
     options = {spec.key: spec.value.decode() for spec in specs}
     fusions = frozenset(options[FUSIONS_KEY].split(",")) if FUSIONS_KEY in options else ALL_FUSIONS
@@ -114,7 +130,11 @@ def _preprocess(program: ExportedProgram, specs: list[CompileSpec], names: State
     graph = Lowering(program, integer_weights=integers, states=frozenset(states), weights=weights).graph()
     targets = options[TARGETS_KEY].split(",") if TARGETS_KEY in options else TARGETS
     passes = fusions if "cpu" in targets else fusions - {"blocked_weights"}
-    graph = quantize_states.run(run_passes(graph, passes), types)
+    precision = options.get(PRECISION_KEY)
+    graph = run_passes(graph, passes, precision)
+    if precision is not None and PRECISIONS[precision].applies(graph):
+        applied.add(precision)
+    graph = quantize_states.run(graph, types)
     graphs = for_targets(graph, targets)
     constants = list(dict.fromkeys(constant for made in graphs for constant in made.constants))
     store = NamedDataStore()

@@ -21,12 +21,14 @@ from ..frontends.aten.graph import is_size_node
 from ..frontends.aten.registry import PRESERVED, overload_of
 from ..frontends.aten.weights import WeightSource
 from ..ir.dtypes import DType
+from ..passes import check_precision
 from ..targets import TARGETS, check_targets
 from .assertions import is_assertion, without_assertions
 from .backend import (
     ALL_FUSIONS,
     FUSIONS,
     FUSIONS_KEY,
+    PRECISION_KEY,
     STATE_TYPES_KEY,
     STATES_BY_NAME_KEY,
     TARGETS_KEY,
@@ -98,6 +100,14 @@ class GgmlPartitioner(Partitioner):
     ``state_types`` has the quantized type (``{"*.keys": "q8_0"}``) of states that rows are written to, and that
     attention alone reads.
 
+    ``precision`` says what layers with constant weights in float32 are computed in. With "bf16" and "f16" linear layers
+    and convolutions have their weights in that type, in half the file's size, and what they multiply is rounded to it
+    first; sums and results are float32, and a CPU without instructions for the type gives the same numbers. With
+    "int8-dynamic" linear layers have weights in int8, with a scale for each output channel, and what they multiply is
+    rounded to int8 row by row at run time; convolutions stay in float32. Products of computed tensors (attention) stay
+    in float32, and so do embeddings; weights that ``weights`` or the model itself have in another type keep it. Where
+    no layer is left for it, lowering raises ValueError.
+
     What is left and has no kernel in ExecuTorch either is warned of: unless a partitioner after this one takes it, the
     program cannot run. ``own_kernels`` names kernels, or patterns of names (``mylib::*``), that the program's runtime
     registers itself.
@@ -114,13 +124,16 @@ class GgmlPartitioner(Partitioner):
         fusions: Collection[str] = ALL_FUSIONS,
         weights: WeightSource | None = None,
         state_types: Mapping[str, str] | None = None,
+        precision: str | None = None,
         own_kernels: Collection[str] = (),
         targets: Collection[str] = TARGETS,
     ) -> None:
         super().__init__()
         if unknown := set(fusions) - ALL_FUSIONS:
             raise ValueError(f"no fusion is called {', '.join(sorted(unknown))}; there are {', '.join(FUSIONS)}")
+        check_precision(precision, fusions)
         self.fusions = frozenset(fusions)
+        self.precision = precision
         self.state_types = {pattern: _quantized_type(name) for pattern, name in (state_types or {}).items()}
         self.weights_file = weights_file
         self.weights = weights
@@ -199,6 +212,8 @@ class GgmlPartitioner(Partitioner):
             specs.append(CompileSpec(TARGETS_KEY, ",".join(self.targets).encode()))
         if self.weights is not None:
             specs.append(CompileSpec(WEIGHTS_KEY, WeightsValue.of(self.weights)))
+        if self.precision is not None:
+            specs.append(CompileSpec(PRECISION_KEY, self.precision.encode()))
         if self.state_types:
             names = {pattern: dtype.name for pattern, dtype in self.state_types.items()}
             specs.append(CompileSpec(STATE_TYPES_KEY, json.dumps(names).encode()))

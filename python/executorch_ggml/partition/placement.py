@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import sympy
 import torch
+from executorch.exir import EdgeProgramManager
 from executorch.exir.lowered_backend_module import LoweredBackendModule, executorch_call_delegate
 from torch.export import ExportedProgram
 
@@ -43,6 +44,11 @@ def placement(program: ExportedProgram, device: DeviceNames, *, smallest: bool =
 def _together(uses: Sequence[DeviceUse]) -> DeviceUse:
     """What several delegates have on one device."""
     return DeviceUse(uses[0].device, *(sum(numbers) for numbers in zip(*(use[1:] for use in uses), strict=True)))
+
+
+def has_delegates(edge: EdgeProgramManager) -> bool:
+    """Whether ggml computes anything of a program."""
+    return any(True for method in edge.methods for _ in _delegates(edge.exported_program(method)))
 
 
 def _delegates(program: ExportedProgram) -> Iterator[tuple[LoweredBackendModule, Sequence[Any]]]:

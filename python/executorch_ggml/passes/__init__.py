@@ -29,6 +29,7 @@ from . import (
     update_in_place,
     weighted_norm,
 )
+from .precision import BEFORE, PRECISIONS, check_precision
 
 _ORDERED = (
     integer_movement,
@@ -53,9 +54,12 @@ PASSES: dict[str, ModuleType] = {module.__name__.rpartition(".")[2]: module for 
 FOR_DEVICES = ("activation", "rms_norm", "weighted_norm", "gate", "rotary", "attention")
 
 
-def run_passes(graph: Graph, names: Collection[str] = PASSES.keys()) -> Graph:
-    """The graph after the passes of these names (all by default), in their order."""
+def run_passes(graph: Graph, names: Collection[str] = PASSES.keys(), precision: str | None = None) -> Graph:
+    """The graph after the passes of these names (all by default), in their order, with layers in a ``precision``."""
+    check_precision(precision, names)
     for name, module in PASSES.items():
+        if precision is not None and name == BEFORE:
+            graph = PRECISIONS[precision].run(graph)
         if name in names:
             graph = module.run(graph)
     return graph
@@ -66,4 +70,4 @@ def summary(name: str) -> str:
     return (PASSES[name].__doc__ or "").partition("\n")[0].rstrip(".")
 
 
-__all__ = ["FOR_DEVICES", "PASSES", "quantize_states", "run_passes", "summary"]
+__all__ = ["FOR_DEVICES", "PASSES", "PRECISIONS", "check_precision", "quantize_states", "run_passes", "summary"]

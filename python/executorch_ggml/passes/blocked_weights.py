@@ -15,7 +15,6 @@ A constant that something else reads too stays beside its copy. A reshaped one i
 
 from __future__ import annotations
 
-from ..ir.dtypes import DType
 from ..ir.graph import Graph, Node, Value
 from ..ir.storage import PLAIN, Storage, StorageLayout
 from .layers import LAYERS, QUANTIZED_LAYERS
@@ -34,7 +33,7 @@ def layout_for(node: Node) -> StorageLayout:
     weight, groups, window = node.inputs[1], node.attrs["groups"], node.attrs["window"]
     assert weight is not None
     is_dense = window.w.up == window.h.up == 1
-    if weight.ne[2] == 1 and weight.ne[3] == groups and is_dense and weight.dtype in (DType.F32, DType.I8):
+    if weight.ne[2] == 1 and weight.ne[3] == groups and is_dense:
         return StorageLayout(Storage.DEPTHWISE, groups)
     return StorageLayout(Storage.KERNEL_BLOCKS, groups)
 

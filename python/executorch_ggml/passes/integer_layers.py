@@ -130,8 +130,13 @@ def _of_computed_grid(
 
         of_weights = rewriter.derived("sums", [scales, integers], outputs, sums)
         y = builder.emit("add", y, builder.emit("binary", of_weights, grid.negated_zero, kind=BinaryKind.MUL))
-    y = builder.emit("mul", y, grid.scale)
-    return y if bias is None else builder.emit("add", y, builder.reshape(bias, (weight.ne[1],)))
+    return scaled_rows(builder, y, grid.scale, bias)
+
+
+def scaled_rows(builder: Builder, y: Value, scale: Value, bias: Value | None) -> Value:
+    """``y * scale + bias``: ``scale`` has a number for each row or one for all, ``bias`` one for each column."""
+    y = builder.emit("mul", y, scale)
+    return y if bias is None else builder.emit("add", y, builder.reshape(bias, (bias.count,)))
 
 
 def _scales(rewriter: Rewriter, weight: Value, channels: int) -> Constant | None:

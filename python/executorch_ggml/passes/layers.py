@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..ir.builder import Builder
 from ..ir.dims import is_one, product, same
 from ..ir.dtypes import DType
 from ..ir.graph import Constant, Node, Value
-from ..ir.ops.spatial import Epilogue
+from ..ir.ops.spatial import Activation, Epilogue
+from ..ir.storage import PLAIN
 from .rewrite import Rewriter, computed_by, input_of
 
 LAYERS = {"linear": 0, "conv_2d": 2}  # by op, the dim of its result that has the channels
@@ -77,6 +80,31 @@ class Layer:
             if dim is None:
                 return None
         return constant if dim == LAYERS[self.node.op] else None
+
+
+def activated(builder: Builder, value: Value, epilogue: Epilogue) -> Value:
+    """A layer's epilogue as ops."""
+    match Activation(epilogue.activation):
+        case Activation.NONE:
+            return value
+        case Activation.CLAMP if epilogue.low == 0.0 and math.isinf(epilogue.high):
+            return builder.emit("relu", value)
+        case Activation.CLAMP:
+            return builder.emit("clamp", value, min=epilogue.low, max=epilogue.high)
+        case Activation.SILU:
+            return builder.emit("silu", value)
+        case Activation.HARDSWISH:
+            return builder.emit("hardswish", value)
+        case Activation.GELU_ERF:
+            return builder.emit("gelu_erf", value)
+
+
+def own_weight(rewriter: Rewriter, weight: Value | None) -> Constant | None:
+    """The constant of f32 that is a layer's weight, plain in the program, and that nothing keeps in another type."""
+    constant = None if weight is None else rewriter.constant(weight)
+    if constant is None or constant.data is None or constant.outside or constant.kept_in is not None:
+        return None
+    return constant if constant.value.dtype == DType.F32 and constant.storage == PLAIN else None
 
 
 def _is_conversion(value: Value) -> bool:

@@ -190,6 +190,16 @@ class States:
         self._states.reset()
 
 
+def _in_precision(
+    program: bytes, constants: Mapping[str, Any], precision: str, device: DeviceNames
+) -> tuple[bytes, Mapping[str, Any]]:
+    if device_list(device) != "cpu":
+        raise ValueError(f"Session: precision={precision!r} on {device}: export the program with it for other devices")
+    from .precision import in_precision  # with torch
+
+    return in_precision(program, constants, precision)
+
+
 class Session:
     """A program made ready: IR bytes (``executorch_ggml.ir.serialize``) and its constants by key.
 
@@ -210,6 +220,11 @@ class Session:
     states that these read.
 
     The program's states are the session's own, or shared with the other sessions that are given the same ``states``.
+
+    ``precision`` ("bf16", "f16" or "int8-dynamic", see :class:`executorch_ggml.GgmlPartitioner`) is for programs on the
+    CPU whose layers were exported in float32: their weights among ``constants`` are converted here, into memory of the
+    session's own. Raises ValueError where no layer is left for it, as in a program that was exported with one, and for
+    other devices, for which the program is exported with it.
     """
 
     def __init__(
@@ -223,10 +238,13 @@ class Session:
         max_work: int | None = None,
         states: States | None = None,
         gguf: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
+        precision: str | None = None,
     ) -> None:
         for name, value in (("max_memory", max_memory), ("max_work", max_work)):
             if value is not None and value < 1:
                 raise ValueError(f"Session: {name}={value}, expected 1 or more")
+        if precision is not None:
+            program, constants = _in_precision(program, constants or {}, precision, device)
         self._session = _session.Session(
             program,
             dict(constants or {}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..ir.graph import Node, Value
 from ..ir.op import Dims
 from ..ir.ops import OPS
+from ..ir.ops.spatial import planes
 from ..passes.rewrite import Rewriter, computed_by, input_of
 
 TO_NHWC = (1, 2, 0, 3)  # of an image in ggml's order, ne = W, H, C, N, to ne = C, W, H, N
@@ -20,6 +21,15 @@ def nhwc(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> Va
     attrs = {name: _nhwc_dims(value) if name == "ne" else value for name, value in node.attrs.items()}
     result = builder.emit(f"{node.op}_nhwc", builder.permute(x, TO_NHWC), *others, **attrs)
     return builder.permute(result, FROM_NHWC)
+
+
+def planar(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> Value:
+    """A kernel's op of images as the one in ggml's order, between permutations: the inverse of :func:`nhwc`."""
+    builder, (x, *others) = rewriter.builder, inputs
+    assert x is not None
+    attrs = {name: planes(value) if name == "ne" else value for name, value in node.attrs.items()}
+    result = builder.emit(node.op.removesuffix("_nhwc"), builder.permute(x, FROM_NHWC), *others, **attrs)
+    return builder.permute(result, TO_NHWC)
 
 
 def _nhwc_dims(ne: Dims) -> Dims:

@@ -5,28 +5,66 @@
 
 #include "kernels/convolution/convolution.h"
 #include "kernels/convolution/image.h"
+#include "kernels/elementwise/convert.h"
 #include "kernels/kernels.h"
 
 namespace executorch_ggml::kernels {
 
 namespace {
 
-// Plain weights of some channels as the rows take them, channels innermost, in memory of the thread's.
-const float* channels_inside(const float* plain, Range channels, int64_t all_channels, int64_t taps) {
-  static thread_local std::vector<float> scratch;
-  const auto size = static_cast<size_t>(all_channels * taps);
-  if (scratch.size() < size) scratch.resize(size);
-  for (int64_t channel = channels.begin; channel < channels.end; ++channel) {
-    for (int64_t tap = 0; tap < taps; ++tap) scratch[tap * all_channels + channel] = plain[channel * taps + tap];
-  }
-  return scratch.data();
-}
+// The weights of some channels as the rows take them, in f32 with channels innermost: in place, or in memory of the
+// thread's.
+class DepthwiseWeights {
+ public:
+  DepthwiseWeights(const void* stored, DType type, Storage layout, int64_t channels, int64_t taps)
+      : stored_(stored), type_(type), layout_(layout), channels_(channels), taps_(taps) {}
 
-void run_rows(ggml_tensor* dst, int ith, int nth, const ConvolutionParams& p) {
+  const float* of(Range channels) const {
+    if (layout_ == Storage::Depthwise && type_ == DType::F32) return static_cast<const float*>(stored_);
+    static thread_local std::vector<float> scratch;
+    const auto size = static_cast<size_t>(channels_ * taps_);
+    if (scratch.size() < size) scratch.resize(size);
+    if (layout_ == Storage::Depthwise) {
+      widen(channels, scratch.data());
+    } else {
+      turn(channels, scratch.data());
+    }
+    return scratch.data();
+  }
+
+ private:
+  void widen(Range channels, float* to) const {
+    for (int64_t tap = 0; tap < taps_; ++tap) {
+      const int64_t begin = tap * channels_ + channels.begin;
+      to_floats(static_cast<const uint16_t*>(stored_) + begin, channels.size(), type_, to + begin);
+    }
+  }
+
+  // From plain weights, which have each channel's taps adjacent.
+  void turn(Range channels, float* to) const {
+    for (int64_t channel = channels.begin; channel < channels.end; ++channel) {
+      for (int64_t tap = 0; tap < taps_; ++tap) to[tap * channels_ + channel] = plain(channel * taps_ + tap);
+    }
+  }
+
+  float plain(int64_t i) const {
+    if (type_ == DType::F32) return static_cast<const float*>(stored_)[i];
+    float number;
+    to_floats(static_cast<const uint16_t*>(stored_) + i, 1, type_, &number);
+    return number;
+  }
+
+  const void* stored_;
+  DType type_;
+  Storage layout_;
+  int64_t channels_;
+  int64_t taps_;
+};
+
+void run_rows(ggml_tensor* dst, int ith, int nth, const ConvolutionParams& p, DType weights_type) {
   const ImageShape in(dst->src[0]);
   const ImageShape out(dst);
   const auto* x = static_cast<const float*>(dst->src[0]->data);
-  const auto* weights = static_cast<const float*>(dst->src[1]->data);
   const auto* bias = dst->src[2] == nullptr ? nullptr : static_cast<const float*>(dst->src[2]->data);
   auto* y = static_cast<float*>(dst->data);
   const ImageShare share(out, ith, nth);
@@ -34,9 +72,9 @@ void run_rows(ggml_tensor* dst, int ith, int nth, const ConvolutionParams& p) {
   if (out.width == 0 || share.channels.size() == 0) {
     return;
   }
-  if (p.weights == Storage::Plain) {
-    weights = channels_inside(weights, share.channels, out.channels, p.window.w.kernel * p.window.h.kernel);
-  }
+  const int64_t all_taps = p.window.w.kernel * p.window.h.kernel;
+  const DepthwiseWeights stored(dst->src[1]->data, weights_type, p.weights, out.channels, all_taps);
+  const float* weights = stored.of(share.channels);
   const Window& down = p.window.h;
   DepthwiseRow row = {};
   row.bias = bias == nullptr ? nullptr : bias + first;
@@ -64,7 +102,7 @@ void run_rows(ggml_tensor* dst, int ith, int nth, const ConvolutionParams& p) {
 
 void conv_2d_dw(ggml_tensor* dst, int ith, int nth, void* call) {
   const auto& c = as_call<ConvolutionParams>(call);
-  run_rows(dst, ith, nth, c.params);
+  run_rows(dst, ith, nth, c.params, c.src[1]);
 }
 
 }  // namespace executorch_ggml::kernels

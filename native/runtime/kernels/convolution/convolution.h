@@ -16,7 +16,7 @@ struct ConvolutionParams {
   Storage weights = Storage::Plain;  // how the weight lies
 };
 
-// Convolutions whose channels are their groups, with weights in f32.
+// Convolutions whose channels are their groups.
 void conv_2d_dw(ggml_tensor* dst, int ith, int nth, void* call);
 
 }  // namespace executorch_ggml::kernels

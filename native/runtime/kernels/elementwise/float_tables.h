@@ -30,7 +30,7 @@ struct FloatPair {
   X(gelu_erf) X(silu) X(hardswish) X(hardsigmoid) X(exp) X(expm1) X(softplus) X(floor) X(ceil) X(trunc)
 #define EXECUTORCH_GGML_UNARY_WITH_PARAMS(X) X(leaky_relu) X(scale_bias) X(clamp)
 // Functions of the `unary` node alone.
-#define EXECUTORCH_GGML_OTHER_UNARY(X) X(rsqrt) X(reciprocal) X(erf) X(log1p) X(round)
+#define EXECUTORCH_GGML_OTHER_UNARY(X) X(rsqrt) X(reciprocal) X(erf) X(log1p) X(round) X(round_f16) X(round_bf16)
 #define EXECUTORCH_GGML_UNARY(X) \
   EXECUTORCH_GGML_PLAIN_UNARY(X) EXECUTORCH_GGML_UNARY_WITH_PARAMS(X) EXECUTORCH_GGML_OTHER_UNARY(X)
 // clang-format on

@@ -153,6 +153,10 @@ FloatFn vectorized_unary(UnaryKind kind) {
       return table.log1p;
     case UnaryKind::Round:
       return table.round;
+    case UnaryKind::RoundF16:
+      return table.round_f16;
+    case UnaryKind::RoundBf16:
+      return table.round_bf16;
     case UnaryKind::Neg:
       return table.neg;
     case UnaryKind::Abs:

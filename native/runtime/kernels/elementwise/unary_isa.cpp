@@ -66,6 +66,8 @@ PLAIN(reciprocal, 1.0f / x)
 PLAIN(erf, vec_erf(x))
 PLAIN(log1p, vec_log1p(x))
 PLAIN(round, vec_round(x))
+PLAIN(round_f16, rounded_to_half(x))
+PLAIN(round_bf16, rounded_to_bfloat(x))
 #undef PLAIN
 constexpr FloatFn sin_loop = trig<false>;
 constexpr FloatFn cos_loop = trig<true>;

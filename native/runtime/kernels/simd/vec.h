@@ -169,6 +169,20 @@ VEC_INLINE void store_halves(uint16_t* to, Float x) {
 #endif
 }
 
+// The nearest numbers that f16 has, half to even.
+VEC_INLINE Float rounded_to_half(Float x) {
+  uint16_t halves[kLanes];
+  store_halves(halves, x);
+  return load_halves(halves);
+}
+
+// The nearest numbers that bf16 has, half to even: the lower half carries into the upper one. NaN stays NaN.
+VEC_INLINE Float rounded_to_bfloat(Float x) {
+  const Uint u = reinterpret_cast<Uint>(x);
+  const Uint nearest = u + 0x7fffu + ((u >> 16) & 1u);
+  return reinterpret_cast<Float>((x == x ? nearest : u | 0x400000u) & 0xffff0000u);
+}
+
 VEC_INLINE Float load_floats(const float* from) { return load<Float>(from); }
 
 VEC_INLINE Float load_floats(const uint16_t* halves) { return load_halves(halves); }

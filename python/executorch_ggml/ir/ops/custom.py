@@ -46,6 +46,8 @@ class UnaryKind(enum.IntEnum):
     SIGNBIT = 24
     ERFC = 25
     LGAMMA = 26
+    ROUND_F16 = 27  # to the nearest number that f16 has, half to even
+    ROUND_BF16 = 28
 
 
 class BinaryKind(enum.IntEnum):
@@ -100,6 +102,7 @@ REDUCE_BOOL = frozenset({ReduceKind.ANY, ReduceKind.ALL})
 REDUCE_INDEX = frozenset({ReduceKind.ARGMAX, ReduceKind.ARGMIN})
 
 
+ROUNDED_TO = {UnaryKind.ROUND_F16: DType.F16, UnaryKind.ROUND_BF16: DType.BF16}
 NUMBERS = frozenset({DType.F32, DType.I32, DType.I64})
 FLOATS = frozenset({DType.F32, DType.F16, DType.BF16, DType.F64})
 INTEGERS = frozenset({DType.I32, DType.I64})
@@ -193,6 +196,8 @@ def turns(x: Operand, table: Operand) -> bool:
 )
 def unary(a: torch.Tensor, *, kind: UnaryKind) -> torch.Tensor:
     """An elementwise function that ggml lacks (custom)."""
+    if kind in ROUNDED_TO:
+        return a.to(ROUNDED_TO[UnaryKind(kind)].torch).to(a.dtype)
     name = {UnaryKind.ROUND: "round", UnaryKind.NEG: "negative"}.get(UnaryKind(kind), UnaryKind(kind).name.lower())
     y: torch.Tensor = getattr(torch, name)(a)
     return y

@@ -108,7 +108,7 @@ def is_layer(x: Operand, weight: Operand) -> bool:
 
 @op(
     73,
-    inputs={"x": "f32 cont", "weight": "f32|f16 cont", "bias": "f32? cont"},
+    inputs={"x": "f32 cont", "weight": "float cont", "bias": "f32? cont"},
     result="DType.F32, (weight.ne[1], x.ne[1], x.ne[2], x.ne[3])",
     checks=("is_layer(x, weight)", "is_bias(bias, weight.ne[1])"),
     work="count(x.ne) * weight.ne[1]",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from ...ir._lazy import torch
 from ...ir.builder import IDENTITY, Builder
 from ...ir.dims import product, same_dims
@@ -13,8 +11,7 @@ from ...ir.graph import Node, Value
 from ...ir.layout import common_layout, unbroadcast
 from ...ir.op import Dims
 from ...ir.ops import OPS
-from ...ir.ops.custom import BinaryKind, UnaryKind
-from ...ir.ops.spatial import Activation, Epilogue
+from ...ir.ops.custom import ROUNDED_TO, BinaryKind, UnaryKind
 from ...passes.rewrite import Rewriter, present
 from .rules import dims_before, elementwise_base, shared_layout, stock, with_dense_rows
 
@@ -102,6 +99,8 @@ def any_unary(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) 
         result = builder.emit(names[kind], base)
     elif kind == UnaryKind.RECIPROCAL:
         result = _reciprocal(builder, base)
+    elif kind in ROUNDED_TO:
+        result = builder.emit("convert", builder.emit("convert", base, dtype=ROUNDED_TO[kind]), dtype=DType.F32)
     elif kind == UnaryKind.RSQRT:
         result = _reciprocal(builder, builder.emit("sqrt", base))
     else:
@@ -184,20 +183,3 @@ def rotary(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> 
     rotated = builder.reshape(builder.emit("concat", negated, with_dense_rows(builder, first), dim=0), x.ne)
     result = arithmetic(builder, "add", arithmetic(builder, "mul", x, cos), arithmetic(builder, "mul", rotated, sin))
     return builder.permute(result, axes)
-
-
-def activated(builder: Builder, value: Value, epilogue: Epilogue) -> Value:
-    """A layer's epilogue as ops."""
-    match Activation(epilogue.activation):
-        case Activation.NONE:
-            return value
-        case Activation.CLAMP if epilogue.low == 0.0 and math.isinf(epilogue.high):
-            return builder.emit("relu", value)
-        case Activation.CLAMP:
-            return builder.emit("clamp", value, min=epilogue.low, max=epilogue.high)
-        case Activation.SILU:
-            return builder.emit("silu", value)
-        case Activation.HARDSWISH:
-            return builder.emit("hardswish", value)
-        case Activation.GELU_ERF:
-            return builder.emit("gelu_erf", value)

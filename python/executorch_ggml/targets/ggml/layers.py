@@ -11,9 +11,10 @@ from ...ir.dtypes import DType
 from ...ir.graph import Node, Value
 from ...ir.op import Dim, Dims
 from ...ir.ops.spatial import NO_EPILOGUE, PoolKind, Window, Window2d, far_pad
+from ...passes.layers import activated
 from ...passes.rewrite import Rewriter, present
 from ..images import nhwc
-from .elementwise import activated, arithmetic
+from .elementwise import arithmetic
 from .rules import stock
 
 MOST_GROUPS = 64  # each is a convolution of its own
@@ -33,15 +34,17 @@ def linear(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> 
 
 @stock("conv_2d")
 def conv_2d(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> Value:
-    """A convolution, a bias, an activation; of many groups, or in bf16, the CPU's."""
+    """A convolution, a bias, an activation; of many groups the CPU's. ggml has none in bf16: weights are widened."""
     builder = rewriter.builder
     x, weight, bias = inputs
     assert x is not None
     assert weight is not None
     groups, ne = node.attrs["groups"], node.attrs["ne"]
     by_channel = is_one(weight.ne[2]) and same(x.ne[2], groups) and same(ne[2], groups)
-    if weight.dtype not in (DType.F32, DType.F16) or not (by_channel or groups <= MOST_GROUPS):
+    if not (by_channel or groups <= MOST_GROUPS):
         return nhwc(rewriter, node, inputs)
+    if weight.dtype == DType.BF16:
+        weight = builder.convert(weight, DType.F32)
     image, window = _fitted(builder, x, ne, node.attrs["window"])
     if by_channel:
         y = _convolved(builder, image, weight, ne, window, groups)

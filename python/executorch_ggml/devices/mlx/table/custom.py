@@ -67,6 +67,8 @@ _UNARY: dict[UnaryKind, Callable[[mx.array], mx.array]] = {
     UnaryKind.EXP2: lambda a: mx.power(2.0, a),
     UnaryKind.SIGNBIT: lambda a: a.view(mx.int32) < 0,
     UnaryKind.ERFC: _erfc,
+    UnaryKind.ROUND_F16: lambda a: a.astype(mx.float16).astype(mx.float32),
+    UnaryKind.ROUND_BF16: lambda a: a.astype(mx.bfloat16).astype(mx.float32),
 }
 
 
