@@ -42,7 +42,9 @@ def in_halves(model: nn.Module, precision: str, *, activations: bool = True) -> 
     model = copy.deepcopy(model)
     for module in model.modules():
         if isinstance(module, LAYERS):
-            module.weight.data = to_half(module.weight.data, precision)
+            module.weight = nn.Parameter(
+                to_half(module.weight.detach(), precision)
+            )  # an embedding may share the old one
             if activations:
                 module.register_forward_pre_hook(lambda _, args: (to_half(args[0], precision),))
     return model

@@ -59,6 +59,23 @@ def test_from_a_checkpoint_to_text(checkpoint: Path, tmp_path: Path, capsys: pyt
     assert capsys.readouterr().out == made.text + "\n"
 
 
+def test_precision_of_layers(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    floats, halves = tmp_path / "f32.gguf", tmp_path / "f16.gguf"
+    for gguf in (floats, halves):
+        assert main(["export-gguf", str(checkpoint), "-o", str(gguf), "--type", gguf.stem]) == 0
+    sizes = []
+    for options in ([], ["--precision", "bf16"], ["--precision", "int8-dynamic"]):
+        program = tmp_path / f"{len(sizes)}.pte"
+        assert main(["export", str(floats), "-o", str(program), "--max-seq-len", "64", *options]) == 0
+        sizes.append(program.stat().st_size)
+        assert Generator(program).generate("Hello world", max_new_tokens=2) is not None
+    assert sizes[0] > sizes[1] > sizes[2]
+    for gguf, options in ((halves, []), (floats, ["--external-weights"])):
+        out = ["-o", str(tmp_path / "x.pte"), "--max-seq-len", "64"]
+        assert main(["export", str(gguf), *out, "--precision", "bf16", *options]) == 1
+        assert "precision 'bf16': no layer with constant weights in float32" in capsys.readouterr().err
+
+
 def test_other_types_of_a_file(checkpoint: Path, tmp_path: Path) -> None:
     first, second = tmp_path / "x.gguf", tmp_path / "y.gguf"
     assert main(["export-gguf", str(checkpoint), "-o", str(first)]) == 0

@@ -20,6 +20,11 @@ def register(commands: Any) -> None:
         "--chunk", type=int, default=512, metavar="N", help="tokens read at once (default: %(default)s)"
     )
     parser.add_argument("--cache-type", default="f16", choices=("f32", "f16", "q8_0"), help="default: %(default)s")
+    parser.add_argument(
+        "--precision",
+        choices=("bf16", "f16", "int8-dynamic"),
+        help="what layers are computed in whose weights the file has in float32; others keep their type",
+    )
     parser.set_defaults(run=run)
 
 
@@ -40,6 +45,7 @@ def run(args: argparse.Namespace) -> None:
         chunk=args.chunk,
         cache_type=args.cache_type,
         weights=model.weights,
+        precision=args.precision,
         tokenizer=tokenizer,
     )
     program.save(str(args.output))

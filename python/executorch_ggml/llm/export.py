@@ -31,6 +31,7 @@ def export(
     cache_type: Literal["f32", "f16", "q8_0"] = "f16",
     all_logits: bool = False,
     weights: WeightSource | None = None,
+    precision: str | None = None,
     tokenizer: Tokenizer | None = None,
 ) -> ExecutorchProgramManager:
     """Export a causal or an encoder-decoder language model with its cache; write the result with ``.save(path)``.
@@ -46,7 +47,8 @@ def export(
     that as its third input, and reads these rows alone.
 
     ``weights`` says how parameters are stored (see :class:`executorch_ggml.GgmlPartitioner`), ``cache_type`` how keys
-    and values are; a ``tokenizer`` goes into the file, where :class:`Generator` finds it. A model in half precision
+    and values are; ``precision`` is what layers are computed in whose weights are float32 (see the same; its error
+    is not told here); a ``tokenizer`` goes into the file, where :class:`Generator` finds it. A model in half precision
     keeps its matrices as they are, but is computed in float32.
 
     A model with ``longrope`` rotates texts of up to ``original_max_position_embeddings`` tokens by other factors than
@@ -86,7 +88,14 @@ def export(
                 f"exported with max_seq_len={limit}",
                 stacklevel=2,
             )
-    program = lowered(programs, weights=weights, cache_type=cache_type, metadata=constants, tokenizer=tokenizer)
+    program = lowered(
+        programs,
+        weights=weights,
+        precision=precision,
+        cache_type=cache_type,
+        metadata=constants,
+        tokenizer=tokenizer,
+    )
     return under_all_names(program)
 
 

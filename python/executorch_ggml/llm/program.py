@@ -100,6 +100,7 @@ def lowered(
     programs: Mapping[str, ExportedProgram],
     *,
     weights: WeightSource | None,
+    precision: str | None = None,
     cache_type: str = "f32",
     metadata: Mapping[str, Any],
     tokenizer: Tokenizer | None,
@@ -107,7 +108,10 @@ def lowered(
     """The program of some methods, whose modules hold the model as ``model`` and its states as ``cache``."""
     states = {"cache.*": cache_type} if cache_type == "q8_0" else None
     partitioner = GgmlPartitioner(
-        weights=None if weights is None else _OfTheModel(weights), state_types=states, own_kernels=ANY_KERNEL
+        weights=None if weights is None else _OfTheModel(weights),
+        precision=precision,
+        state_types=states,
+        own_kernels=ANY_KERNEL,
     )
     edge = to_edge_transform_and_lower(
         dict(programs),

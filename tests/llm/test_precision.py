@@ -1,0 +1,49 @@
+"""Language models in low precision: nearer to the model with rounded operands than that is to the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from tests.llm import models
+from tests.llm.test_families import error, tokens
+from tests.test_precision import HALVES, in_halves, in_int8
+
+import executorch_ggml
+from executorch_ggml import llm
+
+
+@pytest.mark.parametrize("precision", [*HALVES, "int8-dynamic"])
+def test_causal_models(precision: str, tmp_path: Path) -> None:
+    model = models.make("qwen2").eval()
+    options = {"max_seq_len": 64, "cache_type": "f32", "all_logits": True}
+    before, path = tmp_path / "f32.pte", tmp_path / "model.pte"
+    llm.export(model, **options).save(str(before))
+    llm.export(model, precision=precision, **options).save(str(path))
+    assert path.stat().st_size < before.stat().st_size
+    text = tokens(20)
+    ids = torch.tensor([text])
+    logits = executorch_ggml.load(path)(ids, torch.zeros(1, dtype=torch.int64)).numpy()
+    rounded = in_int8(model) if precision == "int8-dynamic" else in_halves(model, precision)
+    with torch.no_grad():
+        exact, expected = (each(ids).logits.numpy() for each in (model, rounded))
+    assert error(logits, expected) < error(exact, expected) / 3
+
+
+def test_half_models_have_no_layer_for_it() -> None:
+    with pytest.raises(ValueError, match="precision 'bf16': no layer"):
+        llm.export(models.make("qwen2").half(), max_seq_len=16, precision="bf16")
+
+
+def test_encoders(tmp_path: Path) -> None:
+    model = models.make_encoder("bert").eval()
+    path = tmp_path / "model.pte"
+    llm.export_encoder(model, pooling="mean", normalize=True, precision="bf16").save(str(path))
+    embedded = llm.Encoder(path).embed_tokens([tokens(9)])
+    with torch.no_grad():
+        exact, rounded = (
+            torch.nn.functional.normalize(each(torch.tensor([tokens(9)]))[0].mean(1)).numpy()
+            for each in (model, in_halves(model, "bf16"))
+        )
+    assert error(embedded, rounded) < error(exact, rounded) / 3
