@@ -63,16 +63,16 @@ def test_precision_of_layers(checkpoint: Path, tmp_path: Path, capsys: pytest.Ca
     floats, halves = tmp_path / "f32.gguf", tmp_path / "f16.gguf"
     for gguf in (floats, halves):
         assert main(["export-gguf", str(checkpoint), "-o", str(gguf), "--type", gguf.stem]) == 0
-    sizes = []
+    sizes: list[int] = []
     for options in ([], ["--precision", "bf16"], ["--precision", "int8-dynamic"]):
         program = tmp_path / f"{len(sizes)}.pte"
         assert main(["export", str(floats), "-o", str(program), "--max-seq-len", "64", *options]) == 0
         sizes.append(program.stat().st_size)
         assert Generator(program).generate("Hello world", max_new_tokens=2) is not None
     assert sizes[0] > sizes[1] > sizes[2]
-    for gguf, options in ((halves, []), (floats, ["--external-weights"])):
+    for gguf, more in ((halves, []), (floats, ["--external-weights"])):
         out = ["-o", str(tmp_path / "x.pte"), "--max-seq-len", "64"]
-        assert main(["export", str(gguf), *out, "--precision", "bf16", *options]) == 1
+        assert main(["export", str(gguf), *out, "--precision", "bf16", *more]) == 1
         assert "precision 'bf16': no layer with constant weights in float32" in capsys.readouterr().err
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from executorch_ggml import llm
 @pytest.mark.parametrize("precision", [*HALVES, "int8-dynamic"])
 def test_causal_models(precision: str, tmp_path: Path) -> None:
     model = models.make("qwen2").eval()
-    options = {"max_seq_len": 64, "cache_type": "f32", "all_logits": True}
+    options: dict[str, Any] = {"max_seq_len": 64, "cache_type": "f32", "all_logits": True}
     before, path = tmp_path / "f32.pte", tmp_path / "model.pte"
     llm.export(model, **options).save(str(before))
     llm.export(model, precision=precision, **options).save(str(path))
