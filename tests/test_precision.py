@@ -315,15 +315,18 @@ def test_errors(saved: Callable[..., Path]) -> None:
         GgmlPartitioner(precision="f16", fusions=())
 
 
-@pytest.mark.parametrize("targets", [("cpu",), ("ggml",), ("cpu", "ggml")])
-def test_partitioner(targets: tuple[str, ...], tmp_path: Path) -> None:
+@halves
+@pytest.mark.parametrize("name", ["linear", "conv", "grouped", "depthwise", "transposed"])
+@pytest.mark.parametrize("targets", [("ggml",), ("cpu", "ggml")])
+def test_partitioner(targets: tuple[str, ...], name: str, precision: str, tmp_path: Path) -> None:
+    """Programs for one target or both; in stock ops ggml itself multiplies."""
     torch.manual_seed(0)
-    model, shape = MODELS["linear"]
+    model, shape = MODELS[name]
     x, path = torch.randn(shape), tmp_path / "model.pte"
-    partitioner = GgmlPartitioner(precision="bf16", targets=targets)
+    partitioner = GgmlPartitioner(precision=precision, targets=targets)
     program = to_edge_transform_and_lower(exported(model.eval(), (x,)), partitioner=[partitioner]).to_executorch()
     program.save(str(path))
-    assert_same(run(path, x), in_halves(model, "bf16")(x), SUMS)
+    assert_same(run(path, x), in_halves(model, precision)(x), SUMS)
 
 
 def float_session(model: nn.Module, x: Tensor, precision: str | None, dynamic: Any = None) -> Session:
