@@ -78,12 +78,12 @@ def export(
     with data_dependence_named(program):
         edge = to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=config)
         check_kernels(edge, partitioner, own_kernels)
-        made = edge.to_executorch(executorch_config())
+        lowered = edge.to_executorch(executorch_config())
     if precision is not None:
         check_applied([] if has_delegates(edge) else [precision])
         if report_error:
-            tell_error(precision, made, model, args, kwargs)
-    return made
+            tell_error(precision, lowered, model, args, kwargs)
+    return lowered
 
 
 def check_kernels(edge: EdgeProgramManager, partitioner: GgmlPartitioner, own_kernels: Collection[str] = ()) -> None:
