@@ -539,6 +539,20 @@ def integer_pooling(p: Program) -> None:
 
 
 @program
+def integer_averages(p: Program) -> None:
+    window = Window2d(Window(3, stride=2, pad=1), Window(2, stride=1, dilation=2))
+    adaptive = Window2d(Window(kernel=0), Window(kernel=0))
+    outputs = (Requantize(DType.U8, 7, 0.0, 200.0), Requantize(DType.I8, 0, -9.0, 99.0))
+    images = (p.input(_int8(2, 7, 6, 70)), p.input(torch.randint(0, 256, (2, 7, 6, 5), dtype=torch.uint8)))
+    for x, output in zip(images, outputs, strict=True):
+        grids = {"zero": 20, "factor": 0.7, "output": output}
+        of = {"kind": PoolKind.AVG_PAD, "window": window, "divisor": 0}
+        p.output(p.emit("quantized_pool_2d_nhwc", x, ne=(x.ne[0], 3, 5, 2), **of, **grids))
+        of = {"kind": PoolKind.AVG, "window": adaptive, "divisor": 0}
+        p.output(p.emit("quantized_pool_2d_nhwc", x, ne=(x.ne[0], 4, 1, 2), **of, **grids))
+
+
+@program
 def integer_linear(p: Program) -> None:
     x, scale = p.input(_int8(3, 5, 18)), p.constant(torch.rand(33) * 0.01)
     for kind in (Storage.MATRIX_BLOCKS, Storage.PLAIN):

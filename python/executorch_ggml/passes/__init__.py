@@ -18,6 +18,7 @@ from . import (
     constant_folding,
     gate,
     half_weights,
+    integer_averages,
     integer_functions,
     integer_layers,
     integer_movement,
@@ -34,6 +35,7 @@ from .precision import BEFORE, PRECISIONS, check_precision
 _ORDERED = (
     integer_movement,
     integer_functions,
+    integer_averages,
     integer_layers,
     constant_folding,
     batch_norm,

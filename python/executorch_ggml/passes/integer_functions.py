@@ -36,9 +36,10 @@ from typing import Any
 
 from ..ir._lazy import torch
 from ..ir.dtypes import DType
+from ..ir.formulas import holds
 from ..ir.graph import Graph, Node, Value
 from ..ir.ops.custom import BinaryKind
-from ..ir.ops.quantized import Requantize
+from ..ir.ops.quantized import Requantize, is_byte_of
 from .rewrite import Rewriter, computed_by, input_of, present
 
 CLAMPS: dict[str, Callable[[dict[str, Any]], tuple[float, float]]] = {
@@ -86,6 +87,11 @@ def bounds_of(low: float, high: float, grid: dict[str, Any]) -> tuple[int, int]:
     return rounded(low), rounded(high)
 
 
+def rounding_to(grid: dict[str, Any], low: float, high: float) -> Requantize:
+    """The rounding of a ``quantize`` node with these attributes, of numbers between two bounds."""
+    return Requantize(grid["dtype"], grid["zero"], *map(float, bounds_of(low, high, grid)))
+
+
 def clamped(value: Value) -> tuple[Value, tuple[float, float]]:
     """What a value is a clamp of, with the bounds; the value itself where it is none."""
     node = value.producer
@@ -96,16 +102,17 @@ def clamped(value: Value) -> tuple[Value, tuple[float, float]]:
     return (input_of(value, 0), (low, high)) if ordered else (value, (-math.inf, math.inf))
 
 
-def _is_whole(dequantize: Node | None) -> bool:
+def is_whole(dequantize: Node | None) -> bool:
     """Whether it is a node that dequantizes bytes with one scale."""
     if dequantize is None or dequantize.op != "dequantize":
         return False
-    return dequantize.inputs[1] is None and input_of(dequantize.output, 0).dtype in _BYTES
+    is_of_bytes = holds(is_byte_of, dequantize.attrs["zero"], input_of(dequantize.output, 0))
+    return is_of_bytes and dequantize.inputs[1] is None
 
 
 def _unchanged(node: Node, x: Value) -> Value | None:
     """What is quantized as it was."""
-    if not _is_whole(x.producer) or x.producer is None or not same_grid(node.attrs, x.producer):
+    if not is_whole(x.producer) or x.producer is None or not same_grid(node.attrs, x.producer):
         return None
     limits = torch.iinfo(node.attrs["dtype"].torch)
     source = input_of(x, 0)
@@ -120,7 +127,7 @@ def _unchanged(node: Node, x: Value) -> Value | None:
 def _narrowed(rewriter: Rewriter, node: Node, x: Value) -> Value | None:
     """A clamp of what was just quantized, to the same grid: its bounds."""
     between, (low, high) = clamped(x)
-    if not _is_whole(between.producer) or between.producer is None or not same_grid(node.attrs, between.producer):
+    if not is_whole(between.producer) or between.producer is None or not same_grid(node.attrs, between.producer):
         return None
     earlier = input_of(between, 0)
     alone = rewriter.reads(between) == 1 and rewriter.reads(earlier) == 1
@@ -139,7 +146,7 @@ def _looked_up(rewriter: Rewriter, node: Node, x: Value) -> Value | None:
     if node.attrs["dtype"] not in _BYTES:
         return None
     chain = [node]
-    while x.producer is not None and not _is_whole(x.producer):
+    while x.producer is not None and not is_whole(x.producer):
         if len(present(x.producer.inputs)) != 1 or x.producer.spec.along != ():
             return None
         chain.append(x.producer)
@@ -173,9 +180,8 @@ def _combined(rewriter: Rewriter, node: Node, x: Value) -> Value | None:
     if function is None or kind not in _BINARY.values() or rewriter.reads(combined) != 1:
         return None
     a, b = (value.producer for value in present(function.inputs))
-    if a is None or b is None or not _is_whole(a) or not _is_whole(b) or node.attrs["dtype"] not in _BYTES:
+    if a is None or b is None or not is_whole(a) or not is_whole(b) or node.attrs["dtype"] not in _BYTES:
         return None
-    output = Requantize(node.attrs["dtype"], node.attrs["zero"], *map(float, bounds_of(low, high, node.attrs)))
     return rewriter.builder.emit(
         "quantized_binary",
         input_of(a.output, 0),
@@ -186,7 +192,7 @@ def _combined(rewriter: Rewriter, node: Node, x: Value) -> Value | None:
         b_scale=b.attrs["scale"],
         b_zero=b.attrs["zero"],
         inverse=node.attrs["inverse"],
-        output=output,
+        output=rounding_to(node.attrs, low, high),
     )
 
 
@@ -195,7 +201,7 @@ def _concatenated(rewriter: Rewriter, node: Node, x: Value) -> Value | None:
     if not computed_by(x, "concat") or x.producer is None or rewriter.reads(x) != 1:
         return None
     parts = present(x.producer.inputs)
-    if not all(_is_whole(part.producer) for part in parts) or node.attrs["dtype"] not in _BYTES:
+    if not all(is_whole(part.producer) for part in parts) or node.attrs["dtype"] not in _BYTES:
         return None
     moved = []
     for part in parts:

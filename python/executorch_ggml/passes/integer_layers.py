@@ -31,7 +31,7 @@ from ..ir.graph import Constant, Graph, Node, Value
 from ..ir.ops.custom import BinaryKind
 from ..ir.ops.quantized import UNBOUNDED, Requantize, is_byte_of, is_short
 from ..ir.ops.spatial import NO_EPILOGUE
-from .integer_functions import CLAMPS, bounds_of
+from .integer_functions import CLAMPS, rounding_to
 from .layers import LAYERS, QUANTIZED_LAYERS, Layer
 from .rewrite import Rewriter, computed_by, input_of, present
 
@@ -189,6 +189,4 @@ def _quantized(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...])
     constants = [None if value is None else rewriter.constant(value) for value in (scale, bias)]
     steps = [None if each is None else _scaled(rewriter, each, node.attrs["inverse"]) for each in constants]
     before: Requantize = layer.node.attrs["output"]
-    low, high = bounds_of(before.low, before.high, node.attrs)
-    output = Requantize(node.attrs["dtype"], node.attrs["zero"], float(low), float(high))
-    return layer.emit(rewriter, inputs=(x, weight, *steps), output=output)
+    return layer.emit(rewriter, inputs=(x, weight, *steps), output=rounding_to(node.attrs, before.low, before.high))

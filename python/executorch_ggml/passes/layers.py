@@ -57,7 +57,10 @@ class Layer:
     def emit(self, rewriter: Rewriter, *, inputs: Sequence[Value | None] | None = None, **attrs: Any) -> Value:
         """The same value with other inputs or attributes of the layer."""
         node = self.node
-        value = rewriter.builder.emit(node.op, *(inputs or node.inputs), **{**node.attrs, **attrs})
+        return self.shown(rewriter, rewriter.builder.emit(node.op, *(inputs or node.inputs), **{**node.attrs, **attrs}))
+
+    def shown(self, rewriter: Rewriter, value: Value) -> Value:
+        """The views of another result of the layer's dims."""
         for view in self.views:
             if view.op == "permute":
                 value = rewriter.builder.permute(value, view.attrs["axes"])

@@ -9,37 +9,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.frontends.aten.grids import Grid, decomposed, grids, ops_of
 from tests.helpers import lowered, run_session, session
 from torch import Tensor, nn
 
-from executorch_ggml.frontends.aten.ops import quantized
 from executorch_ggml.ir.graph import Graph
-
-decomposed = quantized.decomposed
-RANGES = {torch.int8: (-128, 127), torch.uint8: (0, 255)}
-
-
-@dataclass(frozen=True)
-class Grid:
-    """Integers that stand for numbers."""
-
-    scale: float
-    zero: int
-    dtype: torch.dtype = torch.int8
-
-    def round(self, x: Tensor) -> Tensor:
-        return decomposed.quantize_per_tensor(x, self.scale, self.zero, *RANGES[self.dtype], self.dtype)
-
-    def numbers(self, x: Tensor) -> Tensor:
-        return decomposed.dequantize_per_tensor(x, self.scale, self.zero, *RANGES[self.dtype], self.dtype)
-
-    def of(self, x: Tensor) -> Tensor:
-        return self.numbers(self.round(x))
-
-
-def grids() -> st.SearchStrategy[Grid]:
-    scale, signed = st.sampled_from((0.0371, 0.25, 0.013)), st.integers(-128, 127)
-    return st.one_of(st.builds(Grid, scale, signed), st.builds(Grid, scale, st.integers(0, 255), st.just(torch.uint8)))
 
 
 class Weight(nn.Module):
@@ -105,10 +79,6 @@ class ConvolutionModel(nn.Module):
             y = nn.functional.conv2d(x, self.weight(), self.bias, c.stride, c.padding, c.dilation, c.groups)
         y = y if c.clamp is None else torch.clamp(y, *c.clamp)
         return y if c.y is None else c.y.of(y)
-
-
-def ops_of(graph: Graph) -> set[str]:
-    return {node.op for node in graph.nodes}
 
 
 def check(model: nn.Module, *inputs: Tensor, step: float | None, expected_op: str) -> Graph:

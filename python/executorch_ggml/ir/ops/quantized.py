@@ -15,7 +15,17 @@ from ..formulas import count, formula
 from ..op import Dims, Operand, op
 from .custom import BinaryKind
 from .movement import shape_of
-from .spatial import Window2d, _convolution_checks, _fitted, _on_planes, planes
+from .spatial import (
+    PoolKind,
+    Window2d,
+    _convolution_checks,
+    _fitted,
+    _on_planes,
+    _pooling_checks,
+    planes,
+    pool_2d,
+    pool_taps,
+)
 
 
 @dataclass(frozen=True)
@@ -81,6 +91,18 @@ def has_scales(scale: Operand, channels: int) -> bool:
 def is_short(depth: int) -> bool:
     """Expects `depth`, the number of products in a sum, to be at most 65536: sums are in int32."""
     return depth <= 2**16
+
+
+@formula
+def averages(kind: PoolKind) -> bool:
+    """Expects `kind` to be AVG or AVG_PAD."""
+    return kind == PoolKind.AVG or kind == PoolKind.AVG_PAD  # noqa: PLR1714 - for C++
+
+
+@formula
+def sums_few(x: Dims, ne: Dims, window: Window2d) -> bool:
+    """Expects `window` to see at most 2^22 pixels of `x`: sums are in int32."""
+    return pool_taps(window.w, x[0], ne[0]) * pool_taps(window.h, x[1], ne[1]) <= 2**22
 
 
 @formula
@@ -289,3 +311,66 @@ def quantized_binary(
 def lookup(x: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
     """A function of a byte: the element of ``table`` at ``x`` read as unsigned, -1 being 255 (custom)."""
     return table.reshape(-1)[x.long() % 256]
+
+
+def _integer_pooling_checks(x: str, ne: str) -> tuple[str, ...]:
+    return (
+        "averages(kind)",
+        *_pooling_checks(x, ne),
+        f"sums_few({x}, {ne}, window)",
+        "is_byte_of(zero, x)",
+        "is_output(output)",
+        "is_of_bytes(output)",
+    )
+
+
+@op(
+    197,
+    inputs={"x": "i8|u8 cont"},
+    result="output.dtype, ne",
+    checks=_integer_pooling_checks("x.ne", "ne"),
+    work="count(ne) * pool_taps(window.w, x.ne[0], ne[0]) * pool_taps(window.h, x.ne[1], ne[1])",
+    call="replaced",
+)
+def quantized_pool_2d(
+    x: torch.Tensor,
+    *,
+    ne: Dims,
+    kind: PoolKind,
+    window: Window2d,
+    divisor: int,
+    zero: int,
+    factor: float,
+    output: Requantize,
+) -> torch.Tensor:
+    """``pool_2d`` of integers: averages of ``x - zero``, times ``factor``, rounded to ``output``.
+
+    With a factor of 1 what is half-way between two steps goes to the even one.
+    """
+    average: torch.Tensor = pool_2d(_unscaled(x, zero), ne=ne, kind=kind, window=window, divisor=divisor)
+    return requantized((average * factor).float(), output)
+
+
+@op(
+    198,
+    inputs={"x": "i8|u8 cont"},
+    result="output.dtype, ne",
+    checks=_integer_pooling_checks("planes(x.ne)", "planes(ne)"),
+    work="count(ne) * pool_taps(window.w, x.ne[1], ne[1]) * pool_taps(window.h, x.ne[2], ne[2])",
+    call="custom",
+    kernel="quantized_pool",
+)
+def quantized_pool_2d_nhwc(
+    x: torch.Tensor,
+    *,
+    ne: Dims,
+    kind: PoolKind,
+    window: Window2d,
+    divisor: int,
+    zero: int,
+    factor: float,
+    output: Requantize,
+) -> torch.Tensor:
+    """``quantized_pool_2d`` with channels innermost (custom)."""
+    attrs: dict[str, Any] = {"kind": kind, "window": window, "divisor": divisor, "zero": zero, "factor": factor}
+    return _on_planes(quantized_pool_2d, x, ne=planes(ne), **attrs, output=output)

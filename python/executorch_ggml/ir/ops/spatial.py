@@ -426,7 +426,6 @@ def averages_floats(x: Operand, kind: PoolKind) -> bool:
 def _pooling_checks(x: str, ne: str) -> tuple[str, ...]:
     """What a pooling expects of an image and a result, given their dims in ggml's order."""
     return (
-        "averages_floats(x, kind)",
         f"keeps_channels({x}, {ne})",
         f"keeps_batch({x}, {ne})",
         "pools_over(window)",
@@ -438,7 +437,7 @@ def _pooling_checks(x: str, ne: str) -> tuple[str, ...]:
     82,
     inputs={"x": "f32|i8|u8 cont"},
     result="x.dtype, ne",
-    checks=_pooling_checks("x.ne", "ne"),
+    checks=("averages_floats(x, kind)", *_pooling_checks("x.ne", "ne")),
     work="count(ne) * pool_taps(window.w, x.ne[0], ne[0]) * pool_taps(window.h, x.ne[1], ne[1])",
     call="compositions::pool_2d(self, x, kind, window)",
     stock="is_f32(x) and divisor == 0 and pools_as_ggml(x.ne, ne, kind, window)",
@@ -467,7 +466,7 @@ def pool_2d(x: torch.Tensor, *, ne: Dims, kind: PoolKind, window: Window2d, divi
     85,
     inputs={"x": "f32|i8|u8 cont"},
     result="x.dtype, ne",
-    checks=_pooling_checks("planes(x.ne)", "planes(ne)"),
+    checks=("averages_floats(x, kind)", *_pooling_checks("planes(x.ne)", "planes(ne)")),
     work="count(ne) * pool_taps(window.w, x.ne[1], ne[1]) * pool_taps(window.h, x.ne[2], ne[2])",
     call="custom",
     kernel="pool_2d",

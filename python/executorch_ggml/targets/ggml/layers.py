@@ -124,7 +124,7 @@ def _is_zero(size: Dim) -> bool:
     return isinstance(size, int) and size == 0
 
 
-stock("grid_sample", "max_pool_index", "quantized_conv_2d")(nhwc)
+stock("grid_sample", "max_pool_index", "quantized_conv_2d", "quantized_pool_2d")(nhwc)
 
 
 @stock("pool_2d")
