@@ -3,7 +3,7 @@
 Given::
 
     %0 = dequantize(%x, scale=s, zero=z)
-    %1 = hardswish(%0)                      # any elementwise functions of one tensor
+    %1 = hardswish(%0)                      # any elementwise functions of it, and of numbers
     %2 = quantize(%1, inverse=i, zero=y)
 
 Result::
@@ -35,12 +35,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..ir._lazy import torch
+from ..ir.dims import is_one
 from ..ir.dtypes import DType
 from ..ir.formulas import holds
 from ..ir.graph import Graph, Node, Value
 from ..ir.ops.custom import BinaryKind
 from ..ir.ops.quantized import Requantize, is_byte_of
-from .rewrite import Rewriter, computed_by, input_of, present
+from .rewrite import Rewriter, input_of, present
 
 CLAMPS: dict[str, Callable[[dict[str, Any]], tuple[float, float]]] = {
     "relu": lambda attrs: (0.0, math.inf),
@@ -48,6 +49,7 @@ CLAMPS: dict[str, Callable[[dict[str, Any]], tuple[float, float]]] = {
 }
 _BINARY = {"add": BinaryKind.ADD, "sub": BinaryKind.SUB, "mul": BinaryKind.MUL}
 _BYTES = (DType.I8, DType.U8)
+_MOST_STEPS = 16
 
 
 def run(graph: Graph) -> Graph:
@@ -142,31 +144,48 @@ def _narrowed(rewriter: Rewriter, node: Node, x: Value) -> Value | None:
 
 
 def _looked_up(rewriter: Rewriter, node: Node, x: Value) -> Value | None:
-    """A chain of functions of bytes as a table."""
+    """Functions of one tensor of bytes as a table."""
     if node.attrs["dtype"] not in _BYTES:
         return None
-    chain = [node]
-    while x.producer is not None and not is_whole(x.producer):
-        if len(present(x.producer.inputs)) != 1 or x.producer.spec.along != ():
-            return None
-        chain.append(x.producer)
-        x = input_of(x, 0)
-    if x.producer is None:
+    steps: dict[Value, Node] = {}
+    sources: set[Value] = set()
+    if not _is_function(x, steps, sources) or len(sources) != 1:
         return None
-    chain.append(x.producer)
-    return _table(rewriter, chain[::-1], input_of(x, 0))
+    source = sources.pop()
+    places = {value: place for place, value in enumerate((source, *steps))}
+    calls = [(step, [None if value is None else places[value] for value in step.inputs]) for step in steps.values()]
+    return _table(rewriter, source, [*calls, (node, [places[x]])])
 
 
-def _table(rewriter: Rewriter, chain: Sequence[Node], x: Value) -> Value:
-    """``lookup`` of the results of some nodes, one after the other, for each byte."""
-    text = repr([(each.op, each.attrs) for each in chain])
-    dtype = chain[-1].output.dtype
+def _is_function(x: Value, steps: dict[Value, Node], sources: set[Value]) -> bool:
+    """Whether a value follows, element by element, from tensors of bytes and numbers: these, and the nodes in order."""
+    node = x.producer
+    if x in steps:
+        return True
+    if node is None or len(steps) == _MOST_STEPS:
+        return False
+    if is_whole(node):
+        sources.add(input_of(x, 0))
+    elif node.op == "fill":
+        if not is_one(x.count):
+            return False
+    elif node.spec.along != () or not all(_is_function(value, steps, sources) for value in present(node.inputs)):
+        return False
+    steps[x] = node
+    return True
+
+
+def _table(rewriter: Rewriter, x: Value, calls: Sequence[tuple[Node, Sequence[int | None]]]) -> Value:
+    """``lookup`` of what the last of some calls gives for each byte; they read ``x``, 0, or the n-th call's result."""
+    text = repr([(node.op, read, node.attrs) for node, read in calls])
+    dtype = calls[-1][0].output.dtype
 
     def contents() -> torch.Tensor:
-        value = torch.arange(256, dtype=torch.uint8).view(x.dtype.torch)
-        for each in chain:
-            value = each.spec.reference(value, *[None] * (len(each.inputs) - 1), **each.attrs)
-        return value
+        values = [torch.arange(256, dtype=torch.uint8).view(x.dtype.torch)]
+        for node, read in calls:
+            operands = [None if place is None else values[place] for place in read]
+            values.append(node.spec.reference(*operands, **node.attrs))
+        return values[-1]
 
     key = f"lookup~{hashlib.sha256((x.dtype.name + text).encode()).hexdigest()[:16]}"
     return rewriter.builder.emit("lookup", x, rewriter.builder.constant(key, dtype, (256, 1, 1, 1), contents))
@@ -197,14 +216,21 @@ def _combined(rewriter: Rewriter, node: Node, x: Value) -> Value | None:
 
 
 def _concatenated(rewriter: Rewriter, node: Node, x: Value) -> Value | None:
-    """A concatenation of bytes, each put on the result's grid."""
-    if not computed_by(x, "concat") or x.producer is None or rewriter.reads(x) != 1:
+    """A concatenation of bytes and numbers, each put on the result's grid."""
+    if x.producer is None or x.producer.op != "concat" or node.attrs["dtype"] not in _BYTES or rewriter.reads(x) != 1:
         return None
-    parts = present(x.producer.inputs)
-    if not all(is_whole(part.producer) for part in parts) or node.attrs["dtype"] not in _BYTES:
-        return None
-    moved = []
-    for part in parts:
+    parts = [_put_on_grid(rewriter, node, part) for part in present(x.producer.inputs)]
+    return None if None in parts else rewriter.builder.emit("concat", *parts, **x.producer.attrs)
+
+
+def _put_on_grid(rewriter: Rewriter, node: Node, part: Value) -> Value | None:
+    """A part of what a node quantizes, as it quantizes it."""
+    if is_whole(part.producer):
         unchanged = _unchanged(node, part)
-        moved.append(_looked_up(rewriter, node, part) if unchanged is None else unchanged)
-    return rewriter.builder.emit("concat", *moved, **x.producer.attrs)
+        return _looked_up(rewriter, node, part) if unchanged is None else unchanged
+    if part.producer is not None and part.producer.op == "fill" and part.dtype == DType.F32:
+        number = part.producer.attrs["value"]
+        if math.isnan(number):
+            return None
+        return rewriter.builder.fill(part.ne, bounds_of(number, number, node.attrs)[0], node.attrs["dtype"])
+    return _concatenated(rewriter, node, part)

@@ -99,6 +99,7 @@ def _in_range(index: torch.Tensor, size: int, wrap: bool) -> torch.Tensor:
     empty=Empty.COMPUTED,
     call="custom",
     kernel="take",
+    along=("axis",),
 )
 def take(a: torch.Tensor, index: torch.Tensor, *, axis: int, wrap: bool) -> torch.Tensor:
     """The elements of ``a`` at ``index`` along one axis; in the others ``index`` is broadcast to ``a`` (custom)."""

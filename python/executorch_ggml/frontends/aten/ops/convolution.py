@@ -16,6 +16,7 @@ from ....ir.op import Dim
 from ....ir.ops.spatial import NO_EPILOGUE, Window, Window2d
 from ..context import FLOATS, Context, Tensor
 from ..registry import Refused, lowers
+from .quantized import rearranged
 from .rearrange import backwards
 from .shape import concatenated, padded, turned, window
 from .volume import frames_of, frames_of_images, from_frames, images_of_frames
@@ -187,7 +188,7 @@ def _weight_image(cx: Context, weight: Tensor) -> Tensor:
     a, b, k = (int(n) for n in weight.shape)
     if weight.data is None:
         return _reshaped(cx, weight, a, b, 1, k)
-    return cx.derived("image", [weight], (a, b, 1, k), lambda w: w.unsqueeze(2))
+    return rearranged(cx, weight, "image", (a, b, 1, k), lambda w: w.unsqueeze(2), lambda dim: (dim, 1))
 
 
 def flipped_kernel(cx: Context, weight: Tensor, groups: int) -> Tensor:
@@ -200,7 +201,8 @@ def flipped_kernel(cx: Context, weight: Tensor, groups: int) -> Tensor:
         grouped = w.view(groups, ic // groups, oc, *taps).transpose(1, 2)
         return grouped.reshape(groups * oc, ic // groups, *taps).flip(list(range(2, weight.rank)))
 
-    return cx.derived(f"flipped{groups}", [weight], (groups * oc, ic // groups, *taps), flip)
+    shape = (groups * oc, ic // groups, *taps)
+    return rearranged(cx, weight, f"flipped{groups}", shape, flip, lambda dim: (0, groups) if dim == 1 else None)
 
 
 def _flipped_at_run_time(cx: Context, weight: Tensor, groups: int) -> Tensor:

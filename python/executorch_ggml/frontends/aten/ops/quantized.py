@@ -20,11 +20,12 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Node
 from torchao.quantization import quant_primitives  # noqa: F401 - declares torchao
 
-from ....ir.dims import ne_of, same_dims
+from ....ir.dims import is_one, ne_of, same_dims
 from ....ir.dtypes import DType
 from ....ir.graph import Value
 from ....ir.op import Dim
 from ....ir.ops.custom import BinaryKind, ReduceKind, UnaryKind
+from ....passes.rewrite import computed_by, input_of
 from ..blocks import Blocks, exact_blocks
 from ..context import FLOATS, NARROW, Context, Tensor
 from ..registry import Refused, lowers, overload_of
@@ -102,6 +103,50 @@ def widened(cx: Context, weight: Tensor) -> Tensor:
         return weight
     dequantized = cx.derived("widened", [integers], [int(n) for n in weight.shape], lambda w: w, weight.dtype)
     return _with_blocks(cx, dequantized, integers, 1.0, None, int(weight.shape[1]))
+
+
+def rearranged(
+    cx: Context,
+    weight: Tensor,
+    key: str,
+    shape: Sequence[int],
+    move: Callable[[torch.Tensor], torch.Tensor],
+    channels: Callable[[int], tuple[int, int] | None],
+) -> Tensor:
+    """A constant weight whose elements are moved; one that is dequantized is moved as integers too, for the passes.
+
+    ``channels`` says of a dim that has one scale an index which dim that becomes, and how many times over; None: none.
+    """
+    moved = cx.derived(key, [weight], shape, move)
+    node = weight.value.producer
+    if node is None or node.op != "dequantize" or node.inputs[0] is None:
+        return moved
+    integers = constant_behind(cx, replace(weight, value=node.inputs[0]))
+    scales = node.inputs[1]
+    if integers is None:
+        return moved
+    if scales is not None:
+        scales = _scales_along(cx, weight, scales, key, len(shape), channels)
+        if scales is None:
+            return moved
+    integers = cx.derived(key, [replace(integers, shape=weight.shape)], shape, move)
+    return replace(moved, value=cx.builder.emit("dequantize", integers.value, scales, **node.attrs))
+
+
+def _scales_along(
+    cx: Context, weight: Tensor, scales: Value, key: str, rank: int, channels: Callable[[int], tuple[int, int] | None]
+) -> Value | None:
+    """The scales of a weight's channels, along the dim that these become."""
+    dims = [dim for dim in range(weight.rank) if not is_one(scales.ne[weight.axis(dim)])]
+    place = channels(dims[0]) if len(dims) == 1 else None
+    line = input_of(scales, 0) if computed_by(scales, "reshape") else scales
+    numbers = constant_behind(cx, replace(weight, value=line))
+    if place is None or numbers is None:
+        return None
+    dim, times = place
+    count = times * int(scales.ne[weight.axis(dims[0])])
+    repeated = cx.derived(key, [numbers], [count], lambda values: values.flatten().repeat(times))
+    return on_axis(cx, repeated.value, rank - 1 - dim)
 
 
 def constant_behind(cx: Context, tensor: Tensor) -> Tensor | None:
