@@ -30,7 +30,7 @@ from ..ir.formulas import holds
 from ..ir.graph import Constant, Graph, Node, Value
 from ..ir.ops.custom import BinaryKind
 from ..ir.ops.quantized import UNBOUNDED, Requantize, is_byte_of, is_short
-from ..ir.ops.spatial import NO_EPILOGUE
+from ..ir.ops.spatial import NO_EPILOGUE, Window2d
 from .integer_functions import CLAMPS, rounding_to
 from .layers import LAYERS, QUANTIZED_LAYERS, Layer
 from .rewrite import Rewriter, computed_by, input_of, present
@@ -47,7 +47,7 @@ def run(graph: Graph) -> Graph:
 def _layer(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> Value | None:
     """A layer of dequantized operands, as one that gives floats."""
     x, weight, bias = inputs
-    if x is None or weight is None or node.attrs["epilogue"] != NO_EPILOGUE:
+    if x is None or weight is None or node.attrs["epilogue"] != NO_EPILOGUE or not _has_pixels_side_by_side(node):
         return None
     addend = None if bias is None else rewriter.constant(bias)
     scales = _scales(rewriter, weight, LAYERS[node.op])
@@ -73,6 +73,12 @@ def _layer(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> 
         zero=zero,
         output=UNBOUNDED,
     )
+
+
+def _has_pixels_side_by_side(node: Node) -> bool:
+    """Whether no zeros are between a convolution's pixels: the kernel for floats alone leaves these out."""
+    window = node.attrs.get("window", Window2d())
+    return bool(window.w.up == window.h.up == 1)
 
 
 def _integers(x: Value) -> Node | None:
