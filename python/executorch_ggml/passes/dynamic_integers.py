@@ -68,7 +68,8 @@ def _quantized(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...])
     integers = builder.emit("quantize", builder.emit("div", x, scale), **grid)
     matrix, scales = _weight(builder, constant, weight)
     y = builder.emit("quantized_linear", integers, matrix, scales, None, zero=0, output=UNBOUNDED)
-    return activated(builder, scaled_rows(builder, y, scale, bias), node.attrs["epilogue"])
+    addend = None if bias is None else builder.reshape(bias, (bias.count,))
+    return activated(builder, scaled_rows(builder, y, scale, addend), node.attrs["epilogue"])
 
 
 def _row_scales(builder: Builder, x: Value) -> Value:

@@ -13,8 +13,8 @@ Result::
     constant @addend = @bias * i
     %0 = quantized_linear(%x, @weight, @scale, @addend, zero=z, output=(I8, y, low, high))
 
-A scale and a zero point that are computed, for all or for each row, are applied to a linear layer's sums:
-``(sums - zero * sums of the weights) * scale + bias``.
+A scale and a zero point that are computed, for all or for each row, are applied to the layer's sums:
+``(sums - zero * sums of the weights) * scale + bias``. A convolution's image is padded with the zero point beforehand.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from dataclasses import dataclass, replace
 
 from ..ir._lazy import torch
 from ..ir.builder import Builder
-from ..ir.dims import is_one, same_dims
+from ..ir.dims import is_one, product, same_dims
 from ..ir.dtypes import DType
 from ..ir.formulas import holds
 from ..ir.graph import Constant, Graph, Node, Value
+from ..ir.op import Dim, Dims
 from ..ir.ops.custom import BinaryKind
-from ..ir.ops.quantized import UNBOUNDED, Requantize, is_byte_of, is_short
-from ..ir.ops.spatial import NO_EPILOGUE, Window2d
-from .integer_functions import CLAMPS, rounding_to
+from ..ir.ops.quantized import UNBOUNDED, Requantize, is_short
+from ..ir.ops.spatial import NO_EPILOGUE, Window2d, far_pad
+from .integer_functions import CLAMPS, is_whole, rounding_to
 from .layers import LAYERS, QUANTIZED_LAYERS, Layer
 from .rewrite import Rewriter, computed_by, input_of, present
 
@@ -53,13 +54,12 @@ def _layer(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> 
     scales = _scales(rewriter, weight, LAYERS[node.op])
     if scales is None:
         return None
-    integers = _integers(x)
-    if integers is None:
-        return _of_computed_grid(rewriter, x, input_of(weight, 0), scales, bias) if node.op == "linear" else None
+    integers = x.producer
+    if integers is None or not is_whole(integers):
+        return _of_computed_grid(rewriter, node, inputs, scales)
     if bias is not None and addend is None:
         return None
-    depth = weight.ne[0] * weight.ne[1] * weight.ne[2] if node.op == "conv_2d" else weight.ne[0]
-    if not holds(is_short, depth):
+    if not holds(is_short, _depth(node.op, weight)):
         return None
     x_scale, zero = integers.attrs["scale"], integers.attrs["zero"]
     attrs = {name: value for name, value in node.attrs.items() if name != "epilogue"}
@@ -81,20 +81,13 @@ def _has_pixels_side_by_side(node: Node) -> bool:
     return bool(window.w.up == window.h.up == 1)
 
 
-def _integers(x: Value) -> Node | None:
-    """The node that dequantizes bytes with one scale, where a value is from one."""
-    node = x.producer
-    if node is None or node.op != "dequantize" or node.inputs[1] is not None:
-        return None
-    return node if holds(is_byte_of, node.attrs["zero"], input_of(x, 0)) else None
-
-
 @dataclass(frozen=True)
 class _Computed:
     """Bytes, and what they are multiplied by after a zero point, negated, is added: one number, or one a row."""
 
     integers: Value
     scale: Value
+    zero: int  # of those that are known
     negated_zero: Value | None
 
     @staticmethod
@@ -111,7 +104,40 @@ class _Computed:
         if not computed_by(value, "convert") or not (for_all or (shown is x and _are_rows(numbers, x))):
             return None
         integers = input_of(value, 0)
-        return _Computed(builder.reshape(integers, x.ne), scale, zero) if integers.dtype in _BYTES else None
+        if integers.dtype not in _BYTES:
+            return None
+        known = None if zero is None else _Byte.negated(zero, integers.dtype)
+        number = None if known is None else known.number
+        integers = builder.reshape(integers, x.ne)
+        return _Computed(integers, scale, number or 0, zero if number is None else None)
+
+
+@dataclass(frozen=True)
+class _Byte:
+    """A computed number that is a whole one and in a type's range, whatever the input."""
+
+    value: Value  # as F32
+    number: int | None  # where it is known
+
+    @staticmethod
+    def negated(negated: Value, dtype: DType) -> _Byte | None:
+        """The number whose negative a value is; None where it may be another than a byte."""
+        if not computed_by(negated, "neg"):
+            return None
+        zero = value = input_of(negated, 0)
+        whole = False
+        while computed_by(value, "convert") or computed_by(value, "reshape"):
+            value = input_of(value, 0)
+            whole = whole or value.dtype in (DType.I32, DType.I64)
+        node, limits = value.producer, torch.iinfo(dtype.torch)
+        if node is None or not whole:
+            return None
+        if node.op == "fill" and isinstance(node.attrs["integer"], int):
+            number = node.attrs["integer"] if value.dtype != DType.F32 else int(node.attrs["value"])
+            return _Byte(zero, number) if limits.min <= number <= limits.max else None
+        if node.op == "clamp" and limits.min <= node.attrs["min"] <= node.attrs["max"] <= limits.max:
+            return _Byte(zero, None)
+        return None
 
 
 def _are_rows(numbers: Sequence[Value], x: Value) -> bool:
@@ -119,30 +145,63 @@ def _are_rows(numbers: Sequence[Value], x: Value) -> bool:
     return all(is_one(each.ne[0]) and same_dims(each.ne[1:], x.ne[1:]) for each in numbers)
 
 
+def _depth(op: str, weight: Value) -> Dim:
+    """How many products a sum of a layer has."""
+    return product(weight.ne[:3]) if op == "conv_2d" else weight.ne[0]
+
+
 def _of_computed_grid(
-    rewriter: Rewriter, x: Value, weight: Value, scales: Constant, bias: Value | None
+    rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...], scales: Constant
 ) -> Value | None:
-    """A linear layer of bytes whose scale is computed, as floats."""
-    builder = rewriter.builder
+    """A layer of bytes whose scale is computed, as floats; of a convolution, one scale for all."""
+    x, dequantized, bias = inputs
+    assert x is not None
+    assert dequantized is not None
+    builder, weight, channels = rewriter.builder, input_of(dequantized, 0), LAYERS[node.op]
     grid, integers = _Computed.behind(builder, x), rewriter.constant(weight)
-    if grid is None or integers is None or not holds(is_short, weight.ne[0]):
+    if grid is None or integers is None or not holds(is_short, _depth(node.op, weight)):
         return None
-    y = builder.emit("quantized_linear", grid.integers, weight, scales.value, None, zero=0, output=UNBOUNDED)
+    if channels != 0 and not is_one(grid.scale.count):
+        return None
+    outputs = node.output.ne[channels]
+    along: Dims = (outputs, 1, 1, 1) if channels == 0 else (1, 1, outputs, 1)
+    source, attrs = grid.integers, {name: value for name, value in node.attrs.items() if name != "epilogue"}
+    if channels != 0 and grid.negated_zero is not None:
+        zero = _Byte.negated(grid.negated_zero, source.dtype)
+        if zero is None:
+            return None
+        source, attrs["window"] = _padded(builder, source, zero.value, node.output.ne, attrs["window"])
+    attrs |= {"zero": grid.zero, "output": UNBOUNDED}
+    y = builder.emit(f"quantized_{node.op}", source, weight, scales.value, None, **attrs)
     if grid.negated_zero is not None:
-        outputs = (weight.ne[1], 1, 1, 1)
 
         def sums(numbers: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
             return matrix.reshape(numbers.numel(), -1).sum(1) * numbers
 
-        of_weights = rewriter.derived("sums", [scales, integers], outputs, sums)
+        of_weights = rewriter.derived("sums", [scales, integers], along, sums)
         y = builder.emit("add", y, builder.emit("binary", of_weights, grid.negated_zero, kind=BinaryKind.MUL))
-    return scaled_rows(builder, y, grid.scale, bias)
+    return scaled_rows(builder, y, grid.scale, None if bias is None else builder.reshape(bias, along))
 
 
 def scaled_rows(builder: Builder, y: Value, scale: Value, bias: Value | None) -> Value:
-    """``y * scale + bias``: ``scale`` has a number for each row or one for all, ``bias`` one for each column."""
+    """``y * scale + bias``: ``scale`` has a number for each row or one for all, ``bias`` one for each channel."""
     y = builder.emit("mul", y, scale)
-    return y if bias is None else builder.emit("add", y, builder.reshape(bias, (bias.count,)))
+    return y if bias is None else builder.emit("add", y, bias)
+
+
+def _padded(builder: Builder, image: Value, zero: Value, ne: Dims, window: Window2d) -> tuple[Value, Window2d]:
+    """An image with the zero point around it where windows reach over its edges, and the windows over that."""
+    zero = builder.convert(zero, image.dtype)
+    windows = []
+    for dim, along in enumerate((window.w, window.h)):
+        far = far_pad(image.ne[dim], ne[dim], along)
+        far = far if isinstance(far, int) else along.pad  # as much on both sides, which is no less
+        for at, amount in enumerate((along.pad, far)):
+            if amount > 0:
+                edge = builder.broadcast(zero, [amount if d == dim else n for d, n in enumerate(image.ne)])
+                image = builder.emit("concat", *((image, edge) if at else (edge, image)), dim=dim)
+        windows.append(replace(along, pad=min(along.pad, 0)))
+    return image, Window2d(*windows)
 
 
 def _scales(rewriter: Rewriter, weight: Value, channels: int) -> Constant | None:

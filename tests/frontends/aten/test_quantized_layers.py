@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.frontends.aten.grids import Grid, decomposed, grids, ops_of
+from tests.frontends.aten.grids import RANGES, Grid, decomposed, grids, ops_of
 from tests.helpers import lowered, run_session, session
 from torch import Tensor, nn
 
@@ -80,12 +80,12 @@ class ConvolutionModel(nn.Module):
         return y if c.y is None else c.y.of(y)
 
 
-def check(model: nn.Module, *inputs: Tensor, step: float | None, expected_op: str) -> Graph:
+def check(model: nn.Module, *inputs: Tensor, step: float | None, expected_op: str, dynamic: object = None) -> Graph:
     """Eager's results: floats to 1e-5 of the largest, steps but for few that lie between two."""
     model = model.eval()
     with torch.no_grad():
         expected = model(*inputs)
-        graph = lowered(model, inputs)
+        graph = lowered(model, inputs, dynamic)
         assert expected_op in ops_of(graph)
         (result,) = run_session(session(graph), inputs)
     if step is None:
@@ -295,6 +295,45 @@ def test_dynamic_linear(by_rows: bool, symmetric: bool) -> None:
     torch.manual_seed(0)
     model = Dynamic(by_rows, symmetric)
     check(model, torch.randn(6, 37) * 3 + 1, step=None, expected_op="quantized_linear")
+
+
+class DynamicConvolution(nn.Module):
+    """Rounding to a grid that the numbers choose, and a convolution."""
+
+    def __init__(self, symmetric: bool, dtype: torch.dtype, **how: int) -> None:
+        super().__init__()
+        self.choose = decomposed.choose_qparams_symmetric if symmetric else decomposed.choose_qparams
+        self.dtype, self.how = dtype, how
+        self.weight = Weight((6, 4 // how.get("groups", 1), 3, 2), axis=0, seed=1)
+        self.bias = nn.Parameter(torch.randn(6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        limits = (*RANGES[self.dtype], self.dtype)
+        grid = self.choose.tensor(x, *RANGES[self.dtype], 1e-6, self.dtype)
+        x = decomposed.quantize_per_tensor.tensor(x, *grid, *limits)
+        x = decomposed.dequantize_per_tensor.tensor(x, *grid, *limits)
+        return nn.functional.conv2d(x, self.weight(), self.bias, **self.how)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8], ids=str)
+@pytest.mark.parametrize(
+    "how", [{}, {"padding": 1}, {"padding": 2, "stride": 2, "dilation": 2}, {"padding": 1, "groups": 2}], ids=str
+)
+def test_dynamic_convolution(symmetric: bool, dtype: torch.dtype, how: dict[str, int]) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 4, 9, 8) * 3 + 1
+    check(DynamicConvolution(symmetric, dtype, **how), x, step=None, expected_op="quantized_conv_2d_nhwc")
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_dynamic_convolution_of_any_size(stride: int) -> None:
+    torch.manual_seed(0)
+    width, height = torch.export.Dim("width", min=4, max=64), torch.export.Dim("height", min=4, max=64)
+    model = DynamicConvolution(False, torch.int8, padding=1, stride=stride)
+    x = torch.randn(2, 4, 10, 9)
+    dynamic = ({2: height, 3: width},)
+    check(model, x, step=None, expected_op="quantized_conv_2d_nhwc", dynamic=dynamic)
 
 
 @pytest.mark.parametrize("width", [8, 512, 1100])

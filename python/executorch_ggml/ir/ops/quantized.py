@@ -348,7 +348,7 @@ def quantized_pool_2d(
     With a factor of 1 what is half-way between two steps goes to the even one.
     """
     average: torch.Tensor = pool_2d(_unscaled(x, zero), ne=ne, kind=kind, window=window, divisor=divisor)
-    return requantized((average * factor).float(), output)
+    return requantized(average.float() * factor, output)
 
 
 @op(
