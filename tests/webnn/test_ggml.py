@@ -11,7 +11,7 @@ from tests.webnn.running import context
 
 from executorch_ggml.frontends.webnn import convert
 from executorch_ggml.ir.graph import Graph
-from executorch_ggml.webnn import GraphInfo, MLGraphBuilder
+from executorch_ggml.webnn import GraphInfo, MLGraphBuilder, MLOperand
 
 
 def agrees(info: GraphInfo, seed: int = 0) -> Graph:
@@ -124,3 +124,71 @@ def test_linear_layers_take_their_bias_and_activation_along(b: MLGraphBuilder) -
     y = b.add(b.matmul(b.input("x", [2, 3, 5]), b.constant(weights(5, 4))), b.constant(weights(4)))
     made = ops(agrees(b.graph_info({"y": b.relu(y)})))
     assert [op for op in made if op != "reshape"] == ["linear"]
+
+
+class _Grids:
+    """A model between roundings, as converters write it."""
+
+    def __init__(self, b: MLGraphBuilder) -> None:
+        self.b = b
+
+    def rounded(self, x: MLOperand, scale: float, zero: int, kind: str = "int8") -> MLOperand:
+        """To integers and back."""
+        shape = [1] * len(x.shape)
+        grid = self.b.constant(np.full(shape, scale, np.float32)), self.b.constant(np.full(shape, zero, kind))
+        return self.b.dequantize_linear(self.b.quantize_linear(x, *grid), *grid)
+
+    def weight(self, *shape: int, axis: int, kind: str = "int8") -> MLOperand:
+        """Integers around 0, with a scale for each channel."""
+        lying = [n if dim == axis else 1 for dim, n in enumerate(shape)]
+        random = np.random.default_rng(1)
+        values, scales = random.integers(-127, 128, shape), random.uniform(0.001, 0.01, lying)
+        constants = values.astype(kind), scales.astype(np.float32), np.zeros(lying, kind)
+        return self.b.dequantize_linear(*(self.b.constant(each) for each in constants))
+
+
+def _one_step_apart(info: GraphInfo, step: float) -> Graph:
+    """The IR; few numbers are a step from the reference's, which divides by the scale."""
+    inputs = {name: np.asarray(weights(*item.shape)) * 3 for name, item in info.input_operands().items()}
+    results = [where.compute(where.prepare(info), inputs) for where in map(context, ("torch", "ggml"))]
+    for name, expected in results[0].items():
+        steps = np.abs(results[1][name] - expected) / step
+        assert steps.max() < 1.01
+        assert (steps > 0.5).mean() <= 0.02 + 1 / expected.size
+    return convert(info)
+
+
+@pytest.mark.parametrize("filter_layout", ["oihw", "hwio", "ohwi", "ihwo"])
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_convolutions_between_roundings_are_of_integers(b: MLGraphBuilder, layout: Any, filter_layout: Any) -> None:
+    grids, sizes = _Grids(b), {"o": 5, "i": 3, "h": 3, "w": 2}
+    shape = [2, 3, 7, 6] if layout == "nchw" else [2, 7, 6, 3]
+    filter_ = grids.weight(*(sizes[letter] for letter in filter_layout), axis=filter_layout.index("o"))
+    bias_scale = b.constant(np.full([5], 0.001, np.float32))
+    bias = b.dequantize_linear(
+        b.constant(np.array([-300, -200, -100, 0, 100], np.int32)), bias_scale, b.constant(np.zeros(5, np.int32))
+    )
+    x = grids.rounded(b.input("x", shape), 0.02, 5)
+    layouts = {"input_layout": layout, "filter_layout": filter_layout}
+    y = b.relu(b.conv2d(x, filter_, bias=bias, padding=[1, 1, 0, 0], **layouts))
+    y = b.average_pool2d(grids.rounded(y, 0.05, -3), window_dimensions=[3, 3], layout=layout)
+    graph = _one_step_apart(b.graph_info({"y": grids.rounded(y, 0.05, -3)}), 0.05)
+    assert {"quantized_conv_2d", "quantized_pool_2d"} <= set(ops(graph))
+    assert not {"conv_2d", "pool_2d", "relu", "clamp"} & set(ops(graph))
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+def test_products_between_roundings_are_of_integers(b: MLGraphBuilder, transpose: bool) -> None:
+    grids = _Grids(b)
+    weight = grids.weight(*((4, 9) if transpose else (9, 4)), axis=0 if transpose else 1)
+    x = grids.rounded(b.input("x", [3, 9]), 0.02, 130, "uint8")
+    y = b.gemm(x, weight, c=b.constant(weights(4)), b_transpose=transpose)
+    graph = _one_step_apart(b.graph_info({"y": grids.rounded(y, 0.03, 7, "uint8")}), 0.03)
+    assert [op for op in ops(graph) if op != "reshape"] == ["quantize", "quantized_linear", "dequantize"]
+
+
+def test_a_scale_that_is_no_constant_stays_floats(b: MLGraphBuilder) -> None:
+    scale = b.input("scale", [1, 1])
+    quantized = b.quantize_linear(b.input("x", [2, 3]), scale, b.constant(np.zeros([1, 1], np.int8)))
+    info = b.graph_info({"y": b.dequantize_linear(quantized, scale, b.constant(np.zeros([1, 1], np.int8)))})
+    assert not {"quantize", "dequantize"} & set(ops(agrees(info)))

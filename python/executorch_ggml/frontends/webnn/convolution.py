@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..aten.ops.convolution import Convolution, Pair, flipped_kernel
+from ..aten.ops.quantized import rearranged
 from ..aten.ops.shape import turned
 from .emitter import Emitter, Tensor, emits
 
@@ -16,7 +17,9 @@ def _turned(cx: Emitter, x: Tensor, layout: str, wanted: str) -> Tensor:
         return x
     if x.data is not None:
         shape = [int(x.shape[axis]) for axis in order]
-        return cx.derived(f"{layout}-{wanted}", [x], shape, lambda w: w.permute(order))
+        return rearranged(
+            cx, x, f"{layout}-{wanted}", shape, lambda w: w.permute(order), lambda dim: (order.index(dim), 1)
+        )
     return turned(cx, x, order)
 
 

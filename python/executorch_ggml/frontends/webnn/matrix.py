@@ -46,6 +46,11 @@ def gemm(
     a, b = cx.tensor(a, DType.F32), cx.tensor(b, DType.F32)
     a = turned(cx, a, (1, 0)) if a_transpose else a
     inside = cx.to(cx.shape(), DType.F32)
+    if c is not None and c.data is not None and alpha == beta == 1 and [int(n) for n in c.shape] == [inside.shape()[1]]:
+        bias = cx.f32(c)
+        return (
+            inside.aten(aten.linear.default, a, b, bias) if b_transpose else inside.aten(aten.addmm.default, bias, a, b)
+        )
     made = inside.aten(aten.linear.default if b_transpose else aten.mm.default, a, b)
     made = made if alpha == 1 else cx.affine(made, alpha, -0.0)
     if c is None:

@@ -14,7 +14,7 @@ from ....ir.ops.quantized import UNBOUNDED
 from ....ir.ops.spatial import NO_EPILOGUE
 from ..context import FLOATS, Context, Tensor
 from ..registry import Refused, lowers
-from .quantized import constant_behind, widened
+from .quantized import constant_behind, rearranged, widened
 
 aten = torch.ops.aten
 
@@ -31,7 +31,7 @@ def columns(cx: Context, matrix: Tensor) -> Tensor:
     """A matrix transposed, so that its columns can be read as rows; a constant is transposed ahead of time."""
     rows, cols = matrix.shape
     if matrix.data is not None:
-        made = cx.derived("transposed", [matrix], (int(cols), int(rows)), lambda w: w.t())
+        made = rearranged(cx, matrix, "transposed", (int(cols), int(rows)), lambda w: w.t(), lambda dim: (1 - dim, 1))
         transposed = None if matrix.stored is None else matrix.stored.transposed
         return made if transposed is None else replace(made, stored=transposed())
     return Tensor(cx.builder.transpose(matrix.value), (cols, rows))
