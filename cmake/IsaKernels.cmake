@@ -82,11 +82,12 @@ function(executorch_ggml_add_isa_kernels target)
       # Where there are variants, generic is what processors of before 2013 run: it is kept small instead.
       if(isa STREQUAL "generic" AND isas)
         target_compile_options(${objects} PRIVATE -Os)
-      elseif(NOT isa IN_LIST _isa_variants)
-        target_compile_options(${objects} PRIVATE -O2)  # intrinsics and loops that are unrolled by hand
       else()
         target_compile_options(${objects} PRIVATE -O3)
       endif()
+      # Intrinsics and loops that are unrolled by hand.
+      list(FILTER sources INCLUDE REGEX "${_isa_folder}")
+      set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS -O2)
     endif()
     # Kernels throw nothing, so they need no tables to be unwound.
     target_compile_options(

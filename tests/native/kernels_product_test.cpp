@@ -173,6 +173,27 @@ struct Case {
     }
   }
 
+  // Leaves the first ones.
+  void set_rows(int64_t count) {
+    rows = b.ne[1] = dst.ne[1] = count;
+    std::fill(out.begin(), out.end(), kUntouched);
+  }
+
+  // One matrix's products, to a part of the sums of their terms' magnitudes.
+  void compare_to_sums(double tolerance) const {
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t column = 0; column < columns; ++column) {
+        double magnitude = 0.0;
+        for (int64_t k = 0; k < length; ++k) {
+          magnitude += std::fabs(static_cast<double>(row_of(b, used, 0, row)[k] * row_of(a, weights, 0, column)[k]));
+        }
+        const float value = out[static_cast<size_t>(kGuard + row * columns + column)];
+        const double difference = std::fabs(static_cast<double>(value) - dot(0, row, column));
+        if (!(difference <= tolerance * magnitude)) return fail("of extremes, off by " + std::to_string(difference));
+      }
+    }
+  }
+
   double dot(int64_t i, int64_t row, int64_t column) const {
     const float* left = row_of(b, used, i, row);
     const float* right = row_of(a, weights, i / repeats, column);
@@ -189,8 +210,9 @@ struct Case {
 
   void fail(const std::string& what) const {
     if (++failures <= 20) {
-      std::printf("FAIL %s, %d x %d by %d rows: %s\n", ggml_type_name(type), static_cast<int>(length),
-                  static_cast<int>(columns), static_cast<int>(rows), what.c_str());
+      std::printf("FAIL %s on %s, %d x %d by %d rows: %s\n", ggml_type_name(type),
+                  kernels::isa_name(kernels::active_isa()), static_cast<int>(length), static_cast<int>(columns),
+                  static_cast<int>(rows), what.c_str());
     }
   }
 };
@@ -258,6 +280,43 @@ void check_prepacked() {
   }
 }
 
+// The bytes of a block that are its weights' bits alone.
+struct WeightBits {
+  ggml_type type;
+  size_t first, count;
+};
+
+constexpr WeightBits kWeightBits[] = {
+    {GGML_TYPE_Q4_0, 2, 16}, {GGML_TYPE_Q4_1, 4, 16},   {GGML_TYPE_Q5_0, 2, 20},   {GGML_TYPE_Q5_1, 4, 20},
+    {GGML_TYPE_Q8_0, 2, 32}, {GGML_TYPE_Q4_K, 16, 128}, {GGML_TYPE_Q5_K, 16, 160}, {GGML_TYPE_Q6_K, 0, 192},
+};
+
+// Sums of products of the largest weights and values fit in what they are summed in.
+void check_extremes() {
+  for (const auto& [type, first, count] : kWeightBits) {
+    if (kernels::integer_product(type) == nullptr) continue;
+    for (const int bits : {0x00, 0xff, 0x7f, 0x80}) {  // the last two are -128 and 127 in q8_0
+      for (const float sign : {1.0f, -1.0f, 0.0f}) {
+        Case test(type, 512, 33, 9);
+        for (size_t block = 0; block + 1 < test.matrix.size(); block += ggml_type_size(type)) {
+          std::fill_n(test.matrix.data() + block + first, count, static_cast<char>(bits));
+        }
+        ggml_get_type_traits(type)->to_float(test.matrix.data(), test.weights.data(), 512 * 33);
+        for (size_t i = 0; i < test.x.size(); ++i) test.x[i] = sign != 0.0f ? sign : i % 3 == 0 ? 1.0f : -1.0f;
+        test.used = test.x;
+        for (const bool prepacked : {false, true}) {
+          if (prepacked && !test.prepack()) continue;
+          for (const int64_t rows : {int64_t{9}, int64_t{1}}) {
+            test.set_rows(rows);
+            test.run(1);
+            test.compare_to_sums(2e-6);
+          }
+        }
+      }
+    }
+  }
+}
+
 // A row with a number that is not finite gives NaN everywhere; the other rows do not change.
 void check_not_finite() {
   for (const ggml_type type : quantized_types()) {
@@ -273,18 +332,19 @@ void check_not_finite() {
   }
 }
 
-// int8 GEMM is for its instruction set alone, and for matrices that were prepacked here or are in ggml's layout.
+// int8 GEMM is for its instruction sets alone, and for matrices that were prepacked here or are in ggml's layout.
 void check_choice() {
-  const bool has_vnni = kernels::active_isa() >= kernels::Isa::Avx512Vnni;
+  const kernels::Isa isa = kernels::active_isa();
+  const bool has_integers = isa == kernels::Isa::Avx2 || isa >= kernels::Isa::Avx512Vnni;
   const Case test(GGML_TYPE_Q8_0, 256, 1, 1);
   int ggmls_own = 0;
   ggml_tensor repacked = test.a;
   repacked.extra = &ggmls_own;
-  const bool as_expected = (kernels::integer_product(GGML_TYPE_Q8_0) != nullptr) == has_vnni &&
-                           (kernels::integer_product_of(&test.a) != nullptr) == has_vnni &&
+  const bool as_expected = (kernels::integer_product(GGML_TYPE_Q8_0) != nullptr) == has_integers &&
+                           (kernels::integer_product_of(&test.a) != nullptr) == has_integers &&
                            kernels::integer_product(GGML_TYPE_F16) == nullptr &&
                            kernels::integer_product_of(&repacked) == nullptr;
-  if (!as_expected) test.fail(std::string("another product than that of ") + kernels::isa_name(kernels::active_isa()));
+  if (!as_expected) test.fail(std::string("another product than that of ") + kernels::isa_name(isa));
 }
 
 // ------------------------------------------------------------------------------------------------------------- speed
@@ -344,12 +404,14 @@ int main(int argc, char** argv) {
   const kernels::Isa best = kernels::best_isa();
   for (int isa = static_cast<int>(best); isa >= 0; --isa) {
     kernels::limit_isa(static_cast<kernels::Isa>(isa));
+    random_bits.seed(5);
     check_choice();
     check_floats(GGML_TYPE_F32);
     check_floats(GGML_TYPE_F16);
     check_too_large_for_halves();
     check_all_types();
     check_prepacked();
+    check_extremes();
     check_not_finite();
   }
   std::printf(failures == 0 ? "products: all as expected\n" : "products: %d failures\n", failures);

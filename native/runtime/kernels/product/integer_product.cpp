@@ -9,6 +9,12 @@
 namespace executorch_ggml::kernels {
 namespace {
 
+// Null on AVX-512 without VNNI, where ggml multiplies vectors of 64 bytes.
+const IntegerProducts* products_of(Isa isa) {
+  if (isa >= Isa::Avx512) return KERNEL_PICK_AVX512VNNI(isa, integer_products);
+  return KERNEL_PICK_AVX2(isa, integer_products);
+}
+
 const IntegerProduct* find_product(const IntegerProducts* of, ggml_type type) {
   if (of == nullptr) return nullptr;
   const IntegerProduct* end = of->products + of->count;
@@ -19,13 +25,11 @@ const IntegerProduct* find_product(const IntegerProducts* of, ggml_type type) {
 
 }  // namespace
 
-const IntegerProduct* integer_product(ggml_type type) {
-  return find_product(KERNEL_PICK_AVX512VNNI(active_isa(), integer_products), type);
-}
+const IntegerProduct* integer_product(ggml_type type) { return find_product(products_of(active_isa()), type); }
 
 const IntegerProduct* prepacked_product(const ggml_tensor* matrix) {
   if (matrix->extra == nullptr) return nullptr;
-  const IntegerProduct* product = find_product(KERNEL_PICK_AVX512VNNI(best_isa(), integer_products), matrix->type);
+  const IntegerProduct* product = find_product(products_of(best_isa()), matrix->type);
   return matrix->extra == product ? product : nullptr;
 }
 

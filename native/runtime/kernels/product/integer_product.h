@@ -66,6 +66,7 @@ struct IntegerProducts {
   size_t count;
 };
 
+KERNEL_VARIANT(avx2, extern const IntegerProducts integer_products)
 KERNEL_VARIANT(avx512vnni, extern const IntegerProducts integer_products)
 
 // Null where the type, or the instruction set that kernels run on, has none.

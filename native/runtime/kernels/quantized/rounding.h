@@ -16,6 +16,23 @@ VEC_INLINE Int load_narrow(const Narrow* from) {
   return __builtin_convertvector(load<Vec<Narrow, kLanes>>(from), Int);
 }
 
+// Of bytes by one instruction, which GCC 12 does not make of that.
+#if defined(__AVX512F__)
+VEC_INLINE Int load_narrow(const uint8_t* from) {
+  return reinterpret_cast<Int>(_mm512_maskz_cvtepu8_epi32(0xffff, load<__m128i>(from)));
+}
+VEC_INLINE Int load_narrow(const int8_t* from) {
+  return reinterpret_cast<Int>(_mm512_maskz_cvtepi8_epi32(0xffff, load<__m128i>(from)));
+}
+#elif defined(__AVX2__)
+VEC_INLINE Int load_narrow(const uint8_t* from) {
+  return reinterpret_cast<Int>(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+}
+VEC_INLINE Int load_narrow(const int8_t* from) {
+  return reinterpret_cast<Int>(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+}
+#endif
+
 using Words = Vec<int16_t, 2 * kLanes>;
 
 // a[2 * i] * b[2 * i] + a[2 * i + 1] * b[2 * i + 1] in lane i.

@@ -88,6 +88,11 @@ F pick(F generic, F avx2, F avx512) {
   namespace avx512 {         \
   __VA_ARGS__;               \
   }
+#if EXECUTORCH_GGML_ISA_AVX2
+#define KERNEL_PICK_AVX2(isa, name) ((isa) >= Isa::Avx2 ? &avx2::name : nullptr)
+#else
+#define KERNEL_PICK_AVX2(isa, name) (static_cast<decltype(&avx2::name)>(nullptr))
+#endif
 #if EXECUTORCH_GGML_ISA_AVX512VNNI
 #define KERNEL_PICK_AVX512VNNI(isa, name) ((isa) >= Isa::Avx512Vnni ? &avx512vnni::name : nullptr)
 #else

@@ -1,0 +1,198 @@
+// Blocks of ggml's quantized types, and how one is unpacked into bytes. For folders of instruction sets only.
+#pragma once
+
+#include "kernels/product/integer_lanes.h"
+
+namespace executorch_ggml::kernels::KERNEL_ISA {
+namespace {
+
+VEC_INLINE float widened(uint16_t half) { return _cvtsh_ss(half); }
+
+VEC_INLINE __m256i load_32(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
+
+VEC_INLINE void store_32(uint8_t* to, __m256i x) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), x); }
+
+// 16 bytes as 32 numbers: the lower halves before the upper ones.
+VEC_INLINE __m256i nibbles(const uint8_t* from) {
+  const __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  const __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(x), _mm_srli_epi16(x, 4), 1);
+  return _mm256_and_si256(both, _mm256_set1_epi8(15));
+}
+
+// The bits of each byte from `shift` on that `mask` keeps.
+VEC_INLINE __m256i bits_from(__m256i x, int shift, int mask) {
+  const __m256i shifted = _mm256_srl_epi16(x, _mm_cvtsi32_si128(shift));
+  return _mm256_and_si256(shifted, _mm256_set1_epi8(static_cast<char>(mask)));
+}
+
+// 16 where a bit is set, to add to nibbles.
+VEC_INLINE __m256i fifth_bits(uint32_t high) { return bytes_where(high, 16); }
+
+// A block of one column: (weights - Type::kOffset) * scales - mins.
+struct Unpacked {
+  __m256i weights;
+  float scales[2];
+  float mins[2];
+};
+
+// A type has kBits of a weight; kOffset, what is added to make its weights unsigned; kHalves, whether each 16 weights
+// have their own scale; kMins, whether a minimum is subtracted; and unpack(column, index), which reads the index-th
+// block of a column.
+
+struct Q8_0 {
+  static constexpr int kBits = 8;
+  static constexpr int kOffset = kByteOffset;
+  static constexpr bool kHalves = false;
+  static constexpr bool kMins = false;
+  uint16_t scale;
+  int8_t weights[32];
+
+  static VEC_INLINE Unpacked unpack(const char* column, int64_t index) {
+    const Q8_0& block = reinterpret_cast<const Q8_0*>(column)[index];
+    return {_mm256_xor_si256(load_32(block.weights), _mm256_set1_epi8(static_cast<char>(kByteOffset))),
+            {widened(block.scale)},
+            {}};
+  }
+};
+
+struct Q4_0 {
+  static constexpr int kBits = 4;
+  static constexpr int kOffset = 8;
+  static constexpr bool kHalves = false;
+  static constexpr bool kMins = false;
+  uint16_t scale;
+  uint8_t low[16];
+
+  static VEC_INLINE Unpacked unpack(const char* column, int64_t index) {
+    const Q4_0& block = reinterpret_cast<const Q4_0*>(column)[index];
+    return {nibbles(block.low), {widened(block.scale)}, {}};
+  }
+};
+
+struct Q4_1 {
+  static constexpr int kBits = 4;
+  static constexpr int kOffset = 0;
+  static constexpr bool kHalves = false;
+  static constexpr bool kMins = true;
+  uint16_t scale, min;
+  uint8_t low[16];
+
+  static VEC_INLINE Unpacked unpack(const char* column, int64_t index) {
+    const Q4_1& block = reinterpret_cast<const Q4_1*>(column)[index];
+    return {nibbles(block.low), {widened(block.scale)}, {-widened(block.min)}};
+  }
+};
+
+struct Q5_0 {
+  static constexpr int kBits = 5;
+  static constexpr int kOffset = 16;
+  static constexpr bool kHalves = false;
+  static constexpr bool kMins = false;
+  uint16_t scale;
+  uint8_t high[4];
+  uint8_t low[16];
+
+  static VEC_INLINE Unpacked unpack(const char* column, int64_t index) {
+    const Q5_0& block = reinterpret_cast<const Q5_0*>(column)[index];
+    uint32_t high = 0;
+    std::memcpy(&high, block.high, sizeof(high));
+    return {_mm256_or_si256(nibbles(block.low), fifth_bits(high)), {widened(block.scale)}, {}};
+  }
+};
+
+struct Q5_1 {
+  static constexpr int kBits = 5;
+  static constexpr int kOffset = 0;
+  static constexpr bool kHalves = false;
+  static constexpr bool kMins = true;
+  uint16_t scale, min;
+  uint8_t high[4];
+  uint8_t low[16];
+
+  static VEC_INLINE Unpacked unpack(const char* column, int64_t index) {
+    const Q5_1& block = reinterpret_cast<const Q5_1*>(column)[index];
+    uint32_t high = 0;
+    std::memcpy(&high, block.high, sizeof(high));
+    return {_mm256_or_si256(nibbles(block.low), fifth_bits(high)), {widened(block.scale)}, {-widened(block.min)}};
+  }
+};
+
+// Eight scales and as many mins of 6 bits in 12 bytes.
+struct SixBits {
+  uint8_t bytes[12];
+
+  VEC_INLINE int scale(int64_t i) const {
+    return i < 4 ? bytes[i] & 63 : (bytes[i + 4] & 15) | (bytes[i - 4] >> 6 << 4);
+  }
+  VEC_INLINE int min(int64_t i) const { return i < 4 ? bytes[i + 4] & 63 : bytes[i + 4] >> 4 | (bytes[i] >> 6 << 4); }
+};
+
+struct Q4K {
+  static constexpr int kBits = 4;
+  static constexpr int kOffset = 0;
+  static constexpr bool kHalves = false;
+  static constexpr bool kMins = true;
+  uint16_t scale, min;
+  SixBits parts;
+  uint8_t low[128];
+
+  static VEC_INLINE Unpacked unpack(const char* column, int64_t index) {
+    const Q4K& block = reinterpret_cast<const Q4K*>(column)[index / 8];
+    const int part = static_cast<int>(index % 8);
+    return {bits_from(load_32(block.low + part / 2 * 32), part % 2 * 4, 15),
+            {widened(block.scale) * static_cast<float>(block.parts.scale(part))},
+            {widened(block.min) * static_cast<float>(block.parts.min(part))}};
+  }
+};
+
+struct Q5K {
+  static constexpr int kBits = 5;
+  static constexpr int kOffset = 0;
+  static constexpr bool kHalves = false;
+  static constexpr bool kMins = true;
+  uint16_t scale, min;
+  SixBits parts;
+  uint8_t high[32];
+  uint8_t low[128];
+
+  static VEC_INLINE Unpacked unpack(const char* column, int64_t index) {
+    const Q5K& block = reinterpret_cast<const Q5K*>(column)[index / 8];
+    const int part = static_cast<int>(index % 8);
+    const __m256i high = _mm256_slli_epi16(bits_from(load_32(block.high), part, 1), 4);
+    return {_mm256_or_si256(bits_from(load_32(block.low + part / 2 * 32), part % 2 * 4, 15), high),
+            {widened(block.scale) * static_cast<float>(block.parts.scale(part))},
+            {widened(block.min) * static_cast<float>(block.parts.min(part))}};
+  }
+};
+
+struct Q6K {
+  static constexpr int kBits = 6;
+  static constexpr int kOffset = 32;
+  static constexpr bool kHalves = true;
+  static constexpr bool kMins = false;
+  uint8_t low[128];
+  uint8_t high[64];
+  int8_t scales[16];
+  uint16_t scale;
+
+  static VEC_INLINE Unpacked unpack(const char* column, int64_t index) {
+    const Q6K& block = reinterpret_cast<const Q6K*>(column)[index / 8];
+    const int part = static_cast<int>(index % 8);
+    const int half = part / 4;
+    const int quarter = part % 4;
+    const __m256i low = bits_from(load_32(block.low + 64 * half + quarter % 2 * 32), quarter / 2 * 4, 15);
+    const __m256i high = _mm256_slli_epi16(bits_from(load_32(block.high + 32 * half), 2 * quarter, 3), 4);
+    const float scale = widened(block.scale);
+    return {
+        _mm256_or_si256(low, high),
+        {scale * static_cast<float>(block.scales[2 * part]), scale * static_cast<float>(block.scales[2 * part + 1])},
+        {}};
+  }
+};
+
+static_assert(sizeof(Q8_0) == 34 && sizeof(Q4_0) == 18 && sizeof(Q4_1) == 20 && sizeof(Q5_0) == 22 &&
+                  sizeof(Q5_1) == 24 && sizeof(Q4K) == 144 && sizeof(Q5K) == 176 && sizeof(Q6K) == 210,
+              "as in ggml");
+
+}  // namespace
+}  // namespace executorch_ggml::kernels::KERNEL_ISA
