@@ -27,7 +27,7 @@ ATTACH_SECONDS = 0.5
 HERTZ = 997
 MOST_NAMELESS = 20.0
 WORK = {
-    "products": r"integer_product|stream_|wide_product|Prepacked|multiply_halves|avx512vnni::.*::Tile"
+    "products": r"integer_product|stream_|wide_product|Prepacked|multiply_halves|::Tile<.*Dot"
     r"|pack<|mul_mat|vec_dot|BLAS",
     "8 bits": r"quantize<|quantize_row",
     "attention": r"attention|avx\w+::.*::Tile|score_|sum_rows|sum_few|softmax_block|floats_from_halves"

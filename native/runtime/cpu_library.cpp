@@ -21,8 +21,11 @@ Isa isa_of(ggml_backend_reg_t reg) {
   static constexpr struct {
     const char* feature;
     Isa isa;
-  } kFeatures[] = {
-      {"AVX", Isa::Avx2}, {"AVX512", Isa::Avx512}, {"AVX512_VNNI", Isa::Avx512Vnni}, {"AMX_INT8", Isa::Amx}};
+  } kFeatures[] = {{"AVX", Isa::Avx2},
+                   {"AVX_VNNI", Isa::AvxVnni},
+                   {"AVX512", Isa::Avx512},
+                   {"AVX512_VNNI", Isa::Avx512Vnni},
+                   {"AMX_INT8", Isa::Amx}};
   const auto features = reinterpret_cast<ggml_backend_get_features_t>(
       ggml_backend_reg_get_proc_address(reg, "ggml_backend_get_features"));
   Isa isa = Isa::Generic;

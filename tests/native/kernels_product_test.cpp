@@ -335,7 +335,7 @@ void check_not_finite() {
 // int8 GEMM is for its instruction sets alone, and for matrices that were prepacked here or are in ggml's layout.
 void check_choice() {
   const kernels::Isa isa = kernels::active_isa();
-  const bool has_integers = isa == kernels::Isa::Avx2 || isa >= kernels::Isa::Avx512Vnni;
+  const bool has_integers = isa >= kernels::Isa::Avx2 && isa != kernels::Isa::Avx512;
   const Case test(GGML_TYPE_Q8_0, 256, 1, 1);
   int ggmls_own = 0;
   ggml_tensor repacked = test.a;

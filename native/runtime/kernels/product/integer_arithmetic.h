@@ -483,5 +483,23 @@ constexpr IntegerProduct product_of(ggml_type type, decltype(IntegerProduct::str
           stream,     kPrepacked<Type>};
 }
 
+// Of all types. q8_0 is as fast in ggml's own layout where StreamQ8_0 streams it.
+template <decltype(IntegerProduct::stream) StreamQ8_0 = nullptr>
+constexpr IntegerProduct kProducts[] = {
+    product_of<Q4_0>(GGML_TYPE_Q4_0),
+    product_of<Q4_1>(GGML_TYPE_Q4_1),
+    product_of<Q5_0>(GGML_TYPE_Q5_0),
+    product_of<Q5_1>(GGML_TYPE_Q5_1),
+    product_of<Q8_0>(GGML_TYPE_Q8_0, StreamQ8_0),
+    product_of<Q4K>(GGML_TYPE_Q4_K),
+    product_of<Q5K>(GGML_TYPE_Q5_K),
+    product_of<Q6K>(GGML_TYPE_Q6_K),
+};
+
+template <size_t Count>
+constexpr IntegerProducts all_of(const IntegerProduct (&products)[Count]) {
+  return {products, Count};
+}
+
 }  // namespace
 }  // namespace executorch_ggml::kernels::KERNEL_ISA

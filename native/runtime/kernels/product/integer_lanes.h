@@ -87,12 +87,37 @@ VEC_INLINE __m512i high_pairs(__m512i a, __m512i b) { return _mm512_unpackhi_epi
 
 #elif defined(__AVX2__)
 
-constexpr int kByteOffset = 0;
 constexpr int kTileRowStep = 3;
 constexpr int kStreamRowStep = 6;
 
 VEC_INLINE __m256i raw(Bytes x) { return reinterpret_cast<__m256i>(x); }
 VEC_INLINE __m256i raw(Int x) { return reinterpret_cast<__m256i>(x); }
+
+#if defined(__AVXVNNI__)
+
+constexpr int kByteOffset = 128;
+
+struct DotProduct {
+  static constexpr int kStep = 1;
+  static constexpr int kQuads = 8;
+  static constexpr int kRows = 6;
+  using Sum = Int;
+
+  static VEC_INLINE Sum begin(int32_t start) { return reinterpret_cast<Int>(_mm256_set1_epi32(start)); }
+  static VEC_INLINE Sum plus(Sum sum, const Bytes (&weights)[kStep], const Bytes (&values)[kStep]) {
+    return reinterpret_cast<Int>(_mm256_dpbusd_avx_epi32(raw(sum), raw(weights[0]), raw(values[0])));
+  }
+  static VEC_INLINE Int end(Sum sum, int32_t) { return sum; }
+};
+
+template <int Bits>
+struct DotOf {
+  using type = DotProduct;
+};
+
+#else
+
+constexpr int kByteOffset = 0;
 
 // The empty instruction keeps a sum in its register: else the compiler computes all products first, and stores them.
 VEC_INLINE __m256i kept(__m256i sum) {
@@ -170,6 +195,8 @@ template <>
 struct DotOf<8> {
   using type = SignedDot;
 };
+
+#endif
 
 VEC_INLINE Bytes quad(const int8_t* values) { return reinterpret_cast<Bytes>(_mm256_set1_epi32(quad_bits(values))); }
 

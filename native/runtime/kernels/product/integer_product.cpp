@@ -12,7 +12,8 @@ namespace {
 // Null on AVX-512 without VNNI, where ggml multiplies vectors of 64 bytes.
 const IntegerProducts* products_of(Isa isa) {
   if (isa >= Isa::Avx512) return KERNEL_PICK_AVX512VNNI(isa, integer_products);
-  return KERNEL_PICK_AVX2(isa, integer_products);
+  const IntegerProducts* vnni = KERNEL_PICK_AVXVNNI(isa, integer_products);
+  return vnni != nullptr ? vnni : KERNEL_PICK_AVX2(isa, integer_products);
 }
 
 const IntegerProduct* find_product(const IntegerProducts* of, ggml_type type) {

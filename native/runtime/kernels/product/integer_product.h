@@ -67,6 +67,7 @@ struct IntegerProducts {
 };
 
 KERNEL_VARIANT(avx2, extern const IntegerProducts integer_products)
+KERNEL_VARIANT(avxvnni, extern const IntegerProducts integer_products)
 KERNEL_VARIANT(avx512vnni, extern const IntegerProducts integer_products)
 
 // Null where the type, or the instruction set that kernels run on, has none.

@@ -9,26 +9,41 @@ namespace executorch_ggml::kernels {
 
 namespace {
 
-Isa detect() {
+// Whether this build has kernels for an instruction set, and this CPU runs them.
+bool has(Isa isa) {
+  switch (isa) {
+    case Isa::Generic:
+      return true;
+#if EXECUTORCH_GGML_ISA_AVX2
+    case Isa::Avx2:  // every CPU with AVX2 and FMA has F16C too, which not all compilers can ask for
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#endif
+#if EXECUTORCH_GGML_ISA_AVXVNNI
+    case Isa::AvxVnni:
+      return has(Isa::Avx2) && __builtin_cpu_supports("avxvnni");
+#endif
+#if EXECUTORCH_GGML_ISA_AVX512
+    case Isa::Avx512:
+      return has(Isa::Avx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+#endif
+#if EXECUTORCH_GGML_ISA_AVX512VNNI
+    case Isa::Avx512Vnni:
+      return has(Isa::Avx512) && __builtin_cpu_supports("avx512vnni");
+#endif
+    default:
+      return false;
+  }
+}
+
+// The best of them up to this one; a better one need not have all of those before it.
+Isa best_up_to(Isa most) {
 #if EXECUTORCH_GGML_ISA_AVX2
   __builtin_cpu_init();
-  // Every CPU with AVX2 and FMA has F16C too, which not all compilers can ask for.
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) {
-    return Isa::Generic;
-  }
-#if EXECUTORCH_GGML_ISA_AVX512
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl")) {
-#if EXECUTORCH_GGML_ISA_AVX512VNNI
-    if (__builtin_cpu_supports("avx512vnni")) return Isa::Avx512Vnni;
 #endif
-    return Isa::Avx512;
-  }
-#endif
-  return Isa::Avx2;
-#else
-  return Isa::Generic;
-#endif
+  int isa = static_cast<int>(most);
+  while (!has(static_cast<Isa>(isa))) --isa;
+  return static_cast<Isa>(isa);
 }
 
 std::atomic<Isa>& active() {
@@ -54,13 +69,13 @@ Isa best_isa() {
   static const Isa best = [] {
     Isa most = Isa::Amx;
     allowed_isa(&most);
-    return std::min(most, detect());
+    return best_up_to(most);
   }();
   return best;
 }
 
 Isa active_isa() { return active().load(std::memory_order_relaxed); }
 
-void limit_isa(Isa most) { active().store(std::min(most, best_isa()), std::memory_order_relaxed); }
+void limit_isa(Isa most) { active().store(best_up_to(std::min(most, best_isa())), std::memory_order_relaxed); }
 
 }  // namespace executorch_ggml::kernels

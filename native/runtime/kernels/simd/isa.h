@@ -25,6 +25,9 @@
 #ifndef EXECUTORCH_GGML_ISA_AVX2
 #define EXECUTORCH_GGML_ISA_AVX2 0
 #endif
+#ifndef EXECUTORCH_GGML_ISA_AVXVNNI
+#define EXECUTORCH_GGML_ISA_AVXVNNI 0
+#endif
 #ifndef EXECUTORCH_GGML_ISA_AVX512
 #define EXECUTORCH_GGML_ISA_AVX512 0
 #endif
@@ -34,12 +37,13 @@
 
 namespace executorch_ggml::kernels {
 
-// In the order of preference. Avx2 comes with FMA and F16C; Avx512 is F, BW, DQ and VL, and all of Avx2; Avx512Vnni
-// adds int8 dot products. Amx is for ggml's libraries: no kernel here uses it.
-enum class Isa : uint8_t { Generic = 0, Avx2 = 1, Avx512 = 2, Avx512Vnni = 3, Amx = 4 };
+// In the order of preference. Avx2 comes with FMA and F16C; AvxVnni adds int8 dot products of 32 bytes; Avx512 is F,
+// BW, DQ and VL, and all of Avx2, but not AvxVnni; Avx512Vnni adds int8 dot products. Amx is for ggml's libraries: no
+// kernel here uses it.
+enum class Isa : uint8_t { Generic = 0, Avx2 = 1, AvxVnni = 2, Avx512 = 3, Avx512Vnni = 4, Amx = 5 };
 
 // The names that EXECUTORCH_GGML_CPU takes.
-constexpr const char* kIsaNames[] = {"generic", "avx2", "avx512", "avx512vnni", "amx"};
+constexpr const char* kIsaNames[] = {"generic", "avx2", "avxvnni", "avx512", "avx512vnni", "amx"};
 
 inline const char* isa_name(Isa isa) { return kIsaNames[static_cast<int>(isa)]; }
 
@@ -62,6 +66,7 @@ F pick(F generic, F avx2, F avx512) {
     case Isa::Avx512Vnni:
     case Isa::Avx512:
       return avx512;
+    case Isa::AvxVnni:
     case Isa::Avx2:
       return avx2;
     case Isa::Generic:
@@ -92,6 +97,11 @@ F pick(F generic, F avx2, F avx512) {
 #define KERNEL_PICK_AVX2(isa, name) ((isa) >= Isa::Avx2 ? &avx2::name : nullptr)
 #else
 #define KERNEL_PICK_AVX2(isa, name) (static_cast<decltype(&avx2::name)>(nullptr))
+#endif
+#if EXECUTORCH_GGML_ISA_AVXVNNI
+#define KERNEL_PICK_AVXVNNI(isa, name) ((isa) == Isa::AvxVnni ? &avxvnni::name : nullptr)
+#else
+#define KERNEL_PICK_AVXVNNI(isa, name) (static_cast<decltype(&avxvnni::name)>(nullptr))
 #endif
 #if EXECUTORCH_GGML_ISA_AVX512VNNI
 #define KERNEL_PICK_AVX512VNNI(isa, name) ((isa) >= Isa::Avx512Vnni ? &avx512vnni::name : nullptr)

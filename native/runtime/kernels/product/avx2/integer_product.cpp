@@ -3,16 +3,7 @@
 #include "kernels/product/integer_arithmetic.h"
 
 namespace executorch_ggml::kernels::KERNEL_ISA {
-namespace {
 
-constexpr IntegerProduct kProducts[] = {
-    product_of<Q4_0>(GGML_TYPE_Q4_0), product_of<Q4_1>(GGML_TYPE_Q4_1), product_of<Q5_0>(GGML_TYPE_Q5_0),
-    product_of<Q5_1>(GGML_TYPE_Q5_1), product_of<Q8_0>(GGML_TYPE_Q8_0), product_of<Q4K>(GGML_TYPE_Q4_K),
-    product_of<Q5K>(GGML_TYPE_Q5_K),  product_of<Q6K>(GGML_TYPE_Q6_K),
-};
-
-}  // namespace
-
-constexpr IntegerProducts integer_products = {kProducts, sizeof(kProducts) / sizeof(kProducts[0])};
+constexpr IntegerProducts integer_products = all_of(kProducts<>);
 
 }  // namespace executorch_ggml::kernels::KERNEL_ISA

@@ -58,19 +58,8 @@ void stream_q8_0(const RowBlock* rows, int64_t count, int64_t blocks, const char
   kStreams[count - 1](rows, blocks, columns, stride, column_count, output, row_stride);
 }
 
-constexpr IntegerProduct kProducts[] = {
-    product_of<Q4_0>(GGML_TYPE_Q4_0),
-    product_of<Q4_1>(GGML_TYPE_Q4_1),
-    product_of<Q5_0>(GGML_TYPE_Q5_0),
-    product_of<Q5_1>(GGML_TYPE_Q5_1),
-    product_of<Q8_0>(GGML_TYPE_Q8_0, stream_q8_0),
-    product_of<Q4K>(GGML_TYPE_Q4_K),
-    product_of<Q5K>(GGML_TYPE_Q5_K),
-    product_of<Q6K>(GGML_TYPE_Q6_K),
-};
-
 }  // namespace
 
-constexpr IntegerProducts integer_products = {kProducts, sizeof(kProducts) / sizeof(kProducts[0])};
+constexpr IntegerProducts integer_products = all_of(kProducts<stream_q8_0>);
 
 }  // namespace executorch_ggml::kernels::KERNEL_ISA
