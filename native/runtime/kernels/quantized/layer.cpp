@@ -17,7 +17,9 @@ namespace {
 constexpr int64_t kGatheredBytes = 64 * 1024;  // of inputs at a time: they stay in L2, beside a block of weights
 
 const QuantizedTiles& best_tiles() {
-  const QuantizedTiles* vnni = KERNEL_PICK_AVX512VNNI(active_isa(), dot_product_tiles);
+  const Isa isa = active_isa();
+  const QuantizedTiles* vnni = KERNEL_PICK_AVX512VNNI(isa, dot_product_tiles);
+  if (vnni == nullptr) vnni = KERNEL_PICK_AVXVNNI(isa, dot_product_tiles);
   return vnni != nullptr ? *vnni : KERNEL_PICK(quantized_tiles)();
 }
 

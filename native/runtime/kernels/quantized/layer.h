@@ -57,6 +57,7 @@ struct QuantizedTiles {
 };
 
 KERNEL_VARIANTS(const QuantizedTiles& quantized_tiles())
+KERNEL_VARIANT(avxvnni, extern const QuantizedTiles dot_product_tiles)
 KERNEL_VARIANT(avx512vnni, extern const QuantizedTiles dot_product_tiles)
 
 }  // namespace executorch_ggml::kernels

@@ -1,0 +1,101 @@
+// The arithmetic of layers of integers by instructions that sum products of four unsigned inputs with four signed
+// weights. The zero point's share is subtracted at the end. For folders of instruction sets only.
+#pragma once
+
+#include <utility>
+
+#include "kernels/quantized/layer.h"
+#include "kernels/quantized/tile.h"
+
+#if !defined(__clang__)  // GCC 12 warns of its own AVX-512 header (bug 105593)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
+
+namespace executorch_ggml::kernels::KERNEL_ISA {
+namespace {
+
+// As many sums as the registers hold.
+#if defined(__AVX512VNNI__)
+constexpr int kRows = 12;
+constexpr int kBlocks = 2;
+
+VEC_INLINE Int plus_dot_products(Int sum, Int x, Int weights) {
+  return reinterpret_cast<Int>(_mm512_dpbusd_epi32(reinterpret_cast<__m512i>(sum), reinterpret_cast<__m512i>(x),
+                                                   reinterpret_cast<__m512i>(weights)));
+}
+#else
+constexpr int kRows = 6;
+constexpr int kBlocks = 1;
+
+VEC_INLINE Int plus_dot_products(Int sum, Int x, Int weights) {
+  return reinterpret_cast<Int>(_mm256_dpbusd_avx_epi32(reinterpret_cast<__m256i>(sum), reinterpret_cast<__m256i>(x),
+                                                       reinterpret_cast<__m256i>(weights)));
+}
+#endif
+
+// Signed inputs become unsigned ones 128 larger.
+void arrange(const void* from, int64_t n, int32_t, bool is_signed, void* to) {
+  const auto* x = static_cast<const uint8_t*>(from);
+  auto* y = static_cast<uint8_t*>(to);
+  const auto flip = static_cast<uint8_t>(is_signed ? 0x80 : 0);
+  for (int64_t i = 0; i < n; ++i) y[i] = static_cast<uint8_t>(x[i] ^ flip);
+}
+
+VEC_INLINE Int splat_quad(const uint8_t* from) {
+  int32_t x;
+  std::memcpy(&x, from, sizeof(x));
+  return Int{} + x;
+}
+
+template <int Rows, int Blocks>
+VEC_INLINE void run_blocks(const QuantizedTile& tile) {
+  Int sums[Rows][Blocks][kBlockVectors] = {};
+  const auto* rows = static_cast<const uint8_t*>(tile.rows);
+  const int8_t* weights = tile.weights;
+  for (int64_t q = 0; q < tile.quads; ++q, weights += kQuadBytes) {
+    Int w[Blocks][kBlockVectors];
+    VEC_UNROLL
+    for (int b = 0; b < Blocks; ++b) {
+      VEC_UNROLL
+      for (int v = 0; v < kBlockVectors; ++v) w[b][v] = load<Int>(weights + b * tile.block_bytes + v * kVectorBytes);
+    }
+    VEC_UNROLL
+    for (int r = 0; r < Rows; ++r) {
+      const Int x = splat_quad(rows + r * tile.row_bytes + q * kQuad);
+      VEC_UNROLL
+      for (int b = 0; b < Blocks; ++b) {
+        VEC_UNROLL
+        for (int v = 0; v < kBlockVectors; ++v) sums[r][b][v] = plus_dot_products(sums[r][b][v], x, w[b][v]);
+      }
+    }
+  }
+  int32_t totals[Rows][Blocks][kQuantizedBlock];
+  VEC_UNROLL
+  for (int b = 0; b < Blocks; ++b) {
+    const auto* of_block = reinterpret_cast<const char*>(tile.sums) + b * tile.block_bytes;
+    VEC_UNROLL
+    for (int v = 0; v < kBlockVectors; ++v) {
+      const Int zeros = load<Int>(of_block + v * kVectorBytes) * tile.zero;
+      VEC_UNROLL
+      for (int r = 0; r < Rows; ++r) store(totals[r][b] + v * kLanes, sums[r][b][v] - zeros);
+    }
+  }
+  finish_tile(tile, totals[0][0], Rows, Blocks * kQuantizedBlock);
+}
+
+template <int Rows>
+void run(const QuantizedTile& tile) {
+  if (tile.channels > kQuantizedBlock) return run_blocks<Rows, kBlocks>(tile);
+  run_blocks<Rows, 1>(tile);
+}
+
+template <int... Number>
+constexpr QuantizedTiles tiles_of(std::integer_sequence<int, Number...>) {
+  return {kRows, kBlocks * kQuantizedBlock, sizeof(uint8_t), arrange, {run<Number + 1>...}};
+}
+
+constexpr QuantizedTiles kTiles = tiles_of(std::make_integer_sequence<int, kRows>());
+
+}  // namespace
+}  // namespace executorch_ggml::kernels::KERNEL_ISA
