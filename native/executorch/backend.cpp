@@ -257,6 +257,7 @@ class GgmlBackend final : public et::BackendInterface {
     options.device = default_device();
     if (auto threads = context.get_runtime_spec<int>("num_threads"); threads.ok()) options.threads = threads.get();
     if (auto device = context.get_runtime_spec<const char*>("device"); device.ok()) options.device = device.get();
+    if (auto winograd = context.get_runtime_spec<bool>("winograd"); winograd.ok()) options.winograd = winograd.get();
     // A copy, since the graph is read again for each new set of input sizes: what is written to a mapped file after the
     // check must not change it.
     EXECUTORCH_GGML_TRY(handle->ir.allocate(processed.size()));

@@ -4,11 +4,13 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <map>
+#include <optional>
 #include <stdexcept>
 
 #include "cpu_library.h"
@@ -191,7 +193,8 @@ struct Payload {
 class PySession {
  public:
   PySession(const nb::bytes& program, const nb::dict& constants, const std::string& device, int threads,
-            size_t max_memory, int64_t max_work, std::shared_ptr<States> states, const std::vector<std::string>& gguf)
+            size_t max_memory, int64_t max_work, std::shared_ptr<States> states, const std::vector<std::string>& gguf,
+            std::optional<bool> winograd)
       : payload_(program), constants_(constants, gguf) {
     SessionOptions options;
     options.device = device;
@@ -199,6 +202,7 @@ class PySession {
     options.limits.memory = max_memory;
     if (max_work > 0) options.limits.work = max_work;
     options.states = std::move(states);
+    options.winograd = winograd;
     const Status status = Session::load(payload_.words.data(), program.size(), &constants_, options, &session_);
     if (!status.ok()) raise(status);
   }
@@ -320,9 +324,9 @@ NB_MODULE(_session, m) {
       .def("reset", &States::reset, nb::call_guard<nb::gil_scoped_release>());
   nb::class_<PySession>(m, "Session")
       .def(nb::init<const nb::bytes&, const nb::dict&, const std::string&, int, size_t, int64_t,
-                    std::shared_ptr<States>, const std::vector<std::string>&>(),
+                    std::shared_ptr<States>, const std::vector<std::string>&, std::optional<bool>>(),
            nb::arg("program"), nb::arg("constants"), nb::arg("device"), nb::arg("threads"), nb::arg("max_memory"),
-           nb::arg("max_work"), nb::arg("states").none(), nb::arg("gguf"))
+           nb::arg("max_work"), nb::arg("states").none(), nb::arg("gguf"), nb::arg("winograd").none())
       .def("run", &PySession::run, nb::arg("inputs"))
       .def("placement", &PySession::placement, nb::arg("inputs"))
       .def("reset", &PySession::reset)

@@ -7,7 +7,7 @@
 #include "compositions.h"
 #include "ggml_pieces.h"
 #include "kernel_choice.h"
-#include "kernels/convolution/convolution.h"
+#include "kernels/convolution/winograd.h"
 #include "kernels/quantized/layer.h"
 #include "payload.h"
 #include "rpc.h"
@@ -340,8 +340,21 @@ ggml_tensor* NodeBuilder::conv_2d_nhwc(ggml_tensor* x, ggml_tensor* weight, ggml
   Storage kind{};
   if (!use_kernel_weight(by_channel, groups, &weight, &kind)) return nullptr;
   const kernels::ConvolutionParams params{window, groups, epilogue, kind};
+  if (const float* transformed = winograd_weights(weight, params)) {
+    return custom(kernels::winograd_conv_2d, kernels::WinogradParams{params, transformed}, {x, weight, bias});
+  }
   const bool depthwise = by_channel && kind != Storage::KernelBlocks;
   return custom(depthwise ? kernels::conv_2d_dw : kernels::conv_2d, params, {x, weight, bias});
+}
+
+// Null where a convolution is not computed so, or its weight is none of the program's constants.
+const float* NodeBuilder::winograd_weights(const ggml_tensor* weight, const kernels::ConvolutionParams& params) const {
+  if (kept_weights_ == nullptr || !kernels::is_winograd(ne_, weight, params)) return nullptr;
+  const int value = node_->inputs()->Get(1);
+  const auto& constants = *graph_.constants();
+  const auto is_weight = [value](const fb::Constant* constant) { return constant->value() == value; };
+  const auto found = std::find_if(constants.begin(), constants.end(), is_weight);
+  return found == constants.end() ? nullptr : kept_weights_->winograd(flatbuffers::GetString(found->key()), weight);
 }
 
 ggml_tensor* NodeBuilder::quantized_conv_2d(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* scale, ggml_tensor* bias,

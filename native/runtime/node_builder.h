@@ -16,8 +16,10 @@
 #include "devices.h"
 #include "formulas.h"
 #include "ggml_ir_generated.h"
+#include "kernels/convolution/convolution.h"
 #include "kernels/kernels.h"
 #include "kernels/product/integer_product.h"
+#include "packed_weights.h"
 #include "result.h"
 #include "shapes.h"
 #include "storage.h"
@@ -141,6 +143,9 @@ class NodeBuilder {
     layers_.push_back({weight, layout, packed});
   }
 
+  // Layers may keep there what they make of constants to be faster; null: they make nothing.
+  void keep_weights(PackedWeights* weights) { kept_weights_ = weights; }
+
   // Multiply-adds, or elements touched, of the nodes so far.
   int64_t work() const { return work_; }
 
@@ -207,6 +212,7 @@ class NodeBuilder {
   bool use_kernel_weight(bool by_channel, int64_t groups, ggml_tensor** weight, Storage* kind);
   bool is_by_channel(const ggml_tensor* x, const Window2d& window, int64_t groups) const;
   bool use_matrix(ggml_tensor** weight, Storage* kind);
+  const float* winograd_weights(const ggml_tensor* weight, const kernels::ConvolutionParams& params) const;
   Status check_stored(const fb::Node& node, const InputSpec& spec, const ggml_tensor* tensor) const;
   Status error(const fb::Node& node, const std::string& message) const;
   void use_packed(const OpInfo& spec, ggml_tensor** inputs) const;
@@ -242,6 +248,7 @@ class NodeBuilder {
     ggml_tensor* packed;
   };
   std::vector<Layer> layers_;
+  PackedWeights* kept_weights_ = nullptr;
   std::map<std::pair<const ggml_tensor*, decltype(kernels::IntegerProduct::quantize)>, ggml_tensor*> quantized_;
   std::unordered_map<const ggml_tensor*, StorageLayout> storage_;  // of constants that are not plain
   KernelCallBase* call_ = nullptr;  // of the node being built, where a kernel computes it

@@ -1,5 +1,6 @@
 #include "packed_weights.h"
 
+#include "kernels/convolution/winograd.h"
 #include "resource_limits.h"
 #include "status.h"
 
@@ -139,6 +140,26 @@ Status PackedWeights::pack_layer(const std::string& key, const StorageLayout& la
   }
   *packed = use(found->second, tensor);
   return {};
+}
+
+const float* PackedWeights::winograd(const std::string& key, const ggml_tensor* weight) {
+  std::lock_guard<Mutex> lock(mutex_);
+  const std::string name = key + "\nwinograd";
+  auto found = matrices_.find(name);
+  if (found == matrices_.end()) {
+    Matrix made;
+    const auto bytes = static_cast<size_t>(kernels::winograd_floats(weight)) * sizeof(float);
+    if (allocate(bytes, weight, &made).ok()) {
+      kernels::transform_weights(weight, static_cast<float*>(made.tensor->data));
+    } else {
+      free(&made);
+      made = {};
+    }
+    found = matrices_.emplace(name, made).first;
+  }
+  const ggml_tensor* transformed = found->second.tensor;
+  return transformed != nullptr && same_matrix(transformed, weight) ? static_cast<const float*>(transformed->data)
+                                                                    : nullptr;
 }
 
 // Point a tensor of the same type and dims to the packed weight; false for another.

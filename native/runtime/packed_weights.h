@@ -31,6 +31,9 @@ class PackedWeights {
   Status pack_layer(const std::string& key, const StorageLayout& layout, const void* data, ggml_tensor* tensor,
                     bool* packed);
 
+  // What a convolution in blocks is multiplied with by Winograd's algorithm; null where there is no memory for it.
+  const float* winograd(const std::string& key, const ggml_tensor* weight);
+
  private:
   struct Matrix {
     ggml_context* ctx = nullptr;

@@ -288,6 +288,7 @@ void PreparedGraph::set_leaves(NodeBuilder* builder, const Leaves& leaves, std::
   for (const Leaves::Packed& packed : leaves.packed) {
     builder->remember_packed(packed.constant, packed.layout, packed.tensor);
   }
+  builder->keep_weights(leaves.kept);
   for (size_t i = 0; i < leaves.states.size(); ++i) {
     (*values)[graph_.states()->Get(static_cast<flatbuffers::uoffset_t>(i))->value()] = leaves.states[i];
     builder->remember_state(leaves.states[i]);

@@ -37,6 +37,7 @@ struct Leaves {
     ggml_tensor* tensor;
   };
   std::vector<Packed> packed;
+  PackedWeights* kept = nullptr;  // where layers keep what they make of constants to be faster, if they are to
   std::vector<ggml_tensor*> states;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <unordered_set>
 
@@ -75,6 +76,15 @@ bool is_output(const fb::Graph& graph, int value) {
   return false;
 }
 
+Status uses_winograd(const SessionOptions& options, bool* uses) {
+  constexpr const char* kVariable = "EXECUTORCH_GGML_WINOGRAD";
+  const char* variable = std::getenv(kVariable);
+  const std::string choice = variable == nullptr ? "" : variable;
+  *uses = options.winograd.value_or(choice != "0");
+  if (options.winograd || choice.empty() || choice == "0" || choice == "1") return {};
+  return Status::error(format("%s is \"%s\", expected 0 or 1", kVariable, choice.c_str()));
+}
+
 }  // namespace
 
 Status Session::load(const void* payload, size_t size, ConstantSource* constants, const SessionOptions& options,
@@ -90,6 +100,9 @@ Status Session::load(const void* payload, size_t size, ConstantSource* constants
 Status Session::open(const void* payload, size_t size, ConstantSource* constants, const SessionOptions& options) {
   limits_ = options.limits;
   weights_ = options.weights ? options.weights : std::make_shared<PackedWeights>();
+  bool winograd = true;
+  EXECUTORCH_GGML_TRY(uses_winograd(options, &winograd));
+  if (winograd) leaves_.kept = weights_.get();
   states_ = options.states ? options.states : std::make_shared<States>();
   static std::atomic<uint64_t> programs{0};
   const fb::Program* program = nullptr;

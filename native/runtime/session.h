@@ -3,6 +3,7 @@
 
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,8 @@ class OutputSink {
 struct SessionOptions {
   std::string device;  // "" and "cpu": the CPU; else ggml's name of a device, or several: see DeviceList
   int threads = 0;     // 0: default_threads()
+  // Whether convolutions of 3x3 may be computed by Winograd's algorithm; none: EXECUTORCH_GGML_WINOGRAD, or true.
+  std::optional<bool> winograd;
   Limits limits;
   std::shared_ptr<States> states;          // those that it shares with others; null: it keeps its own
   std::shared_ptr<PackedWeights> weights;  // likewise

@@ -20,6 +20,7 @@ class Session:
         max_work: int,
         states: States | None,
         gguf: Sequence[str],
+        winograd: bool | None,
     ) -> None: ...
     def run(self, inputs: Sequence[Any]) -> list[Any]: ...
     def placement(

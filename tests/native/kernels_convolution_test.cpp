@@ -1,5 +1,5 @@
-// conv_2d, conv_2d_dw and pool_2d against loops as plain as can be, on every instruction set that this CPU has.
-// With --bench: their speed on layers of well-known networks.
+// conv_2d, winograd_conv_2d, conv_2d_dw and pool_2d against loops as plain as can be, on every instruction set that
+// this CPU has. With --bench: their speed on layers of well-known networks.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "kernels/convolution/convolution.h"
+#include "kernels/convolution/winograd.h"
 #include "kernels/kernels.h"
 #include "kernels/simd/isa.h"
 
@@ -67,6 +68,14 @@ struct KernelParams {
 template <>
 struct KernelParams<ConvParams> {
   using Type = kernels::ConvolutionParams;
+};
+
+struct WinogradConv : kernels::WinogradParams {
+  std::array<int64_t, 4> ne{};
+};
+template <>
+struct KernelParams<WinogradConv> {
+  using Type = kernels::WinogradParams;
 };
 
 template <class Params>
@@ -280,6 +289,61 @@ void test_conv(const ConvCase& c) {
   check(plain, expected, "conv_2d, plain weights, " + c.name());
 }
 
+// A convolution by Winograd's algorithm, with the weights that it needs.
+struct WinogradCall {
+  ConvParams p;
+  std::vector<float> blocks;
+  std::vector<float> transformed;
+
+  WinogradCall(const ConvCase& c, const std::vector<float>& weight)
+      : p(c.params()), blocks(pack(weight, c.oc, c.x[0], 3, 3, 1)) {
+    const ggml_tensor tensor = tensor_of(blocks.data(), {3, 3, c.x[0], c.oc});
+    transformed.resize(static_cast<size_t>(kernels::winograd_floats(&tensor)));
+    kernels::transform_weights(&tensor, transformed.data());
+  }
+
+  WinogradConv params() const {
+    WinogradConv params;
+    params.convolution = p;
+    params.weights = transformed.data();
+    params.ne = p.ne;
+    return params;
+  }
+};
+
+// Errors of a tile are relative to its largest input: that is each result's size here.
+void widen_to_tiles(const ConvCase& c, const ConvParams& p, const std::vector<float>& x,
+                    const std::vector<float>& weight, Expected* expected) {
+  const auto magnitude = [](double a, float b) { return std::max(a, static_cast<double>(std::fabs(b))); };
+  for (int64_t at = 0; at < count(p.ne); ++at) {
+    const int64_t o = at % p.ne[0];
+    const int64_t left = at / p.ne[0] % p.ne[1] / 4 * 4 - p.window.w.pad;
+    const int64_t top = at / p.ne[0] / p.ne[1] % p.ne[2] / 4 * 4 - p.window.h.pad;
+    const int64_t image = at / p.ne[0] / p.ne[1] / p.ne[2];
+    double largest = 0.0;
+    for (int64_t y = std::max<int64_t>(top, 0); y < std::min(top + 6, c.x[2]); ++y) {
+      for (int64_t i = std::max<int64_t>(left, 0) * c.x[0]; i < std::min(left + 6, c.x[1]) * c.x[0]; ++i) {
+        largest = magnitude(largest, x[static_cast<size_t>((image * c.x[2] + y) * c.x[1] * c.x[0] + i)]);
+      }
+    }
+    double sum = 0.0;
+    for (int64_t i = 0; i < 9 * c.x[0]; ++i) sum += std::fabs(weight[static_cast<size_t>(o * 9 * c.x[0] + i)]);
+    double& size = expected->size[static_cast<size_t>(at)];
+    if (std::isfinite(largest)) size = std::max(size, largest * sum);
+  }
+}
+
+void test_winograd(const ConvCase& c, std::vector<float> x = {}) {
+  if (x.empty()) x = random_floats(count(c.x), 2.0f);
+  const std::vector<float> weight = random_floats(c.oc * c.x[0] * 9);
+  const std::vector<float> bias = random_floats(c.bias ? c.oc : 0);
+  const WinogradCall winograd(c, weight);
+  Expected expected = convolve(winograd.p, c.x, x, weight, bias);
+  widen_to_tiles(c, winograd.p, x, weight, &expected);
+  Call<WinogradConv> call(kernels::winograd_conv_2d, winograd.params(), c.x, x, winograd.blocks, bias);
+  check(call, expected, "winograd_conv_2d " + c.name());
+}
+
 // The same convolution with its weights as the depthwise kernel reads them in place.
 ConvParams depthwise(ConvParams p) {
   p.weights = Storage::Depthwise;
@@ -416,6 +480,32 @@ void test_convs() {
   test_conv({{1030, 13, 1, 1}, 100, 1});  // a block of weights and more
   test_conv({{1024, 41, 1, 1}, 270, 1});  // pixels whose distance suits no cache
   test_conv({{1024, 5, 4, 2}, 150, 1});
+}
+
+void test_winograds() {
+  for (int64_t channels : {1, 3, 7, 16, 20, 33, 64}) {
+    test_winograd({{channels, 9, 10, 2}, 65 - channels, 3, 1, 1});
+    test_winograd({{channels, 6, 6, 1}, channels, 3, 1, 0});
+  }
+  for (int64_t size = 1; size <= 13; ++size) test_winograd({{17, size, 14 - size, 1}, 24, 3, 1, 1});
+  for (Activation a : {Activation::Clamp, Activation::Silu, Activation::Hardswish, Activation::GeluErf}) {
+    test_winograd({{12, 11, 7, 1}, 37, 3, 1, 1, 1, 1, 1, a, a == Activation::Silu});
+  }
+  for (int64_t extra : {-2, 1, 7}) {
+    ConvCase c = {{9, 11, 8, 2}, 19, 3, 1, 2};
+    c.extra = extra;
+    test_winograd(c);
+    c.pad_h = -1;
+    test_winograd(c);
+  }
+  test_winograd({{130, 30, 30, 1}, 140, 3, 1, 1});  // several groups of tiles
+  // What is not finite, or becomes so on the way, reaches the windows that it is under and no other.
+  for (float odd_value : {NAN, kInf, -kInf, 3e38f}) {
+    const ConvCase c = {{20, 13, 9, 1}, 33, 3, 1, 1};
+    std::vector<float> x = random_floats(count(c.x), 2.0f);
+    x[20 * 45 + 7] = odd_value;
+    test_winograd(c, x);
+  }
 }
 
 void test_pools() {
@@ -563,6 +653,19 @@ void bench_conv(const char* name, const ConvCase& c) {
   std::printf("  weights %.1f MB\n", static_cast<double>(weight.size()) * 4e-6);
 }
 
+void bench_winograd(const char* name, const ConvCase& c) {
+  const WinogradCall winograd(c, random_floats(c.oc * c.x[0] * 9));
+  Call<WinogradConv> call(kernels::winograd_conv_2d, winograd.params(), c.x, random_floats(count(c.x)), winograd.blocks,
+                          random_floats(c.oc));
+  const double flops = 2.0 * static_cast<double>(count(winograd.p.ne) * c.x[0] * 9);  // of the plain sums
+  std::printf("%-28s", name);
+  for (int threads : {1, 2}) {
+    const double t = time_call(call, threads, flops);
+    std::printf("  %8.3f ms %6.1f GFLOP/s", t * 1e3, flops / t * 1e-9);
+  }
+  std::printf("  by Winograd\n");
+}
+
 void bench_depthwise(const char* name, ConvCase c) {
   c.oc = c.groups = c.x[0];
   const ConvParams p = c.params();
@@ -611,12 +714,16 @@ void bench() {
   std::printf("ResNet-18\n");
   bench_conv("stem 7x7/2 3>64 224", {{3, 224, 224, 1}, 64, 7, 2, 3});
   bench_conv("3x3 64>64 56", {{64, 56, 56, 1}, 64, 3, 1, 1});
+  bench_winograd("3x3 64>64 56", {{64, 56, 56, 1}, 64, 3, 1, 1});
   bench_conv("3x3/2 64>128 56", {{64, 56, 56, 1}, 128, 3, 2, 1});
   bench_conv("3x3 128>128 28", {{128, 28, 28, 1}, 128, 3, 1, 1});
+  bench_winograd("3x3 128>128 28", {{128, 28, 28, 1}, 128, 3, 1, 1});
   bench_conv("1x1/2 128>256 28", {{128, 28, 28, 1}, 256, 1, 2});
   bench_conv("3x3 256>256 14", {{256, 14, 14, 1}, 256, 3, 1, 1});
+  bench_winograd("3x3 256>256 14", {{256, 14, 14, 1}, 256, 3, 1, 1});
   bench_conv("3x3/2 256>512 14", {{256, 14, 14, 1}, 512, 3, 2, 1});
   bench_conv("3x3 512>512 7", {{512, 7, 7, 1}, 512, 3, 1, 1});
+  bench_winograd("3x3 512>512 7", {{512, 7, 7, 1}, 512, 3, 1, 1});
   bench_conv("fc 512>1000", {{512, 1, 1, 1}, 1000, 1});
   bench_pool("max 3x3/2 64 112", {{64, 112, 112, 1}, 64, 3, 2, 1}, PoolKind::Max);
   bench_pool("avg 7x7 512", {{512, 7, 7, 1}, 512, 7}, PoolKind::Avg);
@@ -640,6 +747,13 @@ void bench() {
   bench_conv("1x1 320>1280 7", {{320, 7, 7, 1}, 1280, 1});
   bench_depthwise("dw 5x5 240 14", {{240, 14, 14, 1}, 0, 5, 1, 2});
   bench_depthwise("dw 7x7 384 14", {{384, 14, 14, 1}, 0, 7, 1, 3});
+  std::printf("U-Net\n");
+  for (int64_t channels : {16, 32, 64, 128}) {
+    const ConvCase c = {{channels, 2048 / channels, 2048 / channels, 1}, channels, 3, 1, 1};
+    const std::string name = "3x3 " + std::to_string(channels) + ">" + std::to_string(channels);
+    bench_conv(name.c_str(), c);
+    bench_winograd(name.c_str(), c);
+  }
   std::printf("Others\n");
   bench_conv("3x3 g32 128>128 56", {{128, 56, 56, 1}, 128, 3, 1, 1, 1, 1, 32});
   bench_conv("2x2 up 2 256>128 28", {{256, 28, 28, 1}, 128, 2, 1, 1, 1, 2});
@@ -665,6 +779,7 @@ int main_of(int argc, char** argv) {
   }
   test_empty();
   test_convs();
+  test_winograds();
   test_pools();
   test_special_values();
   test_activations();

@@ -225,6 +225,10 @@ class Session:
     CPU whose layers were exported in float32: their weights among ``constants`` are converted here, into memory of the
     session's own. Raises ValueError where no layer is left for it, as in a program that was exported with one, and for
     other devices, for which the program is exported with it.
+
+    ``winograd`` says whether the CPU may compute 3x3 convolutions by Winograd's algorithm, which takes up to a quarter
+    of the multiplications, and memory for four times the weights of these layers; errors are then relative to the
+    largest of 6x6 pixels, some 2e-6 of it. None: by ``EXECUTORCH_GGML_WINOGRAD`` (0 or 1), or True.
     """
 
     def __init__(
@@ -239,6 +243,7 @@ class Session:
         states: States | None = None,
         gguf: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
         precision: str | None = None,
+        winograd: bool | None = None,
     ) -> None:
         for name, value in (("max_memory", max_memory), ("max_work", max_work)):
             if value is not None and value < 1:
@@ -254,6 +259,7 @@ class Session:
             max_work or 0,
             None if states is None else states._states,
             paths(gguf),
+            winograd,
         )
 
     def run(self, *inputs: Any) -> list[Any]:

@@ -112,6 +112,11 @@ class Convolution {
     }
   }
 
+  void run_pixels(Range pixels, Range blocks) {
+    begin_phase(0, 0);
+    run_phase(pixels, blocks);
+  }
+
  private:
   int64_t blocks() const { return params_.groups * group_blocks_; }
 
@@ -431,6 +436,10 @@ class Convolution {
 };
 
 }  // namespace
+
+void conv_2d_pixels(ggml_tensor* dst, const ConvolutionParams& params, Range pixels, Range blocks) {
+  Convolution(dst, params, DType::F32).run_pixels(pixels, blocks);
+}
 
 void conv_2d(ggml_tensor* dst, int ith, int nth, void* call) {
   const auto& c = as_call<ConvolutionParams>(call);

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "kernels/convolution/convolution.h"
+#include "kernels/partition.h"
 #include "kernels/simd/isa.h"
 #include "ops_generated.h"
 
@@ -61,5 +63,8 @@ struct ConvTiles {
 };
 
 KERNEL_VARIANTS(const ConvTiles& conv_tiles())
+
+// Some pixels of a convolution with strides of 1, of f32 in blocks, and of some blocks of output channels.
+void conv_2d_pixels(ggml_tensor* dst, const ConvolutionParams& params, Range pixels, Range blocks);
 
 }  // namespace executorch_ggml::kernels

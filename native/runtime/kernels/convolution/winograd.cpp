@@ -1,0 +1,254 @@
+// Plans convolutions by Winograd's F(4x4, 3x3): the inputs of some tiles are transformed, multiplied point by point
+// with transformed weights (by conv_2d's GEMM tiles), and the products are transformed back.
+#include "kernels/convolution/winograd.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "kernels/convolution/conv_2d.h"
+#include "kernels/convolution/image.h"
+#include "kernels/kernels.h"
+#include "kernels/scratch.h"
+
+namespace executorch_ggml::kernels {
+namespace {
+
+// Inputs and products at a time, which are to stay in L2; more of them where the weights, which each group of tiles
+// reads again, are large.
+constexpr int64_t kLeastBytes = 256 * 1024;
+constexpr int64_t kMostBytes = 1280 * 1024;
+constexpr int64_t kLine = 16;  // floats of a cache line
+
+// Points a multiple of some lines apart would map to the same sets of L1.
+int64_t odd_lines(int64_t floats) { return (ceil_div(floats, kLine) | 1) * kLine; }
+
+struct Scratch {
+  Buffer<float> inputs;
+  Buffer<float> products;
+};
+
+class Winograd {
+ public:
+  Winograd(ggml_tensor* dst, const KernelCall<WinogradParams>& call)
+      : dst_(dst),
+        call_(call),
+        params_(call.params.convolution),
+        in_(dst->src[0]),
+        out_(dst),
+        across_(ceil_div(out_.width, kWinogradOut)),
+        down_(ceil_div(out_.height, kWinogradOut)),
+        blocks_(ceil_div(out_.channels, kOcBlock)),
+        depth_(ceil_div(in_.channels, kOcBlock) * kOcBlock),
+        block_size_(in_.channels * kOcBlock),
+        x_(static_cast<const float*>(dst->src[0]->data)),
+        zeros_(static_cast<const float*>(dst->src[1]->data) + blocks_ * block_size_ * 9),
+        bias_(dst->src[2] == nullptr ? nullptr : static_cast<const float*>(dst->src[2]->data)),
+        y_(static_cast<float*>(dst->data)) {}
+
+  void run(int ith, int nth) {
+    const int64_t parts = tile_parts(nth);
+    blocks_of_thread_ = Range::part(blocks_, ith / parts, nth / parts);
+    const Range tiles = Range::part(this->tiles(), ith % parts, parts);
+    if (blocks_of_thread_.empty() || tiles.empty()) return;
+    const int64_t groups = ceil_div(tiles.size(), group_size());
+    for (int64_t i = 0; i < groups; ++i) {
+      const Range part = Range::part(tiles.size(), i, groups);
+      run_group({tiles.begin + part.begin, tiles.begin + part.end});
+    }
+  }
+
+ private:
+  int64_t tiles() const { return across_ * down_ * out_.images; }
+
+  // Into how many parts the tiles are divided: the blocks of channels are divided for the rest of the threads, which
+  // then transform the same inputs.
+  int64_t tile_parts(int nth) const {
+    int64_t best = 1;
+    int64_t best_cost = std::numeric_limits<int64_t>::max();
+    for (int64_t parts = 1; parts <= nth; ++parts) {
+      if (nth % parts != 0) continue;
+      const int64_t rows = ceil_div(tiles(), parts);
+      const int64_t columns = ceil_div(blocks_, nth / parts) * kOcBlock;
+      const int64_t padded = ceil_div(rows, gemm_.rows) * gemm_.rows;
+      const int64_t cost = (padded + 2) * columns * in_.channels + rows * in_.channels * kTransformCost;
+      if (cost < best_cost) {
+        best = parts;
+        best_cost = cost;
+      }
+    }
+    return best;
+  }
+
+  // Tiles at a time: whole rows of the GEMM, as many as the caches hold.
+  int64_t group_size() const {
+    constexpr auto kBytes = static_cast<int64_t>(sizeof(float)) * kWinogradPoints;
+    const int64_t columns = blocks_of_thread_.size() * kOcBlock;
+    const int64_t at_a_time = std::clamp(in_.channels * columns * kBytes / 4, kLeastBytes, kMostBytes);
+    return std::max<int64_t>(1, at_a_time / ((depth_ + columns) * kBytes) / gemm_.rows) * gemm_.rows;
+  }
+
+  void run_group(Range tiles) {
+    columns_ = blocks_of_thread_.size() * kOcBlock;
+    input_stride_ = odd_lines(tiles.size() * depth_);
+    product_stride_ = odd_lines(tiles.size() * columns_);
+    inputs_ = scratch_.inputs.sized(input_stride_ * kWinogradPoints);
+    products_ = scratch_.products.sized(product_stride_ * kWinogradPoints);
+    for (int64_t tile = tiles.begin; tile < tiles.end; ++tile) transform_input(tile, tile - tiles.begin);
+    for (int64_t point = 0; point < kWinogradPoints; ++point) multiply(point, tiles.size());
+    for (int64_t tile = tiles.begin; tile < tiles.end; ++tile) transform_output(tile, tile - tiles.begin);
+  }
+
+  struct Place {
+    int64_t x, y, image;
+  };
+
+  // The first output pixel of a tile.
+  Place place(int64_t tile) const {
+    return {tile % across_ * kWinogradOut, tile / across_ % down_ * kWinogradOut, tile / across_ / down_};
+  }
+
+  void transform_input(int64_t tile, int64_t row) {
+    const Place at = place(tile);
+    WinogradInput input{};
+    for (int64_t i = 0; i < kWinogradPoints; ++i) {
+      const int64_t x = at.x - params_.window.w.pad + i % kWinogradIn;
+      const int64_t y = at.y - params_.window.h.pad + i / kWinogradIn;
+      const bool inside = x >= 0 && x < in_.width && y >= 0 && y < in_.height;
+      input.pixels[i] = inside ? x_ + ((at.image * in_.height + y) * in_.width + x) * in_.channels : zeros_;
+    }
+    input.channels = in_.channels;
+    input.to = inputs_ + row * depth_;
+    input.stride = input_stride_;
+    transforms_.input(input);
+  }
+
+  // The products of all tiles at one point.
+  void multiply(int64_t point, int64_t rows) {
+    const float* weights = call_.params.weights + (point * blocks_ + blocks_of_thread_.begin) * block_size_;
+    for (int64_t first = 0; first < columns_;) {
+      const ConvTileShape& shape = gemm_.shape_for(columns_ - first);
+      for (int64_t row = 0; row < rows; row += gemm_.rows) {
+        multiply_tile(point, {row, std::min(row + gemm_.rows, rows)}, first, weights, shape);
+      }
+      first += shape.channels;
+      weights += shape.channels / kOcBlock * block_size_;
+    }
+  }
+
+  void multiply_tile(int64_t point, Range rows, int64_t first, const float* weights, const ConvTileShape& shape) {
+    static constexpr int64_t kFirstTap = 0;
+    const float* inputs[kMaxTileRows];
+    float* outputs[kMaxTileRows];
+    for (int64_t i = 0; i < rows.size(); ++i) {
+      inputs[i] = inputs_ + point * input_stride_ + (rows.begin + i) * depth_;
+      outputs[i] = products_ + point * product_stride_ + (rows.begin + i) * columns_;
+    }
+    ConvTile tile{};
+    tile.inputs = inputs;
+    tile.tap_weights = &kFirstTap;
+    tile.taps = 1;
+    tile.run = in_.channels;
+    tile.weights = weights;
+    tile.block_stride = block_size_;
+    tile.outputs = outputs;
+    tile.output_offset = first;
+    tile.channels = std::min(shape.channels, columns_ - first);
+    tile.low = -std::numeric_limits<float>::infinity();
+    tile.high = std::numeric_limits<float>::infinity();
+    shape.by_rows[rows.size() - 1](tile);
+  }
+
+  void transform_output(int64_t tile, int64_t row) {
+    const Place at = place(tile);
+    const int64_t first = blocks_of_thread_.begin * kOcBlock;
+    WinogradOutput output{};
+    output.from = products_ + row * columns_;
+    output.stride = product_stride_;
+    output.bias = bias_ == nullptr ? nullptr : bias_ + first;
+    output.channels = std::min(columns_, out_.channels - first);
+    const bool clamps = params_.epilogue.activation == Activation::Clamp;
+    output.low = clamps ? params_.epilogue.low : -std::numeric_limits<float>::infinity();
+    output.high = clamps ? params_.epilogue.high : std::numeric_limits<float>::infinity();
+    for (int64_t i = 0; i < kWinogradOut * kWinogradOut; ++i) {
+      const int64_t x = at.x + i % kWinogradOut;
+      const int64_t y = at.y + i / kWinogradOut;
+      if (x < out_.width && y < out_.height) output.pixels[i] = y_ + pixel(x, y, at.image) * out_.channels + first;
+    }
+    if (!transforms_.output(output)) return compute_directly(at);
+    for (float* pixel : output.pixels) {
+      if (pixel != nullptr) gemm_.activate(pixel, output.channels, params_.epilogue.activation);
+    }
+  }
+
+  int64_t pixel(int64_t x, int64_t y, int64_t image) const { return (image * out_.height + y) * out_.width + x; }
+
+  void compute_directly(const Place& at) {
+    const int64_t end = std::min(at.x + kWinogradOut, out_.width);
+    for (int64_t y = at.y; y < std::min(at.y + kWinogradOut, out_.height); ++y) {
+      conv_2d_pixels(dst_, params_, {pixel(at.x, y, at.image), pixel(end, y, at.image)}, blocks_of_thread_);
+    }
+  }
+
+  static constexpr int64_t kTransformCost = 16;  // in multiplications of the GEMM at all points, a tile and channel
+
+  static Scratch& thread_scratch() {
+    static thread_local Scratch scratch;
+    return scratch;
+  }
+
+  ggml_tensor* dst_;
+  const KernelCall<WinogradParams>& call_;
+  const ConvolutionParams& params_;
+  ImageShape in_;
+  ImageShape out_;
+  int64_t across_;  // tiles
+  int64_t down_;
+  int64_t blocks_;      // of output channels
+  int64_t depth_;       // floats from a tile's transformed input to the next tile's
+  int64_t block_size_;  // floats of a block of weights at one point
+  const float* x_;
+  const float* zeros_;  // they follow the blocks of plain weights
+  const float* bias_;
+  float* y_;
+  Range blocks_of_thread_;
+  int64_t columns_ = 0;  // output channels of the thread's blocks
+  int64_t input_stride_ = 0;
+  int64_t product_stride_ = 0;
+  float* inputs_ = nullptr;
+  float* products_ = nullptr;
+  const ConvTiles& gemm_ = KERNEL_PICK(conv_tiles)();
+  const WinogradTransforms& transforms_ = KERNEL_PICK(winograd_transforms)();
+  Scratch& scratch_ = thread_scratch();
+};
+
+bool slides_by_one(const Window& w) { return w.kernel == 3 && w.stride == 1 && w.dilation == 1 && w.up == 1; }
+
+}  // namespace
+
+bool is_winograd(const std::array<int64_t, 4>& out, const ggml_tensor* weight, const ConvolutionParams& params) {
+  constexpr int64_t kLeastChannels = 16;
+  constexpr int64_t kLeastTiles = 12;  // fewer read more weights than they save multiplications
+  constexpr int64_t kMostFloats = 256 * 256 * kWinogradPoints;  // what larger weights gain is not worth their memory
+  const int64_t tiles = ceil_div(out[1], kWinogradOut) * ceil_div(out[2], kWinogradOut) * out[3];
+  return weight->type == GGML_TYPE_F32 && params.weights == Storage::KernelBlocks && params.groups == 1 &&
+         slides_by_one(params.window.w) && slides_by_one(params.window.h) && weight->ne[2] >= kLeastChannels &&
+         weight->ne[3] >= kLeastChannels && tiles >= kLeastTiles && winograd_floats(weight) <= kMostFloats;
+}
+
+int64_t winograd_floats(const ggml_tensor* weight) {
+  return ceil_div(weight->ne[3], kOcBlock) * kOcBlock * weight->ne[2] * kWinogradPoints;
+}
+
+void transform_weights(const ggml_tensor* weight, float* to) {
+  const auto* blocks = static_cast<const float*>(weight->data);
+  const int64_t run = weight->ne[2] * kOcBlock;
+  const int64_t count = ceil_div(weight->ne[3], kOcBlock);
+  const WinogradTransforms& transforms = KERNEL_PICK(winograd_transforms)();
+  for (int64_t i = 0; i < count; ++i) transforms.weights(blocks + i * 9 * run, run, to + i * run, count * run);
+}
+
+void winograd_conv_2d(ggml_tensor* dst, int ith, int nth, void* call) {
+  Winograd(dst, as_call<WinogradParams>(call)).run(ith, nth);
+}
+
+}  // namespace executorch_ggml::kernels
