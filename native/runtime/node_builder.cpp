@@ -7,6 +7,7 @@
 #include "compositions.h"
 #include "ggml_pieces.h"
 #include "kernel_choice.h"
+#include "kernels/convolution/chain.h"
 #include "kernels/convolution/winograd.h"
 #include "kernels/quantized/layer.h"
 #include "payload.h"
@@ -344,7 +345,57 @@ ggml_tensor* NodeBuilder::conv_2d_nhwc(ggml_tensor* x, ggml_tensor* weight, ggml
     return custom(kernels::winograd_conv_2d, kernels::WinogradParams{params, transformed}, {x, weight, bias});
   }
   const bool depthwise = by_channel && kind != Storage::KernelBlocks;
-  return custom(depthwise ? kernels::conv_2d_dw : kernels::conv_2d, params, {x, weight, bias});
+  kernels::ChainedLayer layer;
+  layer.kernel = depthwise ? kernels::conv_2d_dw : kernels::conv_2d;
+  layer.call.params = params;
+  layer.call.src[1] = dtype_of(node_->inputs()->Get(1));
+  layer.weight = weight;
+  layer.bias = bias;
+  layer.ne = ne_;
+  return convolution(x, layer);
+}
+
+// A convolution, or a chain of it and those that make its input where nothing else reads that.
+ggml_tensor* NodeBuilder::convolution(ggml_tensor* x, const kernels::ChainedLayer& layer) {
+  const bool constant = is_constant(layer.weight) && (layer.bias == nullptr || is_constant(layer.bias));
+  const auto before = convolutions_.find(x);
+  const bool follows = constant && before != convolutions_.end() && is_read_once(node_->inputs()->Get(0)) &&
+                       kernels::continues(before->second.chain, layer);
+  Convolutions convolutions;
+  if (follows) {
+    convolutions = before->second;
+    chained_work_ = convolutions.call->work;
+  } else {
+    convolutions.x = x;
+  }
+  convolutions.chain.layers[convolutions.chain.count++] = layer;
+  ggml_tensor* made = follows
+                          ? custom(kernels::conv_2d_chain, convolutions.chain, {convolutions.x})
+                          : custom(layer.kernel, layer.call.params,
+                                   {x, const_cast<ggml_tensor*>(layer.weight), const_cast<ggml_tensor*>(layer.bias)});
+  convolutions.call = call_;
+  if (constant) convolutions_[made] = convolutions;
+  return made;
+}
+
+bool NodeBuilder::is_constant(const ggml_tensor* tensor) const {
+  return tensor->op == GGML_OP_NONE && tensor->data != nullptr && (tensor->flags & GGML_TENSOR_FLAG_INPUT) == 0 &&
+         states_.count(tensor) == 0;
+}
+
+// Whether one node reads a value, once, and no output is it.
+bool NodeBuilder::is_read_once(int value) {
+  if (reads_.empty()) {
+    reads_.resize(values_.size());
+    const auto count_read = [this](int read) {
+      if (read >= 0 && static_cast<size_t>(read) < reads_.size()) ++reads_[static_cast<size_t>(read)];
+    };
+    for (const fb::Node* node : *graph_.nodes()) {
+      for (const int input : *node->inputs()) count_read(input);
+    }
+    for (const fb::Port* output : *graph_.outputs()) count_read(output->value());
+  }
+  return reads_[static_cast<size_t>(value)] == 1;
 }
 
 // Null where a convolution is not computed so, or its weight is none of the program's constants.
@@ -539,6 +590,7 @@ Status NodeBuilder::make(const fb::Node& node, const OpInfo& spec, ggml_tensor* 
     return {};
   }
   node_work_ = spec.moves == Moves::View ? 0 : -1;
+  chained_work_ = 0;
   bound_ = -1;
   call_ = nullptr;
   *made = dispatch(*this, node, inputs);
@@ -547,7 +599,7 @@ Status NodeBuilder::make(const fb::Node& node, const OpInfo& spec, ggml_tensor* 
   EXECUTORCH_GGML_TRY(check_output(node, *made));
   const int64_t work = node_work_ >= 0 ? node_work_ : elements_touched(inputs, spec.count, *made);
   if (call_ == nullptr && on_cpu() && work >= 2 * kPieceWork) *made = in_pieces(*made);
-  if (call_ != nullptr) call_->work = work;
+  if (call_ != nullptr) call_->work = saturating_add(work, chained_work_);
   work_ = saturating_add(work_, work);
   remember_bound(spec, inputs[0], *made);
   return {};

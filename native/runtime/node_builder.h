@@ -16,7 +16,7 @@
 #include "devices.h"
 #include "formulas.h"
 #include "ggml_ir_generated.h"
-#include "kernels/convolution/convolution.h"
+#include "kernels/convolution/chain.h"
 #include "kernels/kernels.h"
 #include "kernels/product/integer_product.h"
 #include "packed_weights.h"
@@ -211,6 +211,9 @@ class NodeBuilder {
   StorageLayout use_layer(const StorageLayout& wanted, ggml_tensor** weight) const;
   bool use_kernel_weight(bool by_channel, int64_t groups, ggml_tensor** weight, Storage* kind);
   bool is_by_channel(const ggml_tensor* x, const Window2d& window, int64_t groups) const;
+  ggml_tensor* convolution(ggml_tensor* x, const kernels::ChainedLayer& layer);
+  bool is_constant(const ggml_tensor* tensor) const;
+  bool is_read_once(int value);
   bool use_matrix(ggml_tensor** weight, Storage* kind);
   const float* winograd_weights(const ggml_tensor* weight, const kernels::ConvolutionParams& params) const;
   Status check_stored(const fb::Node& node, const InputSpec& spec, const ggml_tensor* tensor) const;
@@ -249,12 +252,20 @@ class NodeBuilder {
   };
   std::vector<Layer> layers_;
   PackedWeights* kept_weights_ = nullptr;
+  struct Convolutions {
+    kernels::ChainParams chain;
+    ggml_tensor* x = nullptr;
+    const KernelCallBase* call = nullptr;
+  };
+  std::unordered_map<const ggml_tensor*, Convolutions> convolutions_;  // by their result
+  std::vector<int> reads_;                                             // how often each value is read, once it is asked
   std::map<std::pair<const ggml_tensor*, decltype(kernels::IntegerProduct::quantize)>, ggml_tensor*> quantized_;
   std::unordered_map<const ggml_tensor*, StorageLayout> storage_;  // of constants that are not plain
   KernelCallBase* call_ = nullptr;  // of the node being built, where a kernel computes it
   int64_t work_ = 0;
-  int64_t node_work_ = -1;  // of the node being built; -1: the elements that it touches
-  int64_t bound_ = -1;      // that its values are below; -1: none is known
+  int64_t chained_work_ = 0;  // of the nodes before it that its kernel computes too
+  int64_t node_work_ = -1;    // of the node being built; -1: the elements that it touches
+  int64_t bound_ = -1;        // that its values are below; -1: none is known
   bool as_said_ = true;
   const fb::Node* node_ = nullptr;  // the one being built
   Dims ne_{};                       // its output's dims

@@ -1,5 +1,5 @@
-// conv_2d, winograd_conv_2d, conv_2d_dw and pool_2d against loops as plain as can be, on every instruction set that
-// this CPU has. With --bench: their speed on layers of well-known networks.
+// conv_2d, winograd_conv_2d, conv_2d_chain, conv_2d_dw and pool_2d against loops as plain as can be, on every
+// instruction set that this CPU has. With --bench: their speed on layers of well-known networks.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -9,11 +9,13 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "kernels/convolution/chain.h"
 #include "kernels/convolution/convolution.h"
 #include "kernels/convolution/winograd.h"
 #include "kernels/kernels.h"
@@ -68,6 +70,14 @@ struct KernelParams {
 template <>
 struct KernelParams<ConvParams> {
   using Type = kernels::ConvolutionParams;
+};
+
+struct ChainConv : kernels::ChainParams {
+  std::array<int64_t, 4> ne{};
+};
+template <>
+struct KernelParams<ChainConv> {
+  using Type = kernels::ChainParams;
 };
 
 struct WinogradConv : kernels::WinogradParams {
@@ -508,6 +518,82 @@ void test_winograds() {
   }
 }
 
+// What one layer of a chain is given, and its reference; depthwise where it has as many groups as channels.
+struct Link {
+  ConvParams p;
+  std::vector<float> weight, bias, packed;
+  ggml_tensor tw, tb;
+
+  explicit Link(const ConvCase& c) : p(c.params()), weight(random_floats(c.oc * c.x[0] / c.groups * taps())) {
+    bias = random_floats(c.bias ? c.oc : 0);
+    packed = pack(weight, c.oc, c.x[0] / c.groups, p.window.h.kernel, p.window.w.kernel, c.groups);
+    if (depthwise()) {
+      p.weights = Storage::Plain;
+      packed = weight;
+    }
+    tw = tensor_of(packed.data(), {static_cast<int64_t>(packed.size()), 1, 1, 1});
+    tb = tensor_of(bias.data(), {static_cast<int64_t>(bias.size()), 1, 1, 1});
+  }
+  Link(const Link&) = delete;
+
+  bool depthwise() const { return p.groups > 1; }
+  int64_t taps() const { return p.window.h.kernel * p.window.w.kernel; }
+
+  kernels::ChainedLayer layer() const {
+    kernels::ChainedLayer layer;
+    layer.kernel = depthwise() ? kernels::conv_2d_dw : kernels::conv_2d;
+    layer.call.params = p;
+    layer.weight = &tw;
+    layer.bias = bias.empty() ? nullptr : &tb;
+    layer.ne = p.ne;
+    return layer;
+  }
+};
+
+// Each layer's input is the result of the one before; their `x` but the first are set here.
+void test_chain(std::vector<ConvCase> cases) {
+  const std::vector<float> x = random_floats(count(cases[0].x), 2.0f);
+  ChainConv chain;
+  std::vector<std::unique_ptr<Link>> links;
+  Expected expected;
+  std::vector<float> input = x;
+  std::string name = "conv_2d_chain";
+  for (size_t i = 0; i < cases.size(); ++i) {
+    if (i > 0) cases[i].x = chain.layers[i - 1].ne;
+    links.push_back(std::make_unique<Link>(cases[i]));
+    const Link& link = *links.back();
+    expected = convolve(link.p, cases[i].x, input, link.weight, link.bias);
+    input.assign(expected.value.begin(), expected.value.end());
+    chain.layers[chain.count++] = link.layer();
+    chain.ne = link.p.ne;
+    name += " " + cases[i].name();
+  }
+  double largest = 0.0;  // rounding goes through all layers
+  for (const double size : expected.size) largest = std::max(largest, size);
+  std::fill(expected.size.begin(), expected.size.end(), 4.0 * largest);
+  Call<ChainConv> call(kernels::conv_2d_chain, chain, cases[0].x, x, {}, {});
+  check(call, expected, name);
+}
+
+void test_chains() {
+  for (int64_t kernel : {1, 2, 3, 5}) {
+    for (int64_t stride : {1, 2, 3}) {
+      for (int64_t pad : {0, 1, 4}) {
+        const ConvCase wider = {{5, 21, 40, 2}, 19, 1, 1, 0, 1, 1, 1, Activation::Clamp};
+        const ConvCase depthwise = {{}, 19, kernel, stride, pad, 1, 1, 19, Activation::Silu};
+        const ConvCase narrower = {{}, 7, 1, 1, 0, 1, 1, 1, Activation::None, false};
+        test_chain({wider, depthwise});
+        test_chain({wider, depthwise, narrower});
+      }
+    }
+  }
+  const ConvCase stem = {{3, 30, 90, 1}, 32, 3, 2, 1};
+  test_chain({stem, {{}, 32, 3, 1, 1, 1, 1, 32}, {{}, 16, 1}});
+  test_chain({stem, {{}, 32, 3, 1, 2, 2, 1, 32}});
+  test_chain({{{32, 30, 90, 1}, 32, 3, 1, 1, 1, 1, 32}, {{}, 16, 1}});
+  test_chain({{{16, 150, 60, 1}, 96, 1}, {{}, 96, 3, 2, 1, 1, 1, 96}, {{}, 24, 1}});  // several strips
+}
+
 void test_pools() {
   for (PoolKind kind : {PoolKind::Max, PoolKind::Avg, PoolKind::AvgPad}) {
     for (int64_t channels : {1, 3, 16, 67, 130}) {
@@ -780,6 +866,7 @@ int main_of(int argc, char** argv) {
   test_empty();
   test_convs();
   test_winograds();
+  test_chains();
   test_pools();
   test_special_values();
   test_activations();
