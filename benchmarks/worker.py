@@ -196,7 +196,7 @@ def _serve(connection: Connection, make: Callable[..., Any], engine: str, thread
             answer = getattr(server, request)(*arguments)
         except Exception as error:  # noqa: BLE001, RUF100 - whatever an engine raises becomes its table cell
             traceback.print_exc()
-            answer = Failure(f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}")
+            answer = Failure(f"{type(error).__name__}: {' '.join(str(error).split())[:500]}")
         connection.send(answer)
 
 
