@@ -1,4 +1,6 @@
 // Kernels that move or fill elements without computing on them.
+#include <algorithm>
+
 #include "kernels/elementwise/convert.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/kernels.h"
@@ -8,6 +10,31 @@ namespace executorch_ggml::kernels {
 namespace {
 
 char* bytes(ggml_tensor* tensor) { return static_cast<char*>(tensor->data); }
+
+// A source that is dense along dim 1, not along dim 0: some elements along dim 1 at a time, for all of dim 0, so that
+// the cache lines that are read and those that are written are used whole.
+void copy_transposed(const Walk& walk, int ith, int nth, int64_t item) {
+  constexpr int64_t kTile = 64;
+  constexpr int64_t kShare = 2048;  // elements of a thread, at least
+  Walk starts(walk);
+  --starts.dims;
+  starts.count = walk.count / walk.ne[0];
+  std::copy(walk.ne + 1, walk.ne + walk.dims, starts.ne);
+  for (int i = 0; i < walk.operands; ++i) {
+    std::copy(walk.stride[i] + 1, walk.stride[i] + walk.dims, starts.stride[i]);
+  }
+  Runs runs(starts, share(starts.count, ith, nth, ceil_div(kShare, walk.ne[0])));
+  while (runs.next()) {
+    for (int64_t done = 0; done < runs.n; done += kTile) {
+      char* to = runs.at[0] + done * starts.stride[0][0];
+      const char* from = runs.at[1] + done * item;
+      for (int64_t row = 0; row < walk.ne[0]; ++row) {
+        copy_elements(to + row * walk.stride[0][0], starts.stride[0][0], from + row * walk.stride[1][0], item,
+                      std::min(kTile, runs.n - done), item);
+      }
+    }
+  }
+}
 
 // src into the part of dst that begins `offset` bytes in.
 void copy_into(ggml_tensor* dst, int64_t offset, const ggml_tensor* src, int ith, int nth) {
@@ -19,9 +46,13 @@ void copy_into(ggml_tensor* dst, int64_t offset, const ggml_tensor* src, int ith
   walk.add(bytes(dst) + offset, strides);
   walk.add(src);
   walk.collapse();
+  const int64_t item = item_size(src);
+  if (walk.count > 0 && walk.dims > 1 && walk.stride[1][0] != item && walk.stride[1][1] == item) {
+    return copy_transposed(walk, ith, nth, item);
+  }
   Runs runs(walk, share(walk.count, ith, nth));
   while (runs.next()) {
-    copy_elements(runs.at[0], walk.stride[0][0], runs.at[1], walk.stride[1][0], runs.n, item_size(src));
+    copy_elements(runs.at[0], walk.stride[0][0], runs.at[1], walk.stride[1][0], runs.n, item);
   }
 }
 
