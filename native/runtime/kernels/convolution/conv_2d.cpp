@@ -321,15 +321,19 @@ class Convolution {
     float* outputs[kMaxTileRows];
     ConvTile tile = {};
     tile.outputs = outputs;
-    find_pixels(pixels, outputs, tile);
+    if (pointwise_) {
+      find_adjacent_pixels(pixels, outputs, tile);
+    } else {
+      find_pixels(pixels, outputs, tile);
+    }
     tile.inputs = scratch_.inputs.data();
     tile.zeros = zeros_;
     tile.block_stride = block_stride_;
     const bool clamps = params_.epilogue.activation == Activation::Clamp;
     tile.low = clamps ? params_.epilogue.low : -std::numeric_limits<float>::infinity();
     tile.high = clamps ? params_.epilogue.high : std::numeric_limits<float>::infinity();
-    int64_t group = blocks.begin / group_blocks_;
-    int64_t first = blocks.begin % group_blocks_;
+    int64_t group = params_.groups == 1 ? 0 : blocks.begin / group_blocks_;
+    int64_t first = blocks.begin - group * group_blocks_;
     for (int64_t block = blocks.begin; block < blocks.end;) {
       const int64_t last = std::min(group_blocks_, first + blocks.end - block);
       const ConvTileShape& shape = tiles_.shape_for(std::min(last * kOcBlock, group_out_) - first * kOcBlock);
@@ -348,6 +352,7 @@ class Convolution {
         ++group;
       }
     }
+    if (clamps || params_.epilogue.activation == Activation::None) return;
     // All channels of a pixel at once: those of a tile are too few for a loop.
     const int64_t begin = first_channel(blocks.begin);
     const int64_t end = first_channel(blocks.end);
@@ -356,6 +361,20 @@ class Convolution {
 
   int64_t first_channel(int64_t block) const {
     return block / group_blocks_ * group_out_ + block % group_blocks_ * kOcBlock;
+  }
+
+  // Of a pointwise convolution, whose pixels are one row with one tap: small tiles spend as much on the rest as on
+  // sums.
+  void find_adjacent_pixels(Range pixels, float** outputs, ConvTile& tile) {
+    tile.taps = 1;
+    tile.tap_weights = scratch_.taps.weights.data();
+    tile.run = scratch_.taps.run;
+    const float* from = x_ + pixels.begin * in_.channels;
+    float* to = y_ + pixels.begin * out_.channels;
+    for (int64_t m = 0; m < pixels.size(); ++m) {
+      scratch_.inputs[static_cast<size_t>(m)] = from + m * in_.channels;
+      outputs[m] = to + m * out_.channels;
+    }
   }
 
   // Fills in the output and input pointers of the tile's pixels.
