@@ -110,11 +110,16 @@ class Winograd {
   void transform_input(int64_t tile, int64_t row) {
     const Place at = place(tile);
     WinogradInput input{};
-    for (int64_t i = 0; i < kWinogradPoints; ++i) {
-      const int64_t x = at.x - params_.window.w.pad + i % kWinogradIn;
-      const int64_t y = at.y - params_.window.h.pad + i / kWinogradIn;
-      const bool inside = x >= 0 && x < in_.width && y >= 0 && y < in_.height;
-      input.pixels[i] = inside ? x_ + ((at.image * in_.height + y) * in_.width + x) * in_.channels : zeros_;
+    const int64_t left = at.x - params_.window.w.pad;
+    const int64_t top = at.y - params_.window.h.pad;
+    const float** pixel = input.pixels;
+    for (int64_t y = top; y < top + kWinogradIn; ++y) {
+      const bool in_image = y >= 0 && y < in_.height;
+      const int64_t from = ((at.image * in_.height + y) * in_.width + left) * in_.channels;
+      for (int64_t x = 0; x < kWinogradIn; ++x) {
+        const bool inside = in_image && left + x >= 0 && left + x < in_.width;
+        *pixel++ = inside ? x_ + from + x * in_.channels : zeros_;
+      }
     }
     input.channels = in_.channels;
     input.to = inputs_ + row * depth_;
@@ -169,12 +174,14 @@ class Winograd {
     const bool clamps = params_.epilogue.activation == Activation::Clamp;
     output.low = clamps ? params_.epilogue.low : -std::numeric_limits<float>::infinity();
     output.high = clamps ? params_.epilogue.high : std::numeric_limits<float>::infinity();
-    for (int64_t i = 0; i < kWinogradOut * kWinogradOut; ++i) {
-      const int64_t x = at.x + i % kWinogradOut;
-      const int64_t y = at.y + i / kWinogradOut;
-      if (x < out_.width && y < out_.height) output.pixels[i] = y_ + pixel(x, y, at.image) * out_.channels + first;
+    for (int64_t y = 0; y < std::min<int64_t>(kWinogradOut, out_.height - at.y); ++y) {
+      float* to = y_ + pixel(at.x, at.y + y, at.image) * out_.channels + first;
+      for (int64_t x = 0; x < std::min<int64_t>(kWinogradOut, out_.width - at.x); ++x) {
+        output.pixels[y * kWinogradOut + x] = to + x * out_.channels;
+      }
     }
     if (!transforms_.output(output)) return compute_directly(at);
+    if (clamps || params_.epilogue.activation == Activation::None) return;
     for (float* pixel : output.pixels) {
       if (pixel != nullptr) gemm_.activate(pixel, output.channels, params_.epilogue.activation);
     }
