@@ -17,7 +17,8 @@ Result::
     %6 = permute(%5, axes=(2, 0, 1, 3))
 
 What the table says computes the same in any order of dims (its column ``along``) is computed where its first permuted
-operand lies. A copy of a permuted tensor is left out: whatever reads it says by itself whether it must be dense.
+operand lies, unless a normalization or a product of rows reads it, at once or after more such work: these would copy it
+back. A copy of a permuted tensor is left out: whatever reads it says by itself whether it must be dense.
 """
 
 from __future__ import annotations
@@ -35,14 +36,30 @@ from ...passes.rewrite import Rewriter, Rule, present
 from ..images import IMAGE_OPS, nhwc
 
 _OVER_ROWS = {"mean": ReduceKind.MEAN, "sum_rows": ReduceKind.SUM}
+_OF_ROWS = ("norm", "rms_norm", "linear", "quantized_linear", "mul_mat")
 
 
 def run(graph: Graph) -> Graph:
     """The graph with channels innermost in images, and its permutations as far towards the outputs as they go."""
-    rules: dict[str, Rule] = {name: _carried for name, spec in OPS.items() if spec.along is not None}
+    of_rows = _read_by_rows(graph)
+
+    def carried(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> Value | None:
+        return None if node.output in of_rows else _carried(rewriter, node, inputs)
+
+    rules: dict[str, Rule] = {name: carried for name, spec in OPS.items() if spec.along is not None}
     rules |= dict.fromkeys(("reduce", *_OVER_ROWS), _reduced)
     rules |= dict.fromkeys(IMAGE_OPS, nhwc)
     return Rewriter(graph).run({**rules, "cont": _dense})
+
+
+def _read_by_rows(graph: Graph) -> set[Value]:
+    """What ops that want dense rows read, at once or after work that is the same in any order of dims."""
+    found: set[Value] = set()
+    for node in reversed(graph.nodes):
+        passes_on = node.spec.along is not None or node.op in ("cont", "reshape")
+        if node.op in _OF_ROWS or (passes_on and node.output in found):
+            found.update(present(node.inputs))
+    return found
 
 
 def _dense(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> Value:
