@@ -30,8 +30,11 @@ const IntegerProduct* integer_product(ggml_type type) { return find_product(prod
 
 const IntegerProduct* prepacked_product(const ggml_tensor* matrix) {
   if (matrix->extra == nullptr) return nullptr;
-  const IntegerProduct* product = find_product(products_of(best_isa()), matrix->type);
-  return matrix->extra == product ? product : nullptr;
+  for (int isa = static_cast<int>(best_isa()); isa > 0; --isa) {  // kernels may be limited to less after it was packed
+    const IntegerProduct* product = find_product(products_of(static_cast<Isa>(isa)), matrix->type);
+    if (matrix->extra == product) return product;
+  }
+  return nullptr;
 }
 
 const IntegerProduct* integer_product_of(const ggml_tensor* matrix) {

@@ -32,8 +32,11 @@ VEC_INLINE void multiply_column(const RowBlock* rows, int64_t blocks, const Q8_0
     for (int r = 0; r < Rows; ++r) {
       const RowBlock& x = rows[r * blocks + block];
       const RowBlock& y = whole ? (&x)[1] : x;
-      const __m512i start = _mm512_mask_set1_epi32(_mm512_maskz_set1_epi32(1, x.start[0]), 1 << 8, y.start[0]);
-      const __m512i products = _mm512_dpbusd_epi32(start, weights, two_blocks(x.values, y.values));
+      const __m512i values = two_blocks(x.values, y.values);
+      // The offset's share is subtracted lane by lane: in floats, the lanes' sums would cancel and lose their last
+      // bits.
+      const __m512i products = _mm512_sub_epi32(_mm512_dpbusd_epi32(__m512i{}, weights, values),
+                                                _mm512_dpbusd_epi32(__m512i{}, offset, values));
       sums[r] =
           _mm512_fmadd_ps(_mm512_cvtepi32_ps(products), _mm512_mul_ps(scales, two_scales(x.scale, y.scale)), sums[r]);
     }
