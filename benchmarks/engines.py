@@ -104,6 +104,17 @@ def _lower_to_ggml(workload: Workload) -> Any:
     return executorch_ggml.export(model.module, model.args, dynamic_shapes=model.dynamic_shapes)
 
 
+def _lower_to_ggml_bf16(workload: Workload) -> Any:
+    import executorch_ggml
+
+    model = workload.program
+    if not list(model.module.parameters()):  # the program of one node, which has no layers
+        return _lower_to_ggml(workload)
+    return executorch_ggml.export(
+        model.module, model.args, dynamic_shapes=model.dynamic_shapes, precision="bf16", report_error=False
+    )
+
+
 def _lower_to_xnnpack(workload: Workload) -> Any:
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import to_edge_transform_and_lower
@@ -263,6 +274,7 @@ def _load_openvino(path: Path, args: tuple[Tensor, ...], threads: int, precision
 
 
 GGML = _inside_executorch("ggml", "ggml (ours)", "executorch_ggml", _lower_to_ggml, _ggml_threads)
+GGML_BF16 = _inside_executorch("ggml-bf16", "ggml (ours), bf16", "executorch_ggml", _lower_to_ggml_bf16, _ggml_threads)
 XNNPACK = _inside_executorch("xnnpack", "XNNPACK", "executorch", _lower_to_xnnpack, _executorch_threads)
 PORTABLE = _inside_executorch("portable", "portable kernels", "executorch", _lower_to_portable, _executorch_threads)
 EAGER = Engine("eager", "eager", (), _write_module, _load_module)
@@ -278,4 +290,4 @@ OPENVINO_DEFAULT = Engine(
 """What its users get who ask for nothing: bf16 where the CPU has it."""
 
 COMPARED = (GGML, XNNPACK, EAGER, ONNXRUNTIME, OPENVINO, OPENVINO_DEFAULT)
-ENGINES = {engine.name: engine for engine in (*COMPARED, PORTABLE)}
+ENGINES = {engine.name: engine for engine in (*COMPARED, GGML_BF16, PORTABLE)}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 TIMES = """\
 {threads} threads; meanwhile other processes took {noise:.0%} of the processors. Median milliseconds per call; in
-brackets the speed as a multiple of XNNPACK's. The last column is the time of the fastest peer as a multiple of ours
+brackets the speed as a multiple of {base}'s. The last column is the time of the fastest peer as a multiple of ours
 (above 1, ours is faster){peers}:"""
 TAILS = "The 90th percentile of a call in milliseconds{busy}:"
 BUSY = """, and beside {busy} processes that use a core each, the median and the 90th
@@ -55,9 +55,16 @@ def tail_cell(column: Column) -> str:
     return f"{alone}; {median}, {tail}"
 
 
-def best_peer(row: Row, peers: Sequence[Engine], times_as_fast: Callable[[Column, Column], float]) -> str:
-    """How many times as fast ours is as the peer that it is the least ahead of."""
-    ours = row.columns.get(GGML.name)
+def base_of(engines: Sequence[Engine]) -> Engine:
+    """The engine that speeds are given as multiples of."""
+    return XNNPACK if XNNPACK in engines else GGML
+
+
+def best_peer(
+    row: Row, engine: Engine, peers: Sequence[Engine], times_as_fast: Callable[[Column, Column], float]
+) -> str:
+    """How many times as fast an engine of ours is as the peer that it is the least ahead of."""
+    ours = row.columns.get(engine.name)
     others = [column for peer in peers if (column := row.columns.get(peer.name)) and not column.failure]
     if ours is None or ours.failure or not others:
         return "-"
@@ -110,22 +117,25 @@ def _table(
 def report(
     table: Mapping[str, Row], engines: Sequence[Engine], peers: Sequence[Engine], threads: int, busy: int, noise: Noise
 ) -> str:
-    """All tables of some rows."""
+    """All tables of some rows; the first engine is the one that is compared with the peers."""
+    ours, base = engines[0], base_of(engines)
     int8 = any(row.columns and row.step for row in table.values())
-    others = [engine for engine in engines if engine is not GGML and engine not in peers]
+    others = [engine for engine in engines if engine is not ours and engine not in peers]
     cutting = [e for e in engines if any(cut_cell(row.columns[e.name]) != "-" for row in table.values())]
     without = f"; {' and '.join(engine.title for engine in others)} does not count" if others else ""
     steps = " (in brackets: in steps of the last scale)" if int8 else ""
     parts = [
-        TIMES.format(threads=threads, noise=noise.share, peers=without),
+        TIMES.format(threads=threads, noise=noise.share, base=base.title, peers=without),
         _table(
             table,
             engines,
-            lambda row, column: time_cell(column, row.columns.get(XNNPACK.name)),
-            lambda row: best_peer(row, peers, lambda ours, other: ours.speed(other)),
+            lambda row, column: time_cell(column, row.columns.get(base.name)),
+            lambda row: best_peer(row, ours, peers, lambda own, other: own.speed(other)),
         ),
         TAILS.format(busy=BUSY.format(busy=busy) if busy else ""),
-        _table(table, engines, lambda _, column: tail_cell(column), lambda row: best_peer(row, peers, _tail_ratio)),
+        _table(
+            table, engines, lambda _, column: tail_cell(column), lambda row: best_peer(row, ours, peers, _tail_ratio)
+        ),
         ERRORS.format(what=" of the quantized graph" if int8 else "", steps=steps),
         _table(table, engines, lambda row, column: error_cell(column, row.step)),
         *([CUTS, _table(table, cutting, lambda _, column: cut_cell(column))] if cutting else []),

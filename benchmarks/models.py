@@ -1,6 +1,6 @@
 """Ours beside XNNPACK, eager PyTorch, ONNX Runtime and OpenVINO on the models of the zoo.
 
-The rows are in three sections: in f32 at batch 1, in int8, and in f32 at larger batches and longer sequences.
+The rows are in four sections: in f32 at batch 1, in bf16, in int8, and in f32 at larger batches and longer sequences.
 
 Each engine lives in a process of its own with the same number of threads. They take turns in rounds, so that whatever
 else happens on the machine hits all of them; a ratio is the median of the ratios of each round.
@@ -17,7 +17,17 @@ from typing import TYPE_CHECKING
 
 from benchmarks import model_tables, results, workloads
 from benchmarks.comparison import Comparison, Turns, available_engines, write
-from benchmarks.engines import COMPARED, EAGER, GGML, ONNXRUNTIME, OPENVINO, OPENVINO_DEFAULT, XNNPACK, Engine
+from benchmarks.engines import (
+    COMPARED,
+    EAGER,
+    GGML,
+    GGML_BF16,
+    ONNXRUNTIME,
+    OPENVINO,
+    OPENVINO_DEFAULT,
+    XNNPACK,
+    Engine,
+)
 from benchmarks.worker import Worker, Writer
 
 if TYPE_CHECKING:
@@ -41,18 +51,32 @@ class Rows:
     """Others of the kind, for a quick try."""
 
 
+SHAPES = """\
+Transformers run on 128 tokens, image models on 224x224 pixels (the U-Net on 128x128), recurrent networks on 16 steps.
+Ours is exported with symbolic shapes, the others with those of the input."""
+MODELS = (
+    *("bert", "llama", "vit", "resnet18", "resnet50", "mobilenet_v2", "mobilenet_v3_small"),
+    *("unet", "lstm", "gru"),
+)
+
 ROWS = {
     "models": Rows(
         "Models",
-        """\
-Batch 1, f32. Transformers run on 128 tokens, image models on 224x224 pixels (the U-Net on 128x128), recurrent networks
-on 16 steps. Ours is exported with symbolic shapes, the others with those of the input.""",
-        (
-            *("bert", "llama", "vit", "resnet18", "resnet50", "mobilenet_v2", "mobilenet_v3_small"),
-            *("unet", "lstm", "gru"),
-        ),
+        f"Batch 1, f32. {SHAPES}",
+        MODELS,
         COMPARED,
         (XNNPACK, EAGER, ONNXRUNTIME, OPENVINO),
+        rounds=9,
+        tiny=("tiny-bert", "tiny-mobilenet_v2"),
+    ),
+    "bf16": Rows(
+        "Models in bf16",
+        f"""\
+Batch 1. Ours exports the f32 model with `precision="bf16"`; OpenVINO gets it as it is and chooses bf16 by itself where
+the CPU has it. Beside them ours in f32. {SHAPES}""",
+        MODELS,
+        (GGML_BF16, GGML, OPENVINO_DEFAULT),
+        (OPENVINO_DEFAULT,),
         rounds=9,
         tiny=("tiny-bert", "tiny-mobilenet_v2"),
     ),
@@ -84,7 +108,7 @@ of {", ".join(map(str, workloads.SENTENCES))} tokens, padded and masked.""",
         rounds=3,
     ),
 }
-DEFAULT_ROWS = ("models", "int8")
+DEFAULT_ROWS = ("models", "bf16", "int8")
 """Not the larger sizes: they take half an hour more."""
 
 
@@ -96,7 +120,7 @@ def measure(rows: Rows, names: Sequence[str], engines: Sequence[Engine], threads
         comparison = Comparison(engines, threads, turns, writer, small)
         for name in names:
             row = table[name] = comparison.row(name)
-            base = row.columns.get(XNNPACK.name)
+            base = row.columns.get(model_tables.base_of(engines).name)
             cells = [f"{e.title} {model_tables.time_cell(row.columns[e.name], base)}" for e in engines]
             print(f"{name}: {', '.join(cells)}", flush=True)
     body = model_tables.report(table, engines, rows.peers, threads, turns.busy, comparison.noise)
@@ -106,13 +130,13 @@ def measure(rows: Rows, names: Sequence[str], engines: Sequence[Engine], threads
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.models", description=__doc__)
     parser.add_argument(
-        "--rows", nargs="+", choices=ROWS, default=list(DEFAULT_ROWS), help="sections (default: models int8)"
+        "--rows", nargs="+", choices=ROWS, help=f"sections (default: {' '.join(DEFAULT_ROWS)}, or where the models are)"
     )
-    every = [name for rows in ROWS.values() for name in (*rows.workloads, *rows.tiny)]
+    every = dict.fromkeys(name for rows in ROWS.values() for name in (*rows.workloads, *rows.tiny))
     parser.add_argument(
         "--models", nargs="+", choices=every, metavar="MODEL", help=f"these rows alone, of: {', '.join(every)}"
     )
-    names = [engine.name for engine in COMPARED]
+    names = [engine.name for engine in (*COMPARED, GGML_BF16)]
     parser.add_argument("--engines", nargs="+", default=names, choices=names, metavar="ENGINE")
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1), help="threads of each engine")
     parser.add_argument("--rounds", type=int, help="how often each engine gets its turn (default: 9, sizes 3)")
@@ -124,12 +148,16 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def chosen(sections: Sequence[str], models: Sequence[str] | None) -> dict[str, list[str]]:
-    """The workloads of each section: all of those sections, or the ones that are named, wherever they are."""
+def chosen(sections: Sequence[str] | None, models: Sequence[str] | None) -> dict[str, list[str]]:
+    """The workloads of each section: all of those sections, or the ones that are named, in the first that has them."""
     if models is None:
-        return {section: list(ROWS[section].workloads) for section in sections}
-    found = {s: [name for name in models if name in (*rows.workloads, *rows.tiny)] for s, rows in ROWS.items()}
-    return {section: names for section, names in found.items() if names}
+        return {section: list(ROWS[section].workloads) for section in sections or DEFAULT_ROWS}
+    found: dict[str, list[str]] = {}
+    for name in models:
+        of = [s for s in sections or ROWS if name in (*ROWS[s].workloads, *ROWS[s].tiny)]
+        if of:
+            found.setdefault(of[0], []).append(name)
+    return found
 
 
 def main() -> None:

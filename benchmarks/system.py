@@ -85,10 +85,19 @@ def peak_while(worker: Worker) -> int:
     return peak
 
 
+BUSY = """
+import os
+parent = os.getppid()
+while os.getppid() == parent:  # one whose parent was killed would go on for ever
+    for _ in range(100_000):
+        pass
+"""
+
+
 @contextmanager
 def busy_processes(count: int) -> Iterator[None]:
     """Meanwhile, as many processes use a core each."""
-    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    processes = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(count)]
     try:
         yield
     finally:
