@@ -11,7 +11,7 @@ from tests.isa_models import TOLERANCE, save
 
 from executorch_ggml.runtime import cpu
 
-ISAS = ["generic", "avx2", "avxvnni", "avx512", "avx512vnni", "amx"]
+ISAS = ["generic", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "amx"]
 
 pytestmark = pytest.mark.slow
 

@@ -104,6 +104,7 @@ MODELS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
     "wide linear": (Rows(515, 130), (9, 515)),
     "conv": (nn.Conv2d(3, 20, 3, stride=2, padding=1), (2, 3, 11, 9)),
     "conv 1x1": (nn.Conv2d(19, 35, 1), (1, 19, 7, 5)),
+    "by winograd": (nn.Conv2d(18, 33, 3, padding=1), (1, 18, 19, 17)),
     "grouped": (nn.Conv2d(12, 18, 3, groups=3, dilation=2, bias=False), (2, 12, 9, 8)),
     "depthwise": (nn.Conv2d(21, 21, 3, groups=21, padding=1), (2, 21, 7, 6)),
     "transposed": (nn.ConvTranspose2d(6, 10, 4, stride=2, padding=1, groups=2), (1, 6, 5, 7)),

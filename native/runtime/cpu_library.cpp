@@ -25,6 +25,7 @@ Isa isa_of(ggml_backend_reg_t reg) {
                    {"AVX_VNNI", Isa::AvxVnni},
                    {"AVX512", Isa::Avx512},
                    {"AVX512_VNNI", Isa::Avx512Vnni},
+                   {"AVX512_BF16", Isa::Avx512Bf16},
                    {"AMX_INT8", Isa::Amx}};
   const auto features = reinterpret_cast<ggml_backend_get_features_t>(
       ggml_backend_reg_get_proc_address(reg, "ggml_backend_get_features"));

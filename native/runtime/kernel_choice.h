@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "ggml.h"
+#include "kernels/convolution/conv_2d.h"
 #include "kernels/product/half_product.h"
 #include "kernels/product/integer_product.h"
 #include "kernels/simd/isa.h"
@@ -44,11 +45,19 @@ inline bool is_wide_half_product(int64_t rows) {
          (rows <= kernels::kHalfRows || rows >= 2 * kernels::kHalfRows);
 }
 
+// As above, of bf16 where the CPU multiplies it: pairs of a row are packed together.
+inline bool is_wide_bfloat_product(const ggml_tensor* a, int64_t rows) {
+  constexpr int64_t kLeastRows = 8;
+  return kernels::bfloat_conv_tiles() != nullptr && a->ne[0] % 2 == 0 && a->nb[1] % sizeof(float) == 0 &&
+         rows >= kLeastRows;
+}
+
 // Not where ggml has packed the matrix: then it has tiles. For floats it has some too, but for rows that are adjacent.
 inline bool is_wide_product(const ggml_tensor* a, const ggml_tensor* b) {
   if (a->extra != nullptr) return kernels::prepacked_product(a) != nullptr;
   if (b->type != GGML_TYPE_F32) return false;
   if (a->type == GGML_TYPE_F16) return is_wide_half_product(b->ne[1]);
+  if (a->type == GGML_TYPE_BF16) return is_wide_bfloat_product(a, b->ne[1]);
   const int64_t least = a->type == GGML_TYPE_F32 && !ggml_is_contiguous(b) ? 4 : rows_of_wide_product(a->type);
   return b->ne[1] >= least;
 }

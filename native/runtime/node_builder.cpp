@@ -238,13 +238,15 @@ ggml_tensor* NodeBuilder::custom_node(Kernel kernel, KernelCallBase* call, std::
                         GGML_N_TASKS_MAX, call);
 }
 
-// int8 GEMM may have its rows quantized by a node before it.
+// int8 GEMM may have its rows quantized by a node before it, and GEMM of bf16 rounded.
 ggml_tensor* NodeBuilder::custom(Kernel kernel, const MulMatParams& params,
                                  std::initializer_list<ggml_tensor*> inputs) {
   ggml_tensor* sources[kMaxKernelInputs] = {};
   KernelCall<MulMatParams>* call = calls_->add(params);
   int count = describe_call(call, inputs, sources);
-  if (ggml_tensor* quantized = quantized_rows(sources[0], sources[1])) sources[count++] = quantized;
+  ggml_tensor* rows =
+      sources[0]->type == GGML_TYPE_BF16 ? bfloats_of(sources[1]) : quantized_rows(sources[0], sources[1]);
+  if (rows != nullptr) sources[count++] = rows;
   call->kernel = kernel;
   return ggml_custom_4d(ctx_, GGML_TYPE_F32, ne_[0], ne_[1], ne_[2], ne_[3], sources, count, run_kernel,
                         GGML_N_TASKS_MAX, call);
@@ -344,6 +346,7 @@ ggml_tensor* NodeBuilder::conv_2d_nhwc(ggml_tensor* x, ggml_tensor* weight, ggml
   if (const float* transformed = winograd_weights(weight, params)) {
     return custom(kernels::winograd_conv_2d, kernels::WinogradParams{params, transformed}, {x, weight, bias});
   }
+  if (ggml_tensor* result = bfloat_layer(x, weight, bias, params)) return result;
   const bool depthwise = by_channel && kind != Storage::KernelBlocks;
   kernels::ChainedLayer layer;
   layer.kernel = depthwise ? kernels::conv_2d_dw : kernels::conv_2d;
@@ -427,7 +430,61 @@ bool NodeBuilder::is_by_channel(const ggml_tensor* x, const Window2d& window, in
 ggml_tensor* NodeBuilder::linear(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* bias, const Epilogue& epilogue) {
   Storage kind{};
   if (!use_matrix(&weight, &kind)) return nullptr;
-  return custom(kernels::conv_2d, kernels::ConvolutionParams{Window2d(), 1, epilogue, kind}, {x, weight, bias});
+  const kernels::ConvolutionParams params{Window2d(), 1, epilogue, kind};
+  if (ggml_tensor* result = bfloat_layer(x, weight, bias, params)) return result;
+  return custom(kernels::conv_2d, params, {x, weight, bias});
+}
+
+// A layer by instructions that multiply bf16, where its operands are of it; null where they are not, or the CPU has
+// none.
+ggml_tensor* NodeBuilder::bfloat_layer(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* bias,
+                                       const kernels::ConvolutionParams& params) {
+  const kernels::BfloatTiles* tiles = on_cpu() ? kernels::bfloat_conv_tiles() : nullptr;
+  const bool in_blocks = params.weights == Storage::KernelBlocks || params.weights == Storage::MatrixBlocks;
+  const int64_t inputs = params.weights == Storage::MatrixBlocks ? weight->ne[0] : weight->ne[2];
+  if (tiles == nullptr || weight->type != GGML_TYPE_BF16 || !in_blocks || inputs % 2 != 0) return nullptr;
+  ggml_tensor* bfloats = as_bfloats(x);
+  if (bfloats == nullptr) return nullptr;
+  return custom(kernels::conv_2d_bfloats, kernels::BfloatConvolutionParams{params, tiles}, {bfloats, weight, bias});
+}
+
+// A tensor whose numbers bf16 has in that type, or null where it has others.
+ggml_tensor* NodeBuilder::as_bfloats(ggml_tensor* x) {
+  const auto found = rounded_.find(x);
+  if (found == rounded_.end()) return nullptr;
+  ggml_tensor* source = found->second;
+  return source->type == GGML_TYPE_BF16 && ggml_is_contiguous(source) ? source : bfloats_of(source);
+}
+
+// A tensor rounded to bf16, by one node for all that read it; null where each rounds it itself: other devices know the
+// program's nodes alone.
+ggml_tensor* NodeBuilder::bfloats_of(ggml_tensor* source) {
+  if (!on_cpu()) return nullptr;
+  ggml_tensor*& bfloats = bfloats_[source];
+  if (bfloats == nullptr) {
+    auto* call = calls_->add(ConvertParams{});
+    call->kernel = kernels::convert;
+    call->work = ggml_nelements(source);
+    call->status = status_;
+    call->src[0] = source->type == GGML_TYPE_BF16 ? DType::Bf16 : DType::F32;
+    call->dst = DType::Bf16;
+    bfloats = ggml_custom_4d(ctx_, GGML_TYPE_BF16, source->ne[0], source->ne[1], source->ne[2], source->ne[3], &source,
+                             1, run_kernel, GGML_N_TASKS_MAX, call);
+  }
+  return bfloats;
+}
+
+// Whether a node's result has numbers of bf16 alone: those that it rounds or widens, or moves.
+void NodeBuilder::remember_bfloats(const fb::Node& node, const OpInfo& spec, ggml_tensor* source, ggml_tensor* result) {
+  if (source == nullptr || result->type != GGML_TYPE_F32) return;
+  const fb::Unary* unary = node.op_as_Unary();
+  const bool rounds = unary != nullptr && unary->kind() == fb::UnaryKind::RoundBf16;
+  const bool widens = node.op_type() == fb::Op::Convert && source->type == GGML_TYPE_BF16;
+  if (rounds || widens) {
+    rounded_[result] = source;
+  } else if (spec.moves != Moves::No && rounded_.count(source) != 0) {
+    rounded_[result] = result;
+  }
 }
 
 ggml_tensor* NodeBuilder::quantized_linear(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* scale, ggml_tensor* bias,
@@ -602,6 +659,7 @@ Status NodeBuilder::make(const fb::Node& node, const OpInfo& spec, ggml_tensor* 
   if (call_ != nullptr) call_->work = saturating_add(work, chained_work_);
   work_ = saturating_add(work_, work);
   remember_bound(spec, inputs[0], *made);
+  remember_bfloats(node, spec, inputs[0], *made);
   return {};
 }
 

@@ -10,7 +10,8 @@ namespace executorch_ggml {
 namespace {
 
 constexpr int64_t kBlock = 16;  // output channels of a block
-constexpr int64_t kQuad = 4;    // bytes of a channel side by side
+constexpr int64_t kAdjacentBytes = 4;
+constexpr int64_t kSumBytes = 4;  // of each channel of int8, an int32 behind its block
 
 // A weight in blocks: groups of output channels, each with taps by input channels.
 struct Blocks {
@@ -18,17 +19,23 @@ struct Blocks {
   int64_t outputs;  // channels of a group
   int64_t inputs;   // channels of a group
   int64_t taps;
+  int64_t item;  // bytes of an element
 
   int64_t blocks() const { return (outputs + kBlock - 1) / kBlock; }
-  int64_t block_size() const { return kBlock * taps * inputs; }
-  // Of int8, whose blocks have inputs in fours and end in the int32 sum of each channel.
-  int64_t quads() const { return (taps * inputs + kQuad - 1) / kQuad; }
-  int64_t byte_block_size() const { return kBlock * kQuad * (quads() + 1); }
+  // Inputs of a channel that lie side by side, for instructions that sum their products: 4 bytes of them.
+  int64_t adjacent() const { return kAdjacentBytes / item; }
+  int64_t depth() const { return (taps * inputs + adjacent() - 1) / adjacent() * adjacent(); }
+  int64_t block_size() const { return kBlock * (depth() + (item == 1 ? kSumBytes : 0)); }
+  // Of the k-th input of a channel of a block.
+  int64_t place(int64_t k, int64_t channel) const {
+    return (k / adjacent() * kBlock + channel) * adjacent() + k % adjacent();
+  }
 };
 
 Blocks blocks_of(const StorageLayout& layout, const ggml_tensor* t) {
-  if (layout.kind == Storage::MatrixBlocks) return {1, t->ne[1], t->ne[0], 1};
-  return {layout.groups, t->ne[3] / layout.groups, t->ne[2], t->ne[0] * t->ne[1]};
+  const auto item = static_cast<int64_t>(ggml_type_size(t->type));
+  if (layout.kind == Storage::MatrixBlocks) return {1, t->ne[1], t->ne[0], 1, item};
+  return {layout.groups, t->ne[3] / layout.groups, t->ne[2], t->ne[0] * t->ne[1], item};
 }
 
 // Calls `move(stored, plain)` with the places of each element. Layouts move elements and do not look at them.
@@ -42,18 +49,13 @@ void each_element(const StorageLayout& layout, const ggml_tensor* tensor, const 
     return;
   }
   const Blocks b = blocks_of(layout, tensor);
-  const bool bytes = ggml_type_size(tensor->type) == 1;
-  const int64_t block_size = bytes ? b.byte_block_size() : b.block_size();
   for (int64_t group = 0; group < b.groups; ++group) {
     for (int64_t output = 0; output < b.outputs; ++output) {
-      const int64_t block = (group * b.blocks() + output / kBlock) * block_size;
-      const int64_t lane = output % kBlock;
+      const int64_t block = (group * b.blocks() + output / kBlock) * b.block_size();
       const int64_t row = (group * b.outputs + output) * b.inputs * b.taps;
       for (int64_t input = 0; input < b.inputs; ++input) {
         for (int64_t tap = 0; tap < b.taps; ++tap) {
-          const int64_t k = tap * b.inputs + input;
-          const int64_t place = bytes ? (k / kQuad * kBlock + lane) * kQuad + k % kQuad : k * kBlock + lane;
-          move(block + place, row + input * b.taps + tap);
+          move(block + b.place(tap * b.inputs + input, output % kBlock), row + input * b.taps + tap);
         }
       }
     }
@@ -64,11 +66,11 @@ void each_element(const StorageLayout& layout, const ggml_tensor* tensor, const 
 void add_sums(const StorageLayout& layout, const ggml_tensor* tensor, void* stored) {
   if (layout.kind == Storage::Depthwise) return;
   const Blocks b = blocks_of(layout, tensor);
-  const int64_t bytes = b.quads() * kBlock * kQuad;
+  const int64_t bytes = b.depth() * kBlock;
   for (int64_t block = 0; block < b.groups * b.blocks(); ++block) {
-    auto* weights = static_cast<int8_t*>(stored) + block * b.byte_block_size();
+    auto* weights = static_cast<int8_t*>(stored) + block * b.block_size();
     int32_t sums[kBlock] = {};
-    for (int64_t i = 0; i < bytes; ++i) sums[i / kQuad % kBlock] += weights[i];
+    for (int64_t i = 0; i < bytes; ++i) sums[i / b.adjacent() % kBlock] += weights[i];
     std::memcpy(weights + bytes, sums, sizeof(sums));
   }
 }
@@ -112,9 +114,8 @@ Status check_storage(const StorageLayout& layout, const ggml_tensor* tensor) {
 size_t stored_bytes(const StorageLayout& layout, const ggml_tensor* tensor) {
   if (layout.kind == Storage::Plain || layout.kind == Storage::Depthwise) return ggml_nbytes(tensor);
   const Blocks b = blocks_of(layout, tensor);
-  if (tensor->type == GGML_TYPE_I8) return static_cast<size_t>(b.groups * b.blocks() * b.byte_block_size());
-  const int64_t elements = b.groups * b.blocks() * b.block_size() + b.inputs;
-  return static_cast<size_t>(elements) * ggml_type_size(tensor->type);
+  const int64_t zeros = b.item == 1 ? 0 : b.inputs;
+  return static_cast<size_t>((b.groups * b.blocks() * b.block_size() + zeros) * b.item);
 }
 
 void unpack(const StorageLayout& layout, const ggml_tensor* tensor, const void* stored, void* plain) {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "kernels/convolution/chain.h"
+#include "kernels/convolution/conv_2d.h"
 #include "kernels/convolution/convolution.h"
 #include "kernels/convolution/winograd.h"
 #include "kernels/kernels.h"
@@ -86,6 +87,14 @@ struct WinogradConv : kernels::WinogradParams {
 template <>
 struct KernelParams<WinogradConv> {
   using Type = kernels::WinogradParams;
+};
+
+struct BfloatConv : kernels::BfloatConvolutionParams {
+  std::array<int64_t, 4> ne{};
+};
+template <>
+struct KernelParams<BfloatConv> {
+  using Type = kernels::BfloatConvolutionParams;
 };
 
 template <class Params>
@@ -297,6 +306,55 @@ void test_conv(const ConvCase& c) {
   p.weights = Storage::Plain;
   Call<ConvParams> plain(kernels::conv_2d, p, c.x, x, weight, bias);
   check(plain, expected, "conv_2d, plain weights, " + c.name());
+}
+
+// bf16 in the memory of floats, two in each.
+std::vector<float> as_bfloats(const std::vector<float>& x) {
+  std::vector<float> memory((x.size() + 1) / 2);
+  ggml_fp32_to_bf16_row_ref(x.data(), reinterpret_cast<ggml_bf16_t*>(memory.data()), static_cast<int64_t>(x.size()));
+  return memory;
+}
+
+// The same, as floats.
+std::vector<float> rounded_to_bfloats(const std::vector<float>& x) {
+  std::vector<float> rounded(x.size());
+  const std::vector<float> memory = as_bfloats(x);
+  ggml_bf16_to_fp32_row(reinterpret_cast<const ggml_bf16_t*>(memory.data()), rounded.data(),
+                        static_cast<int64_t>(x.size()));
+  return rounded;
+}
+
+// Blocks with their rows in pairs, of an even number of rows.
+std::vector<float> in_pairs(const std::vector<float>& blocks) {
+  std::vector<float> pairs = blocks;
+  const auto n = static_cast<int64_t>(blocks.size()) / (2 * kBlock) * (2 * kBlock);
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t k = i / kBlock;
+    pairs[static_cast<size_t>(k / 2 * 2 * kBlock + i % kBlock * 2 + k % 2)] = blocks[static_cast<size_t>(i)];
+  }
+  return pairs;
+}
+
+BfloatConv bfloat_params(const ConvParams& p) {
+  BfloatConv params;
+  params.convolution = p;
+  params.tiles = kernels::bfloat_conv_tiles();
+  params.ne = p.ne;
+  return params;
+}
+
+void test_bfloat_conv(const ConvCase& c, float special = 0.0f) {
+  if (kernels::bfloat_conv_tiles() == nullptr) return;
+  const ConvParams p = c.params();
+  const int64_t ic = c.x[0] / c.groups;
+  std::vector<float> x = rounded_to_bfloats(random_floats(count(c.x), 2.0f));
+  for (size_t i = 3; special != 0.0f && i < x.size(); i += 37) x[i] = special;
+  const auto weight = rounded_to_bfloats(random_floats(c.oc * ic * p.window.h.kernel * p.window.w.kernel));
+  const std::vector<float> bias = random_floats(c.bias ? c.oc : 0);
+  const Expected expected = convolve(p, c.x, x, weight, bias);
+  const auto blocks = in_pairs(pack(weight, c.oc, ic, p.window.h.kernel, p.window.w.kernel, c.groups));
+  Call<BfloatConv> call(kernels::conv_2d_bfloats, bfloat_params(p), c.x, as_bfloats(x), as_bfloats(blocks), bias);
+  check(call, expected, "conv_2d_bfloats " + c.name());
 }
 
 // A convolution by Winograd's algorithm, with the weights that it needs.
@@ -594,6 +652,23 @@ void test_chains() {
   test_chain({{{16, 150, 60, 1}, 96, 1}, {{}, 96, 3, 2, 1, 1, 1, 96}, {{}, 24, 1}});  // several strips
 }
 
+void test_bfloats() {
+  for (const int64_t channels : {2, 4, 18, 64}) {
+    for (const int64_t oc : {1, 8, 15, 16, 24, 33, 70}) {
+      test_bfloat_conv({{channels, 7, 5, 2}, oc, 1, 1, 0, 1, 1, 1, Activation::Clamp});
+      test_bfloat_conv({{channels, 9, 8, 1}, oc, 3, 2, 1, 1, 1, 1, Activation::Silu});
+      test_bfloat_conv({{channels, 9, 8, 1}, oc, 3, 1, 2, 2});
+      test_bfloat_conv({{channels, 5, 6, 1}, oc, 4, 1, 2, 1, 2});
+    }
+  }
+  test_bfloat_conv({{12, 9, 8, 2}, 18, 3, 1, 1, 1, 1, 3, Activation::GeluErf, false});
+  test_bfloat_conv({{2048, 13, 1, 1}, 200, 1});  // rows that map to the same sets of L1
+  test_bfloat_conv({{516, 1, 1, 1}, 130, 1});
+  test_bfloat_conv({{4, 30, 20, 1}, 20, 7, 2, 3});
+  test_bfloat_conv({{6, 9, 8, 1}, 20, 3, 1, 1}, NAN);
+  test_bfloat_conv({{6, 9, 8, 1}, 20, 3, 1, 1}, kInf);
+}
+
 void test_pools() {
   for (PoolKind kind : {PoolKind::Max, PoolKind::Avg, PoolKind::AvgPad}) {
     for (int64_t channels : {1, 3, 16, 67, 130}) {
@@ -739,6 +814,24 @@ void bench_conv(const char* name, const ConvCase& c) {
   std::printf("  weights %.1f MB\n", static_cast<double>(weight.size()) * 4e-6);
 }
 
+// The same in bf16, where the CPU has instructions for it.
+void bench_bfloats(const char* name, const ConvCase& c) {
+  if (kernels::bfloat_conv_tiles() == nullptr) return;
+  const ConvParams p = c.params();
+  const int64_t ic = c.x[0] / c.groups;
+  const auto weight = random_floats(c.oc * ic * p.window.h.kernel * p.window.w.kernel);
+  Call<BfloatConv> call(kernels::conv_2d_bfloats, bfloat_params(p), c.x, as_bfloats(random_floats(count(c.x))),
+                        as_bfloats(in_pairs(pack(weight, c.oc, ic, p.window.h.kernel, p.window.w.kernel, c.groups))),
+                        random_floats(c.oc));
+  const double flops = 2.0 * static_cast<double>(count(p.ne) * ic * p.window.h.kernel * p.window.w.kernel);
+  std::printf("%-28s", name);
+  for (int threads : {1, 2}) {
+    const double t = time_call(call, threads, flops);
+    std::printf("  %8.3f ms %6.1f GFLOP/s", t * 1e3, flops / t * 1e-9);
+  }
+  std::printf("  in bf16\n");
+}
+
 void bench_winograd(const char* name, const ConvCase& c) {
   const WinogradCall winograd(c, random_floats(c.oc * c.x[0] * 9));
   Call<WinogradConv> call(kernels::winograd_conv_2d, winograd.params(), c.x, random_floats(count(c.x)), winograd.blocks,
@@ -801,6 +894,7 @@ void bench() {
   bench_conv("stem 7x7/2 3>64 224", {{3, 224, 224, 1}, 64, 7, 2, 3});
   bench_conv("3x3 64>64 56", {{64, 56, 56, 1}, 64, 3, 1, 1});
   bench_winograd("3x3 64>64 56", {{64, 56, 56, 1}, 64, 3, 1, 1});
+  bench_bfloats("3x3 64>64 56", {{64, 56, 56, 1}, 64, 3, 1, 1});
   bench_conv("3x3/2 64>128 56", {{64, 56, 56, 1}, 128, 3, 2, 1});
   bench_conv("3x3 128>128 28", {{128, 28, 28, 1}, 128, 3, 1, 1});
   bench_winograd("3x3 128>128 28", {{128, 28, 28, 1}, 128, 3, 1, 1});
@@ -852,6 +946,7 @@ void bench() {
   for (const auto& [t, k, m] : linear) {
     const std::string name = std::to_string(t) + " x " + std::to_string(k) + " x " + std::to_string(m);
     bench_conv(name.c_str(), {{k, t, 1, 1}, m, 1});
+    bench_bfloats(name.c_str(), {{k, t, 1, 1}, m, 1});
   }
 }
 
@@ -867,6 +962,7 @@ int main_of(int argc, char** argv) {
   test_convs();
   test_winograds();
   test_chains();
+  test_bfloats();
   test_pools();
   test_special_values();
   test_activations();

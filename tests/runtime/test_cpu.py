@@ -10,7 +10,7 @@ from tests.tools.faulty import add_faulty, copied_package
 
 from executorch_ggml.runtime import cpu
 
-ISAS = ["generic", "avx2", "avxvnni", "avx512", "avx512vnni", "amx"]
+ISAS = ["generic", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "amx"]
 
 # The native module alone: importing all of the package takes seconds.
 ASK = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -113,8 +114,10 @@ class Constant:
     @property
     def stored_bytes(self) -> int:
         """How many bytes it takes in a program."""
-        int8 = self.value.dtype == DType.I8
-        return self.value.dtype.nbytes(stored_count(self.shape, self.storage, int8=int8))
+        dtype = self.value.dtype
+        if self.storage == PLAIN:
+            return dtype.nbytes(math.prod(self.shape))
+        return dtype.nbytes(stored_count(self.shape, self.storage, dtype.itemsize))
 
     def stored(self) -> torch.Tensor:
         """The contents as they lie in a program."""

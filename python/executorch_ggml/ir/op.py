@@ -20,7 +20,7 @@ from typing import Any
 from .dtypes import DType
 from .formulas import Check, Dim, Dims, Expression, Operand, seen
 
-IR_VERSION = 5  # of the wire format
+IR_VERSION = 6  # of the wire format
 
 __all__ = [
     "IR_VERSION",

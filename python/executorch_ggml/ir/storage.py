@@ -20,7 +20,7 @@ class Storage(enum.IntEnum):
     """A storage layout. The numbers are the wire format: append only."""
 
     PLAIN = 0  # dense, in the order of the dims
-    MATRIX_BLOCKS = 1  # the rows of a matrix, interleaved in blocks of 16 (and columns in runs of 4 where in int8)
+    MATRIX_BLOCKS = 1  # the rows of a matrix, interleaved in blocks of 16 (and columns in runs of 4 bytes)
     KERNEL_BLOCKS = 2  # the output channels of a convolution's weight, interleaved likewise, group by group
     DEPTHWISE = 3  # a depthwise convolution's weight, channels innermost
 
@@ -40,8 +40,8 @@ def pack(plain: torch.Tensor, layout: StorageLayout) -> torch.Tensor:
     """The elements in the layout's order, in one dim. ``plain`` has a constant's dims, outermost first.
 
     Blocks are padded with zeros, and a run of zeros as long as the input channels follows: what kernels read in place
-    of the pixels outside an image. Blocks of int8 have four inputs of an output channel side by side, for instructions
-    that sum four products, and end in the int32 sum of each channel.
+    of the pixels outside an image. Blocks of a half type have two inputs of an output channel side by side, and those of
+    int8 four, for instructions that sum their products; the latter end in the int32 sum of each channel.
     """
     return _LAYOUTS[layout.kind][0](plain, layout.groups).reshape(-1)
 
@@ -51,59 +51,43 @@ def unpack(packed: torch.Tensor, shape: tuple[int, ...], layout: StorageLayout) 
     return _LAYOUTS[layout.kind][1](packed.reshape(-1), shape, layout.groups).reshape(shape)
 
 
-def stored_count(shape: tuple[int, ...], layout: StorageLayout, *, int8: bool = False) -> int:
-    """How many elements :func:`pack` gives for a constant of a shape, outermost first."""
+def stored_count(shape: tuple[int, ...], layout: StorageLayout, itemsize: int = 4) -> int:
+    """How many elements of ``itemsize`` bytes :func:`pack` gives for a constant of a shape, outermost first."""
     if layout.kind in (Storage.PLAIN, Storage.DEPTHWISE):
         return math.prod(shape)
     outputs, inputs, *taps = shape if layout.kind == Storage.KERNEL_BLOCKS else shape[-2:]
     blocks = layout.groups * -(-(outputs // layout.groups) // OC_BLOCK)
-    if int8:
-        return blocks * OC_BLOCK * (_quads(inputs * math.prod(taps)) + 1) * 4
-    return blocks * OC_BLOCK * inputs * math.prod(taps) + inputs
+    depth = _padded(inputs * math.prod(taps), 4 // itemsize)
+    return blocks * OC_BLOCK * (depth + 4) if itemsize == 1 else blocks * OC_BLOCK * depth + inputs
 
 
-def _quads(inputs: int) -> int:
-    return -(-inputs // 4)
+def _padded(inputs: int, adjacent: int) -> int:
+    """The inputs of a block of which so many lie side by side."""
+    return -(-inputs // adjacent) * adjacent
 
 
 def _pack_kernel(weight: torch.Tensor, groups: int) -> torch.Tensor:
-    """From (OC, IC / groups, KH, KW) to (groups, blocks, KH, KW, IC / groups, 16)."""
-    if weight.dtype == torch.int8:
-        return _pack_int8(weight, groups)
-    oc, ic, kh, kw = weight.shape
-    blocks = -(-(oc // groups) // OC_BLOCK)
-    padded = weight.new_zeros(groups, blocks * OC_BLOCK, ic, kh, kw)
-    padded[:, : oc // groups] = weight.reshape(groups, oc // groups, ic, kh, kw)
-    packed = padded.view(groups, blocks, OC_BLOCK, ic, kh, kw).permute(0, 1, 4, 5, 3, 2)
-    return torch.cat([packed.reshape(-1), weight.new_zeros(ic)])
-
-
-def _unpack_kernel(packed: torch.Tensor, shape: tuple[int, ...], groups: int) -> torch.Tensor:
-    if packed.dtype == torch.int8:
-        return _unpack_int8(packed, shape, groups)
-    oc, ic, kh, kw = shape
-    blocks = -(-(oc // groups) // OC_BLOCK)
-    body = packed[: groups * blocks * kh * kw * ic * OC_BLOCK]
-    full = body.view(groups, blocks, kh, kw, ic, OC_BLOCK).permute(0, 1, 5, 4, 2, 3)
-    return full.reshape(groups, blocks * OC_BLOCK, ic, kh, kw)[:, : oc // groups]
-
-
-def _pack_int8(weight: torch.Tensor, groups: int) -> torch.Tensor:
-    """From (OC, IC / groups, KH, KW) to (groups, blocks, KH * KW * IC / groups / 4, 16, 4), each with its 16 sums."""
+    """From (OC, IC / groups, KH, KW) to (groups, blocks, KH * KW * IC / groups / adjacent, 16, adjacent)."""
+    adjacent = 4 // weight.itemsize
     rows = weight.permute(0, 2, 3, 1).reshape(groups, weight.shape[0] // groups, -1)
-    blocks, quads = -(-rows.shape[1] // OC_BLOCK), _quads(rows.shape[2])
-    padded = F.pad(rows, (0, quads * 4 - rows.shape[2], 0, blocks * OC_BLOCK - rows.shape[1]))
-    body = padded.reshape(groups * blocks, OC_BLOCK, quads, 4).transpose(1, 2).reshape(groups * blocks, -1)
+    blocks, depth = -(-rows.shape[1] // OC_BLOCK), _padded(rows.shape[2], adjacent)
+    padded = F.pad(rows, (0, depth - rows.shape[2], 0, blocks * OC_BLOCK - rows.shape[1]))
+    body = padded.reshape(groups * blocks, OC_BLOCK, -1, adjacent).transpose(1, 2).reshape(groups * blocks, -1)
+    if weight.dtype != torch.int8:
+        return torch.cat([body.reshape(-1), weight.new_zeros(weight.shape[1])])
     sums = padded.reshape(groups * blocks, OC_BLOCK, -1).sum(-1, dtype=torch.int32).view(torch.int8)
     return torch.cat([body, sums], 1).reshape(-1)
 
 
-def _unpack_int8(packed: torch.Tensor, shape: tuple[int, ...], groups: int) -> torch.Tensor:
+def _unpack_kernel(packed: torch.Tensor, shape: tuple[int, ...], groups: int) -> torch.Tensor:
     oc, ic, kh, kw = shape
-    blocks, quads = -(-(oc // groups) // OC_BLOCK), _quads(ic * kh * kw)
-    body = packed.view(groups * blocks, -1)[:, : quads * OC_BLOCK * 4].reshape(groups * blocks, quads, OC_BLOCK, 4)
-    rows = body.transpose(1, 2).reshape(groups, blocks * OC_BLOCK, -1)[:, : oc // groups, : ic * kh * kw]
-    return rows.reshape(oc, kh, kw, ic).permute(0, 3, 1, 2)
+    adjacent = 4 // packed.itemsize
+    blocks, depth = -(-(oc // groups) // OC_BLOCK), _padded(ic * kh * kw, adjacent)
+    behind = 4 if packed.dtype == torch.int8 else 0  # bytes of sums
+    body = packed[: groups * blocks * OC_BLOCK * (depth + behind)].view(groups * blocks, -1)[:, : depth * OC_BLOCK]
+    rows = body.reshape(groups * blocks, -1, OC_BLOCK, adjacent).transpose(1, 2)
+    channels = rows.reshape(groups, blocks * OC_BLOCK, -1)[:, : oc // groups, : ic * kh * kw]
+    return channels.reshape(oc, kh, kw, ic).permute(0, 3, 1, 2)
 
 
 def _pack_matrix(weight: torch.Tensor, groups: int) -> torch.Tensor:

@@ -5,20 +5,22 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/convolution/convolution.h"
 #include "kernels/convolution/image.h"
 #include "kernels/elementwise/convert.h"
 #include "kernels/kernels.h"
+#include "kernels/product/packing.h"
 
 namespace executorch_ggml::kernels {
 
 namespace {
 
 constexpr int64_t kWeightsInCache = 256 * 1024;  // bytes of weights for one pass over the pixels, which stay in L2
-constexpr int64_t kAliasing = 1024;              // pixels a multiple of so many floats apart map to the same sets of L1
-constexpr int64_t kLongestCopy = 1 << 20;        // floats
+constexpr int64_t kAliasing = 4096;              // pixels a multiple of so many bytes apart map to the same sets of L1
+constexpr int64_t kLongestCopy = 1 << 20;        // elements
 
 // The convolution's window along one axis.
 struct Axis : Window {
@@ -37,8 +39,8 @@ struct Axis : Window {
 struct Tap {
   int64_t x;
   int64_t y;
-  int64_t delta;    // floats from input pixel (i * step) to the tap's
-  int64_t weights;  // floats from a block's begin to the tap's weights
+  int64_t delta;    // elements from input pixel (i * step) to the tap's
+  int64_t weights;  // elements from a block's begin to the tap's weights
 };
 
 // The taps of a phase as the tiles take them.
@@ -47,10 +49,10 @@ struct Taps {
   std::vector<int64_t> weights;
   int64_t run = 0;
 
-  void clear(int64_t floats) {
+  void clear(int64_t elements) {
     at.clear();
     weights.clear();
-    run = floats;
+    run = elements;
   }
   void add(const Tap& tap) {
     at.push_back(tap);
@@ -59,19 +61,22 @@ struct Taps {
 };
 
 // Memory that a thread keeps from call to call.
+template <class Element>
 struct Scratch {
   Taps taps;
   Taps merged;
-  std::vector<const float*> inputs;
-  std::vector<float> rows;
+  std::vector<const Element*> inputs;
+  std::vector<Element> rows;
   std::vector<float> weights;  // packed and in f32, where the node's are not
   std::vector<float> row;      // one output channel's, in f32
-  std::vector<float> zeros;
+  std::vector<Element> zeros;
 };
 
+// On floats, or on bf16 in uint16_t.
+template <class Element>
 class Convolution {
  public:
-  Convolution(ggml_tensor* dst, const ConvolutionParams& params, DType weights_type)
+  Convolution(ggml_tensor* dst, const ConvolutionParams& params, DType weights_type, const ConvTilesOf<Element>& tiles)
       : params_(params),
         in_(dst->src[0]),
         out_(dst),
@@ -80,11 +85,12 @@ class Convolution {
         group_in_(in_.channels / params.groups),
         group_out_(out_.channels / params.groups),
         group_blocks_(ceil_div(group_out_, kOcBlock)),
-        x_(static_cast<const float*>(dst->src[0]->data)),
+        x_(static_cast<const Element*>(dst->src[0]->data)),
         packed_(dst->src[1]->data),
         packed_type_(weights_type),
         bias_(dst->src[2] == nullptr ? nullptr : static_cast<const float*>(dst->src[2]->data)),
-        y_(static_cast<float*>(dst->data)) {
+        y_(static_cast<float*>(dst->data)),
+        tiles_(tiles) {
     block_stride_ = vertical_.kernel * horizontal_.kernel * group_in_ * kOcBlock;
     find_weights();
     flatten_if_pointwise();
@@ -120,12 +126,15 @@ class Convolution {
  private:
   int64_t blocks() const { return params_.groups * group_blocks_; }
 
-  // Blocks of f32 are used in place, with the zeros that follow them; other weights are packed or widened pass by pass.
-  bool in_place() const { return packed_type_ == DType::F32 && params_.weights != Storage::Plain; }
+  static constexpr bool kOnFloats = std::is_same_v<Element, float>;
+
+  // Blocks of the type that is computed with are used in place, with the zeros that follow them; other weights are
+  // packed or widened pass by pass.
+  bool in_place() const { return !kOnFloats || (packed_type_ == DType::F32 && params_.weights != Storage::Plain); }
 
   void find_weights() {
     if (in_place()) {
-      weights_ = static_cast<const float*>(packed_);
+      weights_ = static_cast<const Element*>(packed_);
       zeros_ = weights_ + blocks() * block_stride_;
       return;
     }
@@ -136,26 +145,30 @@ class Convolution {
   }
 
   void pack_weights(Range blocks) {
-    if (in_place()) {
-      return;
-    }
-    const int64_t floats = blocks.size() * block_stride_;
-    if (scratch_.weights.size() < static_cast<size_t>(floats)) {
-      scratch_.weights.resize(static_cast<size_t>(floats));
-    }
-    weights_ = scratch_.weights.data();
-    first_block_ = blocks.begin;
-    if (params_.weights == Storage::Plain) {
+    if constexpr (kOnFloats) {
+      if (in_place()) {
+        return;
+      }
+      const int64_t floats = blocks.size() * block_stride_;
+      if (scratch_.weights.size() < static_cast<size_t>(floats)) {
+        scratch_.weights.resize(static_cast<size_t>(floats));
+      }
+      weights_ = scratch_.weights.data();
+      first_block_ = blocks.begin;
       for (int64_t block = blocks.begin; block < blocks.end; ++block) pack_block(block);
-    } else {
-      const auto* from = static_cast<const uint16_t*>(packed_) + blocks.begin * block_stride_;
-      to_floats(from, floats, packed_type_, scratch_.weights.data());
     }
   }
 
-  // One block of plain weights, KW, KH, IC and OC from the inside out: taps, input channels, 16 output channels.
   void pack_block(int64_t block) {
     float* to = scratch_.weights.data() + (block - first_block_) * block_stride_;
+    if (params_.weights == Storage::Plain) return pack_plain_block(block, to);
+    const int64_t rows = block_stride_ / kOcBlock;
+    const int64_t stored = (rows + rows % 2) * kOcBlock;  // in pairs of rows
+    widen_pairs(static_cast<const uint16_t*>(packed_) + block * stored, rows, packed_type_, to);
+  }
+
+  // One block of plain weights, KW, KH, IC and OC from the inside out: taps, input channels, 16 output channels.
+  void pack_plain_block(int64_t block, float* to) {
     std::fill(to, to + block_stride_, 0.0f);
     const int64_t first = block % group_blocks_ * kOcBlock;
     const int64_t taps = vertical_.kernel * horizontal_.kernel;
@@ -195,17 +208,18 @@ class Convolution {
   // L1, if enough channels are computed from the copy.
   Range spread_rows(Range pixels, int64_t blocks) {
     const int64_t pitch = in_.channels + kOcBlock;
-    const bool worth = in_.channels % kAliasing == 0 && params_.groups == 1 && blocks >= 8 && pixels.size() >= 8;
+    constexpr auto kAliasingPitch = kAliasing / static_cast<int64_t>(sizeof(Element));
+    const bool worth = in_.channels % kAliasingPitch == 0 && params_.groups == 1 && blocks >= 8 && pixels.size() >= 8;
     if (!worth || pixels.size() * pitch > kLongestCopy) {
       return pixels;
     }
-    const auto floats = static_cast<size_t>(pixels.size() * pitch);
-    if (scratch_.rows.size() < floats) {
-      scratch_.rows.resize(floats);
+    const auto elements = static_cast<size_t>(pixels.size() * pitch);
+    if (scratch_.rows.size() < elements) {
+      scratch_.rows.resize(elements);
     }
-    float* to = scratch_.rows.data();
+    Element* to = scratch_.rows.data();
     for (int64_t i = 0; i < pixels.size(); ++i) {
-      const float* from = x_ + (pixels.begin + i) * in_.channels;
+      const Element* from = x_ + (pixels.begin + i) * in_.channels;
       std::copy(from, from + in_.channels, to + i * pitch);
     }
     x_ = to;
@@ -218,7 +232,7 @@ class Convolution {
   // Picks the lowest estimate of the slowest thread's time, in multiplications of a block.
   int64_t best_pixel_parts(int nth) const {
     const double taps = static_cast<double>(horizontal_.kernel * vertical_.kernel);
-    const double input_floats = static_cast<double>(in_.pixels() * in_.channels);
+    const double input_elements = static_cast<double>(in_.pixels() * in_.channels);
     int64_t best = 1;
     double best_cost = -1.0;
     for (int64_t parts = 1; parts <= nth; ++parts) {
@@ -230,7 +244,7 @@ class Convolution {
       const auto columns = static_cast<double>(ceil_div(blocks(), nth / parts));
       const double weights = columns * taps * static_cast<double>(group_in_);
       // A tile loads its weights too; inputs come from memory, at some 6 bytes a cycle.
-      const double cost = (rows + 2.0 * tiles + 10.0) * weights + 0.6 * input_floats / static_cast<double>(parts);
+      const double cost = (rows + 2.0 * tiles + 10.0) * weights + 0.6 * input_elements / static_cast<double>(parts);
       if (best_cost < 0.0 || cost < best_cost) {
         best = parts;
         best_cost = cost;
@@ -300,7 +314,7 @@ class Convolution {
       return;
     }
     const int64_t block_bytes = std::max<int64_t>(1, static_cast<int64_t>(scratch_.taps.at.size()) * group_in_) *
-                                kOcBlock * static_cast<int64_t>(sizeof(float));
+                                kOcBlock * static_cast<int64_t>(sizeof(Element));
     const int64_t most = std::max<int64_t>(1, tiles_.shape[tiles_.shapes - 1].channels / kOcBlock);
     const int64_t pass = std::max<int64_t>(1, kWeightsInCache / block_bytes / most) * most;
     const int64_t tiles = ceil_div(pixels.size(), tiles_.rows);
@@ -319,7 +333,7 @@ class Convolution {
   void run_tile(Range pixels, Range blocks) {
     const auto rows = static_cast<int>(pixels.size());
     float* outputs[kMaxTileRows];
-    ConvTile tile = {};
+    ConvTileOf<Element> tile = {};
     tile.outputs = outputs;
     if (pointwise_) {
       find_adjacent_pixels(pixels, outputs, tile);
@@ -336,7 +350,8 @@ class Convolution {
     int64_t first = blocks.begin - group * group_blocks_;
     for (int64_t block = blocks.begin; block < blocks.end;) {
       const int64_t last = std::min(group_blocks_, first + blocks.end - block);
-      const ConvTileShape& shape = tiles_.shape_for(std::min(last * kOcBlock, group_out_) - first * kOcBlock);
+      const ConvTileShapeOf<Element>& shape =
+          tiles_.shape_for(std::min(last * kOcBlock, group_out_) - first * kOcBlock);
       const int64_t end = std::min(first * kOcBlock + shape.channels, group_out_);
       tile.channels = std::min(last * kOcBlock, end) - first * kOcBlock;
       tile.input_offset = group * group_in_;
@@ -356,7 +371,8 @@ class Convolution {
     // All channels of a pixel at once: those of a tile are too few for a loop.
     const int64_t begin = first_channel(blocks.begin);
     const int64_t end = first_channel(blocks.end);
-    for (int64_t m = 0; m < rows; ++m) tiles_.activate(outputs[m] + begin, end - begin, params_.epilogue.activation);
+    const auto activate = KERNEL_PICK(activate);
+    for (int64_t m = 0; m < rows; ++m) activate(outputs[m] + begin, end - begin, params_.epilogue.activation);
   }
 
   int64_t first_channel(int64_t block) const {
@@ -365,11 +381,11 @@ class Convolution {
 
   // Of a pointwise convolution, whose pixels are one row with one tap: small tiles spend as much on the rest as on
   // sums.
-  void find_adjacent_pixels(Range pixels, float** outputs, ConvTile& tile) {
+  void find_adjacent_pixels(Range pixels, float** outputs, ConvTileOf<Element>& tile) {
     tile.taps = 1;
     tile.tap_weights = scratch_.taps.weights.data();
     tile.run = scratch_.taps.run;
-    const float* from = x_ + pixels.begin * in_.channels;
+    const Element* from = x_ + pixels.begin * in_.channels;
     float* to = y_ + pixels.begin * out_.channels;
     for (int64_t m = 0; m < pixels.size(); ++m) {
       scratch_.inputs[static_cast<size_t>(m)] = from + m * in_.channels;
@@ -378,7 +394,7 @@ class Convolution {
   }
 
   // Fills in the output and input pointers of the tile's pixels.
-  void find_pixels(Range pixels, float** outputs, ConvTile& tile) {
+  void find_pixels(Range pixels, float** outputs, ConvTileOf<Element>& tile) {
     int64_t xs[kMaxTileRows];
     int64_t ys[kMaxTileRows];
     int64_t begins[kMaxTileRows];
@@ -409,7 +425,7 @@ class Convolution {
     tile.taps = static_cast<int64_t>(taps.at.size());
     tile.tap_weights = taps.weights.data();
     tile.run = taps.run;
-    const float** to = scratch_.inputs.data();
+    const Element** to = scratch_.inputs.data();
     for (const Tap& tap : taps.at) {
       for (int64_t m = 0; m < rows; ++m) {
         const bool inside = interior || (in_range(xs[m] + tap.x, in_.width) && in_range(ys[m] + tap.y, in_.height));
@@ -420,8 +436,8 @@ class Convolution {
 
   static bool in_range(int64_t i, int64_t size) { return static_cast<uint64_t>(i) < static_cast<uint64_t>(size); }
 
-  static Scratch& thread_scratch() {
-    static thread_local Scratch scratch;
+  static Scratch<Element>& thread_scratch() {
+    static thread_local Scratch<Element> scratch;
     return scratch;
   }
 
@@ -433,18 +449,18 @@ class Convolution {
   int64_t group_in_;
   int64_t group_out_;
   int64_t group_blocks_;
-  const float* x_;
+  const Element* x_;
   const void* packed_;
   DType packed_type_;
-  const float* weights_ = nullptr;  // of first_block_ and those after it
+  const Element* weights_ = nullptr;  // of first_block_ and those after it
   int64_t first_block_ = 0;
   const float* bias_;
   float* y_;
   int64_t block_stride_;
-  const float* zeros_ = nullptr;
+  const Element* zeros_ = nullptr;
   bool pointwise_ = false;
-  const ConvTiles& tiles_ = KERNEL_PICK(conv_tiles)();
-  Scratch& scratch_ = thread_scratch();
+  const ConvTilesOf<Element>& tiles_;
+  Scratch<Element>& scratch_ = thread_scratch();
 
   int64_t phase_x_ = 0;
   int64_t phase_y_ = 0;
@@ -456,13 +472,23 @@ class Convolution {
 
 }  // namespace
 
-void conv_2d_pixels(ggml_tensor* dst, const ConvolutionParams& params, Range pixels, Range blocks) {
-  Convolution(dst, params, DType::F32).run_pixels(pixels, blocks);
+const BfloatTiles* bfloat_conv_tiles(Isa isa) {
+  const auto tiles = KERNEL_PICK_AVX512BF16(isa, bfloat_tiles);
+  return tiles != nullptr ? &tiles() : nullptr;
+}
+
+void conv_2d_pixels(ggml_tensor* dst, const ConvolutionParams& params, DType weights, Range pixels, Range blocks) {
+  Convolution<float>(dst, params, weights, KERNEL_PICK(conv_tiles)()).run_pixels(pixels, blocks);
 }
 
 void conv_2d(ggml_tensor* dst, int ith, int nth, void* call) {
   const auto& c = as_call<ConvolutionParams>(call);
-  Convolution(dst, c.params, c.src[1]).run(ith, nth);
+  Convolution<float>(dst, c.params, c.src[1], KERNEL_PICK(conv_tiles)()).run(ith, nth);
+}
+
+void conv_2d_bfloats(ggml_tensor* dst, int ith, int nth, void* call) {
+  const auto& c = as_call<BfloatConvolutionParams>(call);
+  Convolution<uint16_t>(dst, c.params.convolution, DType::Bf16, *c.params.tiles).run(ith, nth);
 }
 
 }  // namespace executorch_ggml::kernels

@@ -14,47 +14,47 @@ namespace executorch_ggml::kernels {
 constexpr int kOcBlock = 16;      // output channels of a block of packed weights
 constexpr int kMaxTileRows = 12;  // output pixels of a tile, at most
 
-// One tile: some output pixels by some adjacent output channels. Each tap multiplies a run of n input floats of each
-// pixel with n rows of kOcBlock weights.
-struct ConvTile {
-  const float* const* inputs;  // [tap * rows + pixel]: where the pixel's run begins
-  const float* zeros;          // the run in `inputs` that is padding
-  int64_t input_offset;        // added to every run but `zeros`
-  const int64_t* tap_weights;  // [tap]: where the tap's weights begin in a block
+// One tile: some output pixels by some adjacent output channels. Each tap multiplies a run of n inputs of each pixel
+// with n rows of kOcBlock weights, which lie in pairs of rows where elements are of bf16.
+template <class Element>
+struct ConvTileOf {
+  const Element* const* inputs;  // [tap * rows + pixel]: where the pixel's run begins
+  const Element* zeros;          // the run in `inputs` that is padding
+  int64_t input_offset;          // added to every run but `zeros`
+  const int64_t* tap_weights;    // [tap]: where the tap's weights begin in a block
   int64_t taps;
-  int64_t run;            // input floats per pixel and tap
-  const float* weights;   // the first block
-  int64_t block_stride;   // floats from a block to the next
-  const float* bias;      // of the first channel, or nullptr
-  float* const* outputs;  // [pixel]
-  int64_t output_offset;  // of the first channel, added to each of `outputs`
-  int64_t channels;       // to store, from the first block's first on
-  float low;              // bounds of the results
+  int64_t run;             // inputs per pixel and tap; of bf16 an even number
+  const Element* weights;  // the first block
+  int64_t block_stride;    // elements from a block to the next
+  const float* bias;       // of the first channel, or nullptr
+  float* const* outputs;   // [pixel]
+  int64_t output_offset;   // of the first channel, added to each of `outputs`
+  int64_t channels;        // to store, from the first block's first on
+  float low;               // bounds of the results
   float high;
 };
 
-using ConvTileRun = void (*)(const ConvTile& tile);
-
 // Tiles of so many output channels (a part of a block, or whole blocks); by_rows[n - 1] is for n pixels.
-struct ConvTileShape {
+template <class Element>
+struct ConvTileShapeOf {
   int64_t channels;
-  ConvTileRun by_rows[kMaxTileRows];
+  void (*by_rows[kMaxTileRows])(const ConvTileOf<Element>& tile);
 };
 
 // The tiles of one instruction set; shapes ascend in channels.
-struct ConvTiles {
+template <class Element>
+struct ConvTilesOf {
   int rows;  // pixels of a full tile
   int shapes;
-  const ConvTileShape* shape;
-  void (*activate)(float* y, int64_t n, Activation activation);  // in place; tiles clamp by themselves
+  const ConvTileShapeOf<Element>* shape;
 
   // The shape for the next tile where so many channels are left.
-  const ConvTileShape& shape_for(int64_t channels) const {
+  const ConvTileShapeOf<Element>& shape_for(int64_t channels) const {
     // At most half of a second block: one block, then a tile of its own for the rest.
     if (channels > kOcBlock && channels <= kOcBlock + kOcBlock / 2) {
       channels = kOcBlock;
     }
-    const ConvTileShape* found = shape;
+    const ConvTileShapeOf<Element>* found = shape;
     while (found != shape + shapes - 1 && found->channels < channels) {
       ++found;
     }
@@ -62,9 +62,29 @@ struct ConvTiles {
   }
 };
 
-KERNEL_VARIANTS(const ConvTiles& conv_tiles())
+using ConvTile = ConvTileOf<float>;
+using ConvTileShape = ConvTileShapeOf<float>;
+using ConvTiles = ConvTilesOf<float>;
+using BfloatTiles = ConvTilesOf<uint16_t>;
 
-// Some pixels of a convolution with strides of 1, of f32 in blocks, and of some blocks of output channels.
-void conv_2d_pixels(ggml_tensor* dst, const ConvolutionParams& params, Range pixels, Range blocks);
+KERNEL_VARIANTS(const ConvTiles& conv_tiles())
+KERNEL_VARIANT(avx512bf16, const BfloatTiles& bfloat_tiles())
+
+// Applies an activation in place; tiles clamp by themselves.
+KERNEL_VARIANTS(void activate(float* y, int64_t n, Activation activation))
+
+// Null where an instruction set has no products of bf16.
+const BfloatTiles* bfloat_conv_tiles(Isa isa = active_isa());
+
+// Some pixels of a convolution with strides of 1, its weights in blocks, and of some blocks of output channels.
+void conv_2d_pixels(ggml_tensor* dst, const ConvolutionParams& params, DType weights, Range pixels, Range blocks);
+
+struct BfloatConvolutionParams {
+  ConvolutionParams convolution;
+  const BfloatTiles* tiles;
+};
+
+// conv_2d of an image of bf16 with weights of bf16 in blocks, an even number of input channels in each group.
+void conv_2d_bfloats(ggml_tensor* dst, int ith, int nth, void* call);
 
 }  // namespace executorch_ggml::kernels

@@ -1,159 +1,32 @@
-// The arithmetic of conv_2d: tiles whose sums stay in registers while inputs are broadcast and weights streamed.
+// The arithmetic of conv_2d on floats.
 #include "kernels/convolution/activation.h"
-#include "kernels/convolution/conv_2d.h"
+#include "kernels/convolution/conv_2d_tiles.h"
 
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
 
-// Registers for the sums of a tile: the others hold weights, an input value and, without FMA, products.
-constexpr int kSumRegisters = kHasFma ? kVectorRegisters * 3 / 4 : kVectorRegisters / 2;
-constexpr int kWidestVectors = kLanes == 4 ? 4 : 2;
-constexpr int kRows = kSumRegisters / kWidestVectors;
-static_assert(kRows <= kMaxTileRows, "ConvTileShape::by_rows is too short");
+struct FloatProducts {
+  using Element = float;
+  static constexpr int kAdjacent = 1;
 
-// Independent sums per output, so that small tiles do not wait for the latency of each addition.
-constexpr int sums_of(int vectors) {
-  constexpr int kEnough = 8;
-  const int most = kVectorRegisters / 2;
-  return vectors * 2 > kEnough ? 1 : vectors * 4 > most ? 2 : 4;
-}
-
-// Rows pixels by Vectors vectors of Lanes output channels.
-template <int Rows, int Lanes, int Vectors>
-struct Tile {
-  using V = Vec<float, Lanes>;
-  static constexpr int kSums = sums_of(Rows * Vectors);
-  static constexpr int kStep = kSums > 2 ? kSums : 2;  // input channels per round of the inner loop
-
-  // The offset of vector v's weights: vectors fill one block before the next.
-  static VEC_INLINE int64_t weights_offset(int v, int64_t block_stride) {
-    return v * Lanes / kOcBlock * block_stride + v * Lanes % kOcBlock;
+  template <class V>
+  static VEC_INLINE V input(const float* from) {
+    return splat<V>(*from);
   }
 
-  static VEC_INLINE void accumulate(V (&sum)[Rows][Vectors], const float* const (&input)[Rows], int64_t k,
-                                    const float* weights, int64_t block_stride) {
-    V w[Vectors];
-    VEC_UNROLL
-    for (int v = 0; v < Vectors; ++v) {
-      w[v] = load<V>(weights + weights_offset(v, block_stride));
-    }
-    VEC_UNROLL
-    for (int m = 0; m < Rows; ++m) {
-      const V x = splat<V>(input[m][k]);
-      VEC_UNROLL
-      for (int v = 0; v < Vectors; ++v) {
-        sum[m][v] += x * w[v];
-      }
-    }
-  }
-
-  // Adds the bias, clamps and stores the sums.
-  static VEC_INLINE void finish(const ConvTile& tile, V (&sum)[Rows][Vectors]) {
-    const V low = splat<V>(tile.low);
-    const V high = splat<V>(tile.high);
-    VEC_UNROLL
-    for (int v = 0; v < Vectors; ++v) {
-      const int64_t left = tile.channels - v * Lanes;
-      if (left <= 0) {
-        return;
-      }
-      const bool whole = left >= Lanes;
-      V bias = {};
-      if (tile.bias != nullptr) {
-        const float* from = tile.bias + v * Lanes;
-        bias = whole ? load<V>(from) : load_first<V>(from, left);
-      }
-      VEC_UNROLL
-      for (int m = 0; m < Rows; ++m) {
-        const V y = clamped(sum[m][v] + bias, low, high);
-        float* to = tile.outputs[m] + tile.output_offset + v * Lanes;
-        if (whole) {
-          store(to, y);
-        } else {
-          store_first(to, y, left);
-        }
-      }
-    }
-  }
-
-  static void run(const ConvTile& tile) {
-    V sum[kSums][Rows][Vectors] = {};
-    for (int64_t t = 0; t < tile.taps; ++t) {
-      const float* input[Rows];
-      VEC_UNROLL
-      for (int m = 0; m < Rows; ++m) {
-        const float* from = tile.inputs[t * Rows + m];
-        input[m] = from == tile.zeros ? from : from + tile.input_offset;
-      }
-      const float* weights = tile.weights + tile.tap_weights[t];
-      int64_t k = 0;
-      for (; k + kStep <= tile.run; k += kStep) {
-        VEC_UNROLL
-        for (int s = 0; s < kStep; ++s) {
-          accumulate(sum[s % kSums], input, k + s, weights, tile.block_stride);
-          weights += kOcBlock;
-        }
-      }
-      for (; k < tile.run; ++k) {
-        accumulate(sum[0], input, k, weights, tile.block_stride);
-        weights += kOcBlock;
-      }
-    }
-    VEC_UNROLL
-    for (int s = 1; s < kSums; ++s) {
-      VEC_UNROLL
-      for (int m = 0; m < Rows; ++m) {
-        VEC_UNROLL
-        for (int v = 0; v < Vectors; ++v) {
-          sum[0][m][v] += sum[s][m][v];
-        }
-      }
-    }
-    finish(tile, sum[0]);
+  template <class V>
+  static VEC_INLINE V plus(V sum, V x, V weights) {
+    return sum + x * weights;
   }
 };
-
-// The tiles of 1 to kRows pixels of one shape.
-template <int Lanes, int Vectors, int Rows = 1>
-void fill_rows(ConvTileShape& shape) {
-  shape.by_rows[Rows - 1] = Tile<Rows, Lanes, Vectors>::run;
-  if constexpr (Rows < kRows) {
-    fill_rows<Lanes, Vectors, Rows + 1>(shape);
-  }
-}
-
-template <int Lanes, int Vectors>
-ConvTileShape shape_of() {
-  ConvTileShape shape = {Lanes * Vectors, {}};
-  fill_rows<Lanes, Vectors>(shape);
-  return shape;
-}
-
-template <int Count>
-ConvTiles tiles_of(const ConvTileShape (&shapes)[Count]) {
-  return {kRows, Count, shapes, activate_in_place};
-}
-
-// Of 8 to 32 channels for vectors of 16 lanes, of 8 and 16 for 8 lanes, of 4 to 16 for 4 lanes.
-template <int Lanes>
-ConvTiles make_tiles() {
-  if constexpr (Lanes == 16) {
-    static const ConvTileShape shapes[] = {shape_of<Lanes / 2, 1>(), shape_of<Lanes, 1>(), shape_of<Lanes, 2>()};
-    return tiles_of(shapes);
-  } else if constexpr (Lanes == 8) {
-    static const ConvTileShape shapes[] = {shape_of<Lanes, 1>(), shape_of<Lanes, 2>()};
-    return tiles_of(shapes);
-  } else {
-    static const ConvTileShape shapes[] = {shape_of<Lanes, 1>(), shape_of<Lanes, 2>(), shape_of<Lanes, 4>()};
-    return tiles_of(shapes);
-  }
-}
 
 }  // namespace
 
 const ConvTiles& conv_tiles() {
-  static const ConvTiles tiles = make_tiles<kLanes>();
+  static const ConvTiles tiles = make_tiles<FloatProducts, kLanes>();
   return tiles;
 }
+
+void activate(float* y, int64_t n, Activation activation) { activate_in_place(y, n, activation); }
 
 }  // namespace executorch_ggml::kernels::KERNEL_ISA

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <vector>
 
 #include "kernels/convolution/conv_2d.h"
 #include "kernels/convolution/image.h"
 #include "kernels/kernels.h"
+#include "kernels/product/packing.h"
 #include "kernels/scratch.h"
 
 namespace executorch_ggml::kernels {
@@ -25,6 +27,12 @@ int64_t odd_lines(int64_t floats) { return (ceil_div(floats, kLine) | 1) * kLine
 struct Scratch {
   Buffer<float> inputs;
   Buffer<float> products;
+  std::vector<float> zeros;
+
+  const float* zeros_for(int64_t channels) {
+    if (zeros.size() < static_cast<size_t>(channels)) zeros.resize(static_cast<size_t>(channels));
+    return zeros.data();
+  }
 };
 
 class Winograd {
@@ -41,7 +49,7 @@ class Winograd {
         depth_(ceil_div(in_.channels, kOcBlock) * kOcBlock),
         block_size_(in_.channels * kOcBlock),
         x_(static_cast<const float*>(dst->src[0]->data)),
-        zeros_(static_cast<const float*>(dst->src[1]->data) + blocks_ * block_size_ * 9),
+        zeros_(scratch_.zeros_for(in_.channels)),
         bias_(dst->src[2] == nullptr ? nullptr : static_cast<const float*>(dst->src[2]->data)),
         y_(static_cast<float*>(dst->data)) {}
 
@@ -182,8 +190,9 @@ class Winograd {
     }
     if (!transforms_.output(output)) return compute_directly(at);
     if (clamps || params_.epilogue.activation == Activation::None) return;
+    const auto activate = KERNEL_PICK(activate);
     for (float* pixel : output.pixels) {
-      if (pixel != nullptr) gemm_.activate(pixel, output.channels, params_.epilogue.activation);
+      if (pixel != nullptr) activate(pixel, output.channels, params_.epilogue.activation);
     }
   }
 
@@ -192,7 +201,8 @@ class Winograd {
   void compute_directly(const Place& at) {
     const int64_t end = std::min(at.x + kWinogradOut, out_.width);
     for (int64_t y = at.y; y < std::min(at.y + kWinogradOut, out_.height); ++y) {
-      conv_2d_pixels(dst_, params_, {pixel(at.x, y, at.image), pixel(end, y, at.image)}, blocks_of_thread_);
+      conv_2d_pixels(dst_, params_, call_.src[1], {pixel(at.x, y, at.image), pixel(end, y, at.image)},
+                     blocks_of_thread_);
     }
   }
 
@@ -203,6 +213,7 @@ class Winograd {
     return scratch;
   }
 
+  Scratch& scratch_ = thread_scratch();
   ggml_tensor* dst_;
   const KernelCall<WinogradParams>& call_;
   const ConvolutionParams& params_;
@@ -214,7 +225,7 @@ class Winograd {
   int64_t depth_;       // floats from a tile's transformed input to the next tile's
   int64_t block_size_;  // floats of a block of weights at one point
   const float* x_;
-  const float* zeros_;  // they follow the blocks of plain weights
+  const float* zeros_;  // a pixel outside the image
   const float* bias_;
   float* y_;
   Range blocks_of_thread_;
@@ -225,7 +236,6 @@ class Winograd {
   float* products_ = nullptr;
   const ConvTiles& gemm_ = KERNEL_PICK(conv_tiles)();
   const WinogradTransforms& transforms_ = KERNEL_PICK(winograd_transforms)();
-  Scratch& scratch_ = thread_scratch();
 };
 
 bool slides_by_one(const Window& w) { return w.kernel == 3 && w.stride == 1 && w.dilation == 1 && w.up == 1; }
@@ -237,21 +247,36 @@ bool is_winograd(const std::array<int64_t, 4>& out, const ggml_tensor* weight, c
   constexpr int64_t kLeastTiles = 12;  // fewer read more weights than they save multiplications
   constexpr int64_t kMostFloats = 256 * 256 * kWinogradPoints;  // what larger weights gain is not worth their memory
   const int64_t tiles = ceil_div(out[1], kWinogradOut) * ceil_div(out[2], kWinogradOut) * out[3];
-  return weight->type == GGML_TYPE_F32 && params.weights == Storage::KernelBlocks && params.groups == 1 &&
-         slides_by_one(params.window.w) && slides_by_one(params.window.h) && weight->ne[2] >= kLeastChannels &&
-         weight->ne[3] >= kLeastChannels && tiles >= kLeastTiles && winograd_floats(weight) <= kMostFloats;
+  return params.weights == Storage::KernelBlocks && params.groups == 1 && slides_by_one(params.window.w) &&
+         slides_by_one(params.window.h) && weight->ne[2] >= kLeastChannels && weight->ne[3] >= kLeastChannels &&
+         tiles >= kLeastTiles && winograd_floats(weight) <= kMostFloats;
 }
+
+namespace {
+
+// A block of weights in f32: where it lies, or widened.
+const float* floats_of_block(const ggml_tensor* weight, int64_t block, std::vector<float>* widened) {
+  const int64_t rows = weight->ne[0] * weight->ne[1] * weight->ne[2];
+  if (weight->type == GGML_TYPE_F32) return static_cast<const float*>(weight->data) + block * rows * kOcBlock;
+  widened->resize(static_cast<size_t>(rows * kOcBlock));
+  const auto* pairs = static_cast<const uint16_t*>(weight->data) + block * (rows + rows % 2) * kOcBlock;
+  widen_pairs(pairs, rows, weight->type == GGML_TYPE_F16 ? DType::F16 : DType::Bf16, widened->data());
+  return widened->data();
+}
+
+}  // namespace
 
 int64_t winograd_floats(const ggml_tensor* weight) {
   return ceil_div(weight->ne[3], kOcBlock) * kOcBlock * weight->ne[2] * kWinogradPoints;
 }
 
 void transform_weights(const ggml_tensor* weight, float* to) {
-  const auto* blocks = static_cast<const float*>(weight->data);
   const int64_t run = weight->ne[2] * kOcBlock;
   const int64_t count = ceil_div(weight->ne[3], kOcBlock);
   const WinogradTransforms& transforms = KERNEL_PICK(winograd_transforms)();
-  for (int64_t i = 0; i < count; ++i) transforms.weights(blocks + i * 9 * run, run, to + i * run, count * run);
+  std::vector<float> widened;
+  for (int64_t i = 0; i < count; ++i)
+    transforms.weights(floats_of_block(weight, i, &widened), run, to + i * run, count * run);
 }
 
 void winograd_conv_2d(ggml_tensor* dst, int ith, int nth, void* call) {

@@ -1,5 +1,6 @@
 // GEMM of a matrix and rows of floats: panels of columns are packed, and each is multiplied with all rows. Quantized
-// matrices go through int8 GEMM where the CPU has it, else they are dequantized; f16 is widened in registers.
+// matrices go through int8 GEMM where the CPU has it, else they are dequantized; f16 is widened in registers, and rows
+// are rounded to the type of bf16 matrices.
 
 #include <algorithm>
 
@@ -21,7 +22,7 @@ constexpr int64_t kIntegerRows = 256;          // that a panel of integers is mu
 
 struct Scratch {
   Buffer<float> floats, panel;
-  Buffer<uint16_t> halves;
+  Buffer<uint16_t> halves, bfloat_panel;
   Buffer<RowBlock> rows;
   Buffer<ColumnBlock> columns;
 };
@@ -186,6 +187,66 @@ class HalfProduct {
   int64_t rows_;  // at once
 };
 
+// bf16, by instructions that multiply it: panels whose rows lie in pairs.
+class BfloatProduct {
+ public:
+  BfloatProduct(ggml_tensor* dst, const BfloatTiles& tiles)
+      : dst_(dst), a_(dst->src[0]), b_(dst->src[1]), tiles_(tiles), length_(a_->ne[0]), rounded_(dst->src[2]) {
+    const int64_t block_bytes = std::max<int64_t>(1, length_) * kPackedColumns * static_cast<int64_t>(sizeof(uint16_t));
+    panel_ = std::max<int64_t>(1, kPanelBytes / block_bytes) * kPackedColumns;
+  }
+
+  void run(int ith, int nth) const {
+    divide(dst_, kPackedColumns, ith, nth, [&](int64_t matrix, Range columns, Range rows) {
+      const Matrices of(dst_, matrix);
+      multiply(of, rounded_rows(of, matrix, rows), columns, rows);
+    });
+  }
+
+ private:
+  HalfRows rounded_rows(const Matrices& of, int64_t matrix, Range rows) const {
+    if (rounded_ != nullptr) {
+      return {static_cast<const uint16_t*>(rounded_->data) + (matrix * dst_->ne[1] + rows.begin) * length_, length_};
+    }
+    uint16_t* rounded = thread_scratch().halves.sized(rows.size() * length_);
+    for (int64_t i = 0; i < rows.size(); ++i) {
+      const auto* row = reinterpret_cast<const float*>(of.b + (rows.begin + i) * b_->nb[1]);
+      from_floats(row, length_, DType::Bf16, rounded + i * length_);
+    }
+    return {rounded, length_};
+  }
+
+  void multiply(const Matrices& of, HalfRows rows, Range all, Range part) const {
+    uint16_t* panel = thread_scratch().bfloat_panel.sized(panel_ * length_);
+    for (int64_t begin = all.begin; begin < all.end; begin += panel_) {
+      const Range columns = {begin, std::min(begin + panel_, all.end)};
+      // A pair of a column moves as a float does.
+      const FloatRows pairs = {reinterpret_cast<const float*>(of.a + columns.begin * a_->nb[1]),
+                               static_cast<int64_t>(a_->nb[1] / sizeof(float))};
+      KERNEL_PICK(pack_columns)(pairs, columns.size(), length_ / 2, reinterpret_cast<float*>(panel));
+      multiply_rows(rows, part, panel, columns, reinterpret_cast<float*>(of.output) + begin);
+    }
+  }
+
+  void multiply_rows(HalfRows rows, Range part, const uint16_t* panel, Range columns, float* output) const {
+    const uint16_t* tile[kMaxTileRows];
+    for (int64_t row = 0; row < part.size(); row += tiles_.rows) {
+      const int64_t count = std::min<int64_t>(tiles_.rows, part.size() - row);
+      for (int64_t i = 0; i < count; ++i) tile[i] = rows.row(row + i);
+      multiply_packed(tiles_, tile, count, length_, panel, columns.size(), output + (part.begin + row) * dst_->ne[0],
+                      dst_->ne[0]);
+    }
+  }
+
+  ggml_tensor* dst_;
+  const ggml_tensor* a_;
+  const ggml_tensor* b_;
+  const BfloatTiles& tiles_;
+  int64_t length_;
+  int64_t panel_;               // its columns
+  const ggml_tensor* rounded_;  // the rows in bf16; null where each thread rounds them for itself
+};
+
 // int8 GEMM: panels of integers.
 class IntegersProduct {
  public:
@@ -274,6 +335,8 @@ void wide_product(ggml_tensor* dst, int ith, int nth, void*) {
     IntegersProduct(dst, *integers).run(ith, nth);
   } else if (a->type == GGML_TYPE_F16) {
     HalfProduct(dst).run(ith, nth);
+  } else if (a->type == GGML_TYPE_BF16) {
+    BfloatProduct(dst, *bfloat_conv_tiles(best_isa())).run(ith, nth);
   } else {
     FloatProduct(dst).run(ith, nth);
   }

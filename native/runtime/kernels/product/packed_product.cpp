@@ -4,14 +4,15 @@
 #include <limits>
 
 namespace executorch_ggml::kernels {
+namespace {
 
-void multiply_packed(const float* const* rows, int64_t count, int64_t length, const float* packed, int64_t columns,
-                     float* output, int64_t stride) {
-  const ConvTiles& tiles = KERNEL_PICK(conv_tiles)();
+template <class Element>
+void multiply(const ConvTilesOf<Element>& tiles, const Element* const* rows, int64_t count, int64_t length,
+              const Element* packed, int64_t columns, float* output, int64_t stride) {
   const int64_t first_tap = 0;
   float* outputs[kMaxTileRows];
   for (int64_t i = 0; i < count; ++i) outputs[i] = output + i * stride;
-  ConvTile tile = {};
+  ConvTileOf<Element> tile = {};
   tile.inputs = rows;
   tile.tap_weights = &first_tap;
   tile.taps = 1;
@@ -21,13 +22,25 @@ void multiply_packed(const float* const* rows, int64_t count, int64_t length, co
   tile.low = -std::numeric_limits<float>::infinity();
   tile.high = std::numeric_limits<float>::infinity();
   for (int64_t column = 0; column < columns;) {
-    const ConvTileShape& shape = tiles.shape_for(columns - column);
+    const ConvTileShapeOf<Element>& shape = tiles.shape_for(columns - column);
     tile.channels = std::min(shape.channels, columns - column);
     tile.weights = packed + column / kPackedColumns * tile.block_stride;
     tile.output_offset = column;
     shape.by_rows[count - 1](tile);
     column += tile.channels;
   }
+}
+
+}  // namespace
+
+void multiply_packed(const float* const* rows, int64_t count, int64_t length, const float* packed, int64_t columns,
+                     float* output, int64_t stride) {
+  multiply(KERNEL_PICK(conv_tiles)(), rows, count, length, packed, columns, output, stride);
+}
+
+void multiply_packed(const BfloatTiles& tiles, const uint16_t* const* rows, int64_t count, int64_t length,
+                     const uint16_t* packed, int64_t columns, float* output, int64_t stride) {
+  multiply(tiles, rows, count, length, packed, columns, output, stride);
 }
 
 }  // namespace executorch_ggml::kernels

@@ -17,4 +17,8 @@ inline int64_t max_packed_rows() { return KERNEL_PICK(conv_tiles)().rows; }
 void multiply_packed(const float* const* rows, int64_t count, int64_t length, const float* packed, int64_t columns,
                      float* output, int64_t stride);
 
+// The same in bf16, of rows of an even number of elements, by tiles that take as many rows at most as they say.
+void multiply_packed(const BfloatTiles& tiles, const uint16_t* const* rows, int64_t count, int64_t length,
+                     const uint16_t* packed, int64_t columns, float* output, int64_t stride);
+
 }  // namespace executorch_ggml::kernels

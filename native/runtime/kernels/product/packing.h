@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/simd/isa.h"
+#include "ops_generated.h"
 
 namespace executorch_ggml::kernels {
 
@@ -26,5 +27,12 @@ KERNEL_VARIANTS(void pack_columns(FloatRows rows, int64_t count, int64_t width, 
 
 // packed[block][k][i] = rows.row(k)[16 * block + i], zeros beyond the width.
 KERNEL_VARIANTS(void pack_rows(FloatRows rows, int64_t count, int64_t width, float* packed))
+
+// From a block of f16 or bf16, whose rows lie in pairs: packed[k][i] = pairs[k / 2][i][k % 2].
+KERNEL_VARIANTS(void widen_half_pairs(const uint16_t* pairs, int64_t rows, float* packed))
+KERNEL_VARIANTS(void widen_bfloat_pairs(const uint16_t* pairs, int64_t rows, float* packed))
+
+// The same for either type. For plain .cpp only (see simd/isa.h).
+void widen_pairs(const uint16_t* pairs, int64_t rows, DType type, float* packed);
 
 }  // namespace executorch_ggml::kernels

@@ -57,4 +57,23 @@ void pack_rows(FloatRows rows, int64_t count, int64_t width, float* packed) {
   }
 }
 
+void widen_half_pairs(const uint16_t* pairs, int64_t rows, float* packed) {
+  for (int64_t k = 0; k < rows; ++k, packed += kPackedColumns) {
+    const uint16_t* row = pairs + k / 2 * 2 * kPackedColumns + k % 2;
+    uint16_t halves[kPackedColumns];
+    for (int64_t i = 0; i < kPackedColumns; ++i) halves[i] = row[2 * i];
+    for (int64_t i = 0; i < kPackedColumns; i += kLanes) store(packed + i, load_halves(halves + i));
+  }
+}
+
+void widen_bfloat_pairs(const uint16_t* pairs, int64_t rows, float* packed) {
+  for (int64_t k = 0; k < rows; k += 2, pairs += 2 * kPackedColumns, packed += 2 * kPackedColumns) {
+    for (int64_t i = 0; i < kPackedColumns; i += kLanes) {
+      const auto pair = load<Uint>(pairs + 2 * i);
+      store(packed + i, pair << 16);
+      if (k + 1 < rows) store(packed + kPackedColumns + i, pair & 0xffff0000u);
+    }
+  }
+}
+
 }  // namespace executorch_ggml::kernels::KERNEL_ISA

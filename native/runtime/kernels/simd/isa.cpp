@@ -31,6 +31,10 @@ bool has(Isa isa) {
     case Isa::Avx512Vnni:
       return has(Isa::Avx512) && __builtin_cpu_supports("avx512vnni");
 #endif
+#if EXECUTORCH_GGML_ISA_AVX512BF16
+    case Isa::Avx512Bf16:
+      return has(Isa::Avx512Vnni) && __builtin_cpu_supports("avx512bf16");
+#endif
     default:
       return false;
   }

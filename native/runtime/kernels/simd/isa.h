@@ -34,16 +34,19 @@
 #ifndef EXECUTORCH_GGML_ISA_AVX512VNNI
 #define EXECUTORCH_GGML_ISA_AVX512VNNI 0
 #endif
+#ifndef EXECUTORCH_GGML_ISA_AVX512BF16
+#define EXECUTORCH_GGML_ISA_AVX512BF16 0
+#endif
 
 namespace executorch_ggml::kernels {
 
 // In the order of preference. Avx2 comes with FMA and F16C; AvxVnni adds int8 dot products of 32 bytes; Avx512 is F,
-// BW, DQ and VL, and all of Avx2, but not AvxVnni; Avx512Vnni adds int8 dot products. Amx is for ggml's libraries: no
-// kernel here uses it.
-enum class Isa : uint8_t { Generic = 0, Avx2 = 1, AvxVnni = 2, Avx512 = 3, Avx512Vnni = 4, Amx = 5 };
+// BW, DQ and VL, and all of Avx2, but not AvxVnni; Avx512Vnni adds int8 dot products, and Avx512Bf16 those of bf16. Amx
+// is for ggml's libraries: no kernel here uses it.
+enum class Isa : uint8_t { Generic, Avx2, AvxVnni, Avx512, Avx512Vnni, Avx512Bf16, Amx };
 
 // The names that EXECUTORCH_GGML_CPU takes.
-constexpr const char* kIsaNames[] = {"generic", "avx2", "avxvnni", "avx512", "avx512vnni", "amx"};
+constexpr const char* kIsaNames[] = {"generic", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "amx"};
 
 inline const char* isa_name(Isa isa) { return kIsaNames[static_cast<int>(isa)]; }
 
@@ -63,6 +66,7 @@ template <class F>
 F pick(F generic, F avx2, F avx512) {
   switch (active_isa()) {
     case Isa::Amx:
+    case Isa::Avx512Bf16:
     case Isa::Avx512Vnni:
     case Isa::Avx512:
       return avx512;
@@ -107,6 +111,11 @@ F pick(F generic, F avx2, F avx512) {
 #define KERNEL_PICK_AVX512VNNI(isa, name) ((isa) >= Isa::Avx512Vnni ? &avx512vnni::name : nullptr)
 #else
 #define KERNEL_PICK_AVX512VNNI(isa, name) (static_cast<decltype(&avx512vnni::name)>(nullptr))
+#endif
+#if EXECUTORCH_GGML_ISA_AVX512BF16
+#define KERNEL_PICK_AVX512BF16(isa, name) ((isa) >= Isa::Avx512Bf16 ? &avx512bf16::name : nullptr)
+#else
+#define KERNEL_PICK_AVX512BF16(isa, name) (static_cast<decltype(&avx512bf16::name)>(nullptr))
 #endif
 #if EXECUTORCH_GGML_ISA_AVX512 && EXECUTORCH_GGML_ISA_AVX2
 #define KERNEL_PICK(name) (::executorch_ggml::kernels::pick(&generic::name, &avx2::name, &avx512::name))
