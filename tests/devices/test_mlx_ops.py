@@ -106,6 +106,12 @@ def parametrized(p: Program) -> None:
         p.output(p.emit(op, y, p.random(3, 12)))
 
 
+@case("lstm_cell", "gru_cell")
+def recurrent_steps(p: Program) -> None:
+    for op, gates in (("lstm_cell", 4), ("gru_cell", 3)):
+        p.output(p.emit(op, p.random(3, gates * 11), p.random(3, gates * 11), p.random(3, 11)))
+
+
 @case("add", "sub", "mul", "div")
 def arithmetic(p: Program) -> None:
     a, b = p.random(2, 3, 4, 5), p.input(torch.rand(3, 1, 5) + 0.5)

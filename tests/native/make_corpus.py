@@ -147,6 +147,15 @@ def scaled(p: Program) -> None:
 
 
 @program
+def recurrent_steps(p: Program) -> None:
+    for op, gates in (("lstm_cell", 4), ("gru_cell", 3)):
+        for batch, width in ((1, 70), (3, 130), (200, 65)):
+            given, size = p.random(2, batch, gates * width), (gates * width, batch, 1, 1)
+            recurrent, projected = (p.build.view(given, (0, 0, plane, 0), size) for plane in range(2))
+            p.output(p.emit(op, recurrent, projected, p.random(batch, width)))
+
+
+@program
 def arithmetic(p: Program) -> None:
     a = p.random(2, 3, 4, 5)
     b = p.input(torch.rand(4, 1) + 0.5)

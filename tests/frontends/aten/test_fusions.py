@@ -10,6 +10,7 @@ from executorch.exir import to_edge_transform_and_lower
 from tests.helpers import DYNAMIC, check_program, delegates_of, exported, lowered
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils._pytree import tree_flatten
 
 from executorch_ggml import GgmlPartitioner
 from executorch_ggml.ir.serialize import deserialize
@@ -128,6 +129,42 @@ def test_not_a_gate() -> None:
     for function in (used_twice, broadcast):
         check_program(function, x, y)
         assert "swiglu_split" not in [node.op for node in lowered(function, (x, y)).nodes]
+
+
+class Flat(nn.Module):
+    """A module's outputs, of which some are tuples, as one tuple."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        return tuple(tree_flatten(self.module(x))[0])
+
+
+RECURRENT = {
+    "lstm": (nn.LSTM(5, 19, num_layers=2), "lstm_cell", 8),
+    "lstm, both ways, without bias": (nn.LSTM(5, 16, bidirectional=True, bias=False), "lstm_cell", 8),
+    "lstm with projections": (nn.LSTM(5, 16, proj_size=7), "lstm_cell", 4),
+    "gru": (nn.GRU(5, 19, num_layers=2), "gru_cell", 8),
+    "gru, both ways, without bias": (nn.GRU(5, 16, bidirectional=True, bias=False), "gru_cell", 8),
+    "lstm cell": (nn.LSTMCell(5, 16), "lstm_cell", 1),
+    "gru cell": (nn.GRUCell(5, 16), "gru_cell", 1),
+}
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_steps(name: str) -> None:
+    recurrent, op, steps = RECURRENT[name]
+    module = Flat(recurrent)
+    shape = (3, 5) if name.endswith("cell") else (4, 3, 5)
+    special = torch.randn(shape)
+    special.view(-1)[:5] = torch.tensor([torch.inf, -torch.inf, torch.nan, 1e30, -200.0])
+    for x in (torch.randn(shape), 100 * torch.randn(shape), special):
+        check_program(module, x)
+    ops = [node.op for node in lowered(module, (x,)).nodes]
+    assert ops.count(op) == steps
+    assert not {"sigmoid", "tanh"} & set(ops)
 
 
 def test_fusions_are_switched_off_from_the_partitioner(tmp_path: Path) -> None:

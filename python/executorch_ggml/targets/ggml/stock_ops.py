@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from ...ir.graph import Graph
 from ...passes.rewrite import Rewriter
-from . import elementwise, layers, rows
+from . import elementwise, layers, recurrent, rows
 from .rules import RULES
 
-__all__ = ["elementwise", "layers", "rows", "run"]
+__all__ = ["elementwise", "layers", "recurrent", "rows", "run"]
 
 
 def run(graph: Graph) -> Graph:
