@@ -22,6 +22,7 @@ constexpr int64_t kManyRows = 12;         // from which on packing keys and valu
 constexpr int64_t kMostRows = 240;        // of a share, so that their sums stay in L2
 constexpr int64_t kFewKeys = 32;          // of a block, so that they stay in L1
 constexpr int64_t kManyKeys = 128;
+constexpr int64_t kUnmaskedKeys = 256;  // without a mask no block is skipped: fewer of them rescale fewer sums
 
 // Rows of keys or values of one head, in the type that the tensor has.
 struct Source {
@@ -142,7 +143,7 @@ class Attention {
   // Fewer where rows are long, so that the scratch memory stays small.
   int64_t keys_of_block(bool packs) const {
     const int64_t longest = std::max(k_->ne[0], v_->ne[0]);
-    const int64_t most = packs ? kManyKeys : kFewKeys;
+    const int64_t most = !packs ? kFewKeys : mask_ == nullptr ? kUnmaskedKeys : kManyKeys;
     return std::clamp<int64_t>(most * 256 / std::max<int64_t>(1, longest), kPackedColumns, most);
   }
 

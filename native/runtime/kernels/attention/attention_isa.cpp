@@ -122,9 +122,14 @@ VEC_INLINE void sum_any(const float* weights, int64_t stride, int64_t rows, Rows
 }
 
 VEC_INLINE float max_lane(Float x) {
-  float highest = x[0];
-  for (int i = 1; i < kLanes; ++i) highest = x[i] > highest ? x[i] : highest;
-  return highest;
+  Quad high = quad_of(x, 0);
+  for (int part = 1; part < kVectorBytes / 16; ++part) {
+    const Quad quad = quad_of(x, part);
+    high = quad > high ? quad : high;
+  }
+  const float left = high[0] > high[1] ? high[0] : high[1];
+  const float right = high[2] > high[3] ? high[2] : high[3];
+  return left > right ? left : right;
 }
 
 // The first n lanes of a vector, and -inf in the others.
@@ -133,21 +138,87 @@ VEC_INLINE Float masked_from(Float x, int64_t n) {
   return x;
 }
 
-VEC_INLINE Float load_scores(const float* from, int64_t n) {
-  if (n >= kLanes) return load<Float>(from);
-  Float x = {};
-  for (int64_t i = 0; i < n; ++i) x[i] = from[i];
-  return masked_from(x, n);
+constexpr int kChains = 4;  // vectors of scores at a time: each step waits for the one before
+
+// Calls body(chain, i, lanes, count) for each vector of scores, `count` of them being there.
+template <class Body>
+VEC_INLINE void each_score(int64_t n, const Body& body) {
+  int64_t i = 0;
+  for (; i + kChains * kLanes <= n; i += kChains * kLanes) {
+    VEC_UNROLL
+    for (int c = 0; c < kChains; ++c) body(c, i + c * kLanes, AllLanes{}, int64_t{kLanes});
+  }
+  for (; i + kLanes <= n; i += kLanes) body(0, i, AllLanes{}, int64_t{kLanes});
+  if (i < n) body(0, i, FirstLanes{n - i}, n - i);
 }
 
-VEC_INLINE void store_scores(float* to, Float x, int64_t n) {
-  if (n >= kLanes) return store(to, x);
-  for (int64_t i = 0; i < n; ++i) to[i] = x[i];
+// What scores are before their softmax. Where that is a product, it is computed again instead of stored.
+struct Scaled {
+  static constexpr bool kStores = false;
+  Float scale;
+
+  template <class Lanes>
+  VEC_INLINE Float at(const float* scores, int64_t i, const Lanes& lanes) const {
+    return lanes.load(scores + i) * scale;
+  }
+};
+
+struct CappedAndMasked {
+  static constexpr bool kStores = true;
+  const ScoreParams& params;
+
+  template <class Lanes>
+  VEC_INLINE Float at(const float* scores, int64_t i, const Lanes& lanes) const {
+    Float x = lanes.load(scores + i) * params.scale;
+    if (params.softcap != 0.0f) x = vec_tanh(x / params.softcap) * params.softcap;
+    return params.mask == nullptr ? x : x + lanes.load(params.mask + i);
+  }
+};
+
+template <class Score>
+VEC_INLINE float highest_score(float* scores, int64_t count, const Score& score) {
+  Float high[kChains];
+  VEC_UNROLL
+  for (Float& chain : high) chain = splat(-kInfinity);
+  each_score(count, [&](int chain, int64_t i, auto lanes, int64_t n) {
+    const Float x = score.at(scores, i, lanes);
+    if (Score::kStores) lanes.store(scores + i, x);
+    const Float there = n < kLanes ? masked_from(x, n) : x;
+    high[chain] = pick(there > high[chain], there, high[chain]);
+  });
+  for (const Float& chain : high) high[0] = pick(chain > high[0], chain, high[0]);
+  return max_lane(high[0]);
 }
 
-VEC_INLINE Float scaled_score(Float x, float scale, float softcap) {
-  x = x * scale;
-  return softcap == 0.0f ? x : vec_tanh(x / softcap) * softcap;
+// Writes the weights e^(score - base), and returns their sum.
+template <class Score>
+VEC_INLINE float weigh_scores(float* scores, int64_t count, const Score& score, float base) {
+  Float sum[kChains] = {};
+  each_score(count, [&](int chain, int64_t i, auto lanes, int64_t n) {
+    const Float x = Score::kStores ? lanes.load(scores + i) : score.at(scores, i, lanes);
+    const Float weight = vec_exp_below(x - base);
+    lanes.store(scores + i, weight);
+    if (n == kLanes) {
+      sum[chain] += weight;
+    } else {
+      for (int64_t lane = 0; lane < n; ++lane) sum[chain][lane] += weight[lane];
+    }
+  });
+  return total((sum[0] + sum[1]) + (sum[2] + sum[3]));
+}
+
+template <class Score>
+VEC_INLINE float softmax_of(float* scores, int64_t count, const Score& score, Softmax* softmax) {
+  const float before = softmax->highest;
+  const float block_highest = highest_score(scores, count, score);
+  const float highest = block_highest > before ? block_highest : before;
+  const float base = highest == -kInfinity ? 0.0f : highest;  // all keys so far are masked
+  const float sum = weigh_scores(scores, count, score, base);
+  const bool is_first = before == -kInfinity;
+  const float factor = before == highest ? 1.0f : is_first ? 0.0f : vec_exp(splat(before - highest))[0];
+  softmax->highest = highest;
+  softmax->sum = softmax->sum * factor + sum;
+  return factor;
 }
 
 }  // namespace
@@ -174,28 +245,10 @@ void sum_few_halves(const float* weights, int64_t stride, int64_t rows, HalfRows
 bool reads_halves() { return kHasHalfConversion; }
 
 float softmax_block(float* scores, int64_t count, const ScoreParams& params, Softmax* softmax) {
-  Float high = splat(-kInfinity);
-  for (int64_t i = 0; i < count; i += kLanes) {
-    Float x = scaled_score(load_scores(scores + i, count - i), params.scale, params.softcap);
-    if (params.mask != nullptr) x += load_scores(params.mask + i, count - i);
-    x = masked_from(x, count - i);
-    store_scores(scores + i, x, count - i);
-    high = pick(x > high, x, high);
+  if (params.mask == nullptr && params.softcap == 0.0f) {
+    return softmax_of(scores, count, Scaled{splat(params.scale)}, softmax);
   }
-  const float before = softmax->highest;
-  const float block_highest = max_lane(high);
-  const float highest = block_highest > before ? block_highest : before;
-  const float base = highest == -kInfinity ? 0.0f : highest;  // all keys so far are masked
-  Float sum = {};
-  for (int64_t i = 0; i < count; i += kLanes) {
-    const Float weight = vec_exp(load_scores(scores + i, count - i) - base);
-    store_scores(scores + i, weight, count - i);
-    sum += weight;
-  }
-  const float factor = before == highest ? 1.0f : vec_exp(splat(before - highest))[0];
-  softmax->highest = highest;
-  softmax->sum = softmax->sum * factor + total(sum);
-  return factor;
+  return softmax_of(scores, count, CappedAndMasked{params}, softmax);
 }
 
 void scale_and_add(float factor, const float* x, int64_t n, float* y) {

@@ -93,6 +93,13 @@ VEC_INLINE Float vec_exp_normal(Float x) {
   return pick(x < kLowest, splat(0.0f), pick(x > kHighest, splat(kInfinity), y));
 }
 
+// The same for x below 88, where that is known: 0 below the normal floats, and keeps NaN.
+VEC_INLINE Float vec_exp_below(Float x) {
+  constexpr float kLowest = -87.3365f;
+  const ExpParts e = split_exp(at_least(x, kLowest));
+  return pick(x < kLowest, splat(0.0f), (1.0f + e.p) * power_of_two(e.n));
+}
+
 VEC_INLINE Float vec_expm1(Float x) {
   const ExpParts e = split_exp(at_least(at_most(x, 89.0f), -30.0f));
   const Float scale = power_of_two(e.n - 1);  // half of 2^n, which may be 2^128
