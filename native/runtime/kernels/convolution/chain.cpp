@@ -73,10 +73,11 @@ class Chain {
 
   const ChainedLayer& last() const { return params_.layers[params_.count - 1]; }
 
-  // How many rows of each layer's result so many of the last one's need.
+  // How many rows of each layer's result so many of the last one's need, at most all that it has.
   Rows rows_for(int64_t rows) const {
     Rows result{};
     for (int i = params_.count - 1; i >= 0; --i) {
+      rows = std::min(rows, params_.layers[i].ne[2]);
       result[static_cast<size_t>(i)] = rows;
       rows = input_rows(params_.layers[i], {0, rows}).size();
     }
