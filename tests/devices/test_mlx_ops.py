@@ -507,12 +507,12 @@ def places_of_maxima(p: Program) -> None:
     p.output(p.emit("max_pool_index_nhwc", p.input(ties), ne=(2, 2, 2, 4), depth=1, out_depth=1, window=flat))
 
 
-@case("interpolate")
+@case("interpolate_nhwc")
 def resizing(p: Program) -> None:
-    x = p.random(2, 3, 5, 7)
+    x = p.random(2, 5, 7, 3)
     for mode in ScaleMode:
-        for ne in ((14, 10, 3, 2), (3, 9, 3, 2), (7, 5, 3, 2), (1, 1, 3, 2), (11, 2, 3, 2)):
-            p.output(p.emit("interpolate", x, ne=ne, mode=mode))
+        for ne in ((3, 14, 10, 2), (3, 3, 9, 2), (3, 7, 5, 2), (3, 1, 1, 2), (3, 11, 2, 2)):
+            p.output(p.emit("interpolate_nhwc", x, ne=ne, mode=mode))
 
 
 @case("grid_sample_nhwc")

@@ -1,5 +1,5 @@
-// conv_2d, winograd_conv_2d, conv_2d_chain, conv_2d_dw and pool_2d against loops as plain as can be, on every
-// instruction set that this CPU has. With --bench: their speed on layers of well-known networks.
+// conv_2d, winograd_conv_2d, conv_2d_chain, conv_2d_dw, pool_2d and interpolate against loops as plain as can be, on
+// every instruction set that this CPU has. With --bench: their speed on layers of well-known networks.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -650,6 +650,8 @@ void test_chains() {
   test_chain({stem, {{}, 32, 3, 1, 2, 2, 1, 32}});
   test_chain({{{32, 30, 90, 1}, 32, 3, 1, 1, 1, 1, 32}, {{}, 16, 1}});
   test_chain({{{16, 150, 60, 1}, 96, 1}, {{}, 96, 3, 2, 1, 1, 1, 96}, {{}, 24, 1}});  // several strips
+  constexpr int64_t kFar = 1 << 28;  // taps that are all but one outside of the image
+  test_chain({{{5, 21, 40, 1}, 19, 1}, {{}, 19, 3, 1, kFar, kFar, 1, 19}});
 }
 
 void test_bfloats() {
@@ -682,6 +684,64 @@ void test_pools() {
     for (float odd_value : {NAN, kInf}) {
       test_pool({{21, 9, 8, 1}, 21, 3, 1, 1}, kind, 0, odd_value);
     }
+  }
+}
+
+// A number between two input pixels along an axis, from `pixel` of `out`; places are counted in f32, as torch does.
+struct Place {
+  int64_t first, second;
+  double share;
+
+  Place(ScaleMode mode, int64_t pixel, int64_t size, int64_t out) {
+    const auto at = static_cast<float>(pixel);
+    float place = at * (static_cast<float>(size) / static_cast<float>(out));
+    if (mode == ScaleMode::Bilinear) {
+      place = std::max(static_cast<float>(size) / static_cast<float>(out) * (at + 0.5f) - 0.5f, 0.0f);
+    } else if (mode == ScaleMode::BilinearAlignCorners) {
+      place = out > 1 ? at * (static_cast<float>(size - 1) / static_cast<float>(out - 1)) : 0.0f;
+    }
+    first = std::min(static_cast<int64_t>(place), size - 1);
+    second = std::min(first + 1, size - 1);
+    share = mode == ScaleMode::Nearest ? 0.0 : static_cast<double>(place) - static_cast<double>(first);
+  }
+};
+
+void test_interpolation(const std::array<int64_t, 4>& x_ne, int64_t width, int64_t height, ScaleMode mode) {
+  const InterpolateNhwcParams p = {{x_ne[0], width, height, x_ne[3]}, mode};
+  const std::vector<float> x = random_floats(count(x_ne), 2.0f);
+  Expected expected;
+  for (int64_t at = 0; at < count(p.ne); ++at) {
+    const int64_t channel = at % p.ne[0];
+    const Place across(mode, at / p.ne[0] % width, x_ne[1], width);
+    const Place down(mode, at / p.ne[0] / width % height, x_ne[2], height);
+    const int64_t image = at / p.ne[0] / width / height;
+    const auto pixel = [&](int64_t px, int64_t py) {
+      return static_cast<double>(x[static_cast<size_t>(((image * x_ne[2] + py) * x_ne[1] + px) * x_ne[0] + channel)]);
+    };
+    const auto row = [&](int64_t py) {
+      return pixel(across.first, py) * (1.0 - across.share) + pixel(across.second, py) * across.share;
+    };
+    expected.value.push_back(row(down.first) * (1.0 - down.share) + row(down.second) * down.share);
+    expected.size.push_back(mode == ScaleMode::Nearest ? 0.0 : 8.0);
+  }
+  Call<InterpolateNhwcParams> call(kernels::interpolate, p, x_ne, x, {}, {});
+  char name[128];
+  std::snprintf(name, sizeof(name), "interpolate x %d,%d,%d,%d to %d,%d mode %d", int(x_ne[0]), int(x_ne[1]),
+                int(x_ne[2]), int(x_ne[3]), int(width), int(height), int(mode));
+  check(call, expected, name);
+}
+
+void test_interpolations() {
+  for (ScaleMode mode : {ScaleMode::Nearest, ScaleMode::Bilinear, ScaleMode::BilinearAlignCorners}) {
+    for (int64_t channels : {1, 3, 8, 16, 37, 64}) {
+      test_interpolation({channels, 7, 5, 2}, 14, 10, mode);
+      test_interpolation({channels, 7, 5, 1}, 7, 9, mode);
+      test_interpolation({channels, 6, 9, 1}, 3, 4, mode);
+      test_interpolation({channels, 1, 1, 3}, 5, 1, mode);
+      test_interpolation({channels, 8, 6, 1}, 1, 1, mode);
+    }
+    test_interpolation({16, 5, 4, 0}, 10, 8, mode);
+    test_interpolation({0, 5, 4, 1}, 10, 8, mode);
   }
 }
 
@@ -873,6 +933,17 @@ void bench_pool(const char* name, const ConvCase& c, PoolKind kind) {
   std::printf("\n");
 }
 
+void bench_interpolation(const char* name, const std::array<int64_t, 4>& x_ne, ScaleMode mode) {
+  const InterpolateNhwcParams p = {{x_ne[0], 2 * x_ne[1], 2 * x_ne[2], x_ne[3]}, mode};
+  Call<InterpolateNhwcParams> call(kernels::interpolate, p, x_ne, random_floats(count(x_ne)), {}, {});
+  std::printf("%-28s", name);
+  for (int threads : {1, 2}) {
+    const double t = time_call(call, threads, 1e7);
+    std::printf("  %8.3f ms %6.1f G/s    ", t * 1e3, static_cast<double>(count(p.ne)) / t * 1e-9);
+  }
+  std::printf("\n");
+}
+
 // What the multipliers can do at most: a product so small that all of it is in the first cache.
 void bench_peak() {
   ConvCase c = {{256, 12, 1, 1}, 32, 1};
@@ -934,6 +1005,8 @@ void bench() {
     bench_conv(name.c_str(), c);
     bench_winograd(name.c_str(), c);
   }
+  bench_interpolation("nearest 16 64", {16, 64, 64, 1}, ScaleMode::Nearest);
+  bench_interpolation("bilinear 32 32", {32, 32, 32, 1}, ScaleMode::Bilinear);
   std::printf("Others\n");
   bench_conv("3x3 g32 128>128 56", {{128, 56, 56, 1}, 128, 3, 1, 1, 1, 1, 32});
   bench_conv("2x2 up 2 256>128 28", {{256, 28, 28, 1}, 128, 2, 1, 1, 1, 2});
@@ -964,6 +1037,7 @@ int main_of(int argc, char** argv) {
   test_chains();
   test_bfloats();
   test_pools();
+  test_interpolations();
   test_special_values();
   test_activations();
   std::printf("%d checks, ", checks);

@@ -630,6 +630,7 @@ def sampling(p: Program) -> None:
 def resizing(p: Program) -> None:
     x = p.random(1, 2, 4, 5)
     p.output(*(p.emit("interpolate", x, ne=(9, 7, 2, 1), mode=mode) for mode in ScaleMode))
+    p.output(*(p.emit("interpolate_nhwc", x, ne=(5, 9, 3, 1), mode=mode) for mode in ScaleMode))
 
 
 # ----------------------------------------------------------------------------------------------- what graphs can be

@@ -62,7 +62,7 @@ _AS_REFERENCE = """
     permute concat pad_ext add sub mul div sqr sqrt log sin cos abs neg tanh elu relu sigmoid gelu gelu_erf silu
     hardswish hardsigmoid exp softplus floor ceil leaky_relu scale_bias clamp swiglu_split geglu_split
     geglu_erf_split norm rms_norm soft_max_ext diag_mask_inf sum_rows mean cumsum interpolate
-    grid_sample_nhwc iota fill rotary max_pool_index_nhwc lstm_cell gru_cell
+    interpolate_nhwc grid_sample_nhwc iota fill rotary max_pool_index_nhwc lstm_cell gru_cell
 """
 AS_REFERENCE = frozenset(_AS_REFERENCE.split())
 

@@ -265,12 +265,12 @@ def counts_in_f32(x: Dims) -> bool:
 
 
 @formula
-def interpolates(a: Operand, ne: Dims) -> bool:
+def interpolates(a: Dims, ne: Dims) -> bool:
     """Expects `a` and the result `ne` to be 1 to 2^20 pixels each way, and the outer dims the same.
 
-    ggml finds places in f32, which counts no further.
+    Places are found in f32, which counts no further.
     """
-    return all(0 < n <= 2**20 for n in (a.ne[0], a.ne[1], ne[0], ne[1])) and a.ne[2] == ne[2] and a.ne[3] == ne[3]
+    return all(0 < n <= 2**20 for n in (a[0], a[1], ne[0], ne[1])) and a[2] == ne[2] and a[3] == ne[3]
 
 
 @formula
@@ -546,7 +546,7 @@ def max_pool_index_nhwc(x: torch.Tensor, *, ne: Dims, depth: Dim, out_depth: Dim
     83,
     inputs={"a": "f32 cont"},
     result="a.dtype, ne",
-    checks=("interpolates(a, ne)",),
+    checks=("interpolates(a.ne, ne)",),
     call="ggml_interpolate(ctx, a, ne[0], ne[1], ne[2], ne[3], scale_mode(mode))",
 )
 def interpolate(a: torch.Tensor, *, ne: Dims, mode: ScaleMode) -> torch.Tensor:
@@ -555,6 +555,20 @@ def interpolate(a: torch.Tensor, *, ne: Dims, mode: ScaleMode) -> torch.Tensor:
     if mode == ScaleMode.NEAREST:
         return F.interpolate(a, size, mode="nearest")
     return F.interpolate(a, size, mode="bilinear", align_corners=mode == ScaleMode.BILINEAR_ALIGN_CORNERS)
+
+
+@op(
+    88,
+    inputs={"a": "f32 cont"},
+    result="a.dtype, ne",
+    checks=("interpolates(planes(a.ne), planes(ne))",),
+    work="count(ne) * (1 if mode == ScaleMode.NEAREST else 4)",
+    call="custom",
+    kernel="interpolate",
+)
+def interpolate_nhwc(a: torch.Tensor, *, ne: Dims, mode: ScaleMode) -> torch.Tensor:
+    """``interpolate`` with channels innermost (custom)."""
+    return _on_planes(interpolate, a, ne=planes(ne), mode=mode)
 
 
 _SAMPLE_WORK = "count(result.ne) * (16 if kind == SampleKind.BICUBIC else 4)"

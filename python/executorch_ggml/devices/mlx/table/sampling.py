@@ -34,13 +34,13 @@ def _places(size: int, out: int, mode: ScaleMode) -> Floats:
 
 
 @planned()
-def interpolate(node: Node) -> Function:
-    """The two inner dims resized."""
+def interpolate_nhwc(node: Node) -> Function:
+    """Images resized, one axis after the other."""
     mode = ScaleMode(node.attrs["mode"])
     a = node.inputs[0]
     assert a is not None
     steps: list[Callable[[mx.array], mx.array]] = []
-    for axis in (2, 3):
+    for axis in (1, 2):
         size, out = shape_of(a)[axis], shape_of(node.output)[axis]
         places = _places(size, out, mode)
         low = np.minimum(places.astype(np.int32), size - 1)
