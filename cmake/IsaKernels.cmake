@@ -8,9 +8,9 @@
 #     namespace executorch_ggml::kernels::KERNEL_ISA { ... }
 #
 # where KERNEL_ISA is defined as the instruction set. The rest of <target> sees EXECUTORCH_GGML_ISA_AVX2,
-# EXECUTORCH_GGML_ISA_AVXVNNI, EXECUTORCH_GGML_ISA_AVX512, EXECUTORCH_GGML_ISA_AVX512VNNI and
-# EXECUTORCH_GGML_ISA_AVX512BF16 defined as 1 where those variants exist, and picks one at run time
-# (native/runtime/kernels/simd/isa.h).
+# EXECUTORCH_GGML_ISA_AVXVNNI, EXECUTORCH_GGML_ISA_AVX512, EXECUTORCH_GGML_ISA_AVX512VNNI,
+# EXECUTORCH_GGML_ISA_AVX512BF16 and EXECUTORCH_GGML_ISA_AMX defined as 1 where those variants exist, and picks one at
+# run time (native/runtime/kernels/simd/isa.h).
 
 include(CheckCXXCompilerFlag)
 
@@ -19,8 +19,9 @@ set(_isa_flags_avxvnni ${_isa_flags_avx2} -mavxvnni)
 set(_isa_flags_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c)
 set(_isa_flags_avx512vnni ${_isa_flags_avx512} -mavx512vnni)
 set(_isa_flags_avx512bf16 ${_isa_flags_avx512vnni} -mavx512bf16)
+set(_isa_flags_amx ${_isa_flags_avx512vnni} -mamx-tile -mamx-int8)
 set(_isa_variants generic avx2 avx512)  # of *_isa.cpp
-set(_isa_folder "/(avx2|avxvnni|avx512|avx512vnni|avx512bf16)/[^/]*\\.cpp$")
+set(_isa_folder "/(avx2|avxvnni|avx512|avx512vnni|avx512bf16|amx)/[^/]*\\.cpp$")
 
 function(executorch_ggml_isa_sources variable)
   set(sources ${ARGN})
@@ -32,7 +33,7 @@ endfunction()
 function(_executorch_ggml_isas variable)
   set(isas "")
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
-    foreach(isa IN ITEMS avx2 avxvnni avx512 avx512vnni avx512bf16)
+    foreach(isa IN ITEMS avx2 avxvnni avx512 avx512vnni avx512bf16 amx)
       list(JOIN _isa_flags_${isa} " " flags)
       string(TOUPPER "${isa}" upper)
       check_cxx_compiler_flag("${flags}" EXECUTORCH_GGML_COMPILER_HAS_${upper})

@@ -1,19 +1,15 @@
 #include "cpu_proof.h"
 
-#include <pthread.h>
-#include <setjmp.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <random>
 
 #include "ggml-cpu.h"
 #include "ggml.h"
 #include "resource_limits.h"
+#include "signal_guard.h"
 #include "status.h"
 
 namespace executorch_ggml {
@@ -24,62 +20,6 @@ constexpr int64_t kColumns = 32;  // what AMX takes at once
 
 // Far above the rounding of rows to 8 bits and far below a wrong result, as a part of the product of the norms.
 constexpr double kTolerance = 0.03;
-
-// -------------------------------------------------------------------------------------------------- the CPU's signals
-
-struct Signal {
-  int number;
-  const char* name;
-  struct sigaction previous;
-};
-Signal signals[] = {{SIGILL, "SIGILL", {}}, {SIGSEGV, "SIGSEGV", {}}, {SIGBUS, "SIGBUS", {}}, {SIGFPE, "SIGFPE", {}}};
-pthread_t prover;
-sigjmp_buf* volatile way_out = nullptr;
-
-void restore_signals() {
-  for (const Signal& signal : signals) sigaction(signal.number, &signal.previous, nullptr);
-}
-
-const char* name_of(int number) {
-  for (const Signal& signal : signals) {
-    if (signal.number == number) return signal.name;
-  }
-  return "a signal";
-}
-
-// Another thread's signal is raised again, with the handler that was there before.
-void on_signal(int signal) {
-  if (way_out != nullptr && pthread_equal(pthread_self(), prover) != 0) siglongjmp(*way_out, signal);
-  restore_signals();
-}
-
-class SignalHandlers {
- public:
-  SignalHandlers() {
-    prover = pthread_self();
-    struct sigaction action{};
-    action.sa_handler = on_signal;
-    action.sa_flags = SA_NODEFER;
-    for (Signal& signal : signals) sigaction(signal.number, &action, &signal.previous);
-  }
-  ~SignalHandlers() { restore_signals(); }
-  SignalHandlers(const SignalHandlers&) = delete;
-  SignalHandlers& operator=(const SignalHandlers&) = delete;
-};
-
-// The signal that ended `work`, or 0. What was allocated in work that ended so is lost.
-int run_guarded(const std::function<void()>& work) {
-  sigjmp_buf here;
-  const int signal = sigsetjmp(here, 1);
-  if (signal == 0) {
-    way_out = &here;
-    work();
-  }
-  way_out = nullptr;
-  return signal;
-}
-
-// --------------------------------------------------------------------------------------------------------- products
 
 template <auto free>
 struct Freed {
@@ -203,13 +143,13 @@ class Prover {
     ggml_build_forward_expand(graph, product);
 
     std::vector<float> results(static_cast<size_t>(kColumns * rows));
-    const int signal = run_guarded([&] {
+    const int signal = guard_.run_guarded([&] {
       ggml_backend_tensor_set(a, matrix.data.data(), 0, matrix.data.size());
       ggml_backend_tensor_set(b, x_.data(), 0, ggml_nbytes(b));
       ggml_backend_graph_compute(backend_, graph);
       ggml_backend_tensor_get(product, results.data(), 0, results.size() * sizeof(float));
     });
-    if (signal != 0) return std::string("raises ") + name_of(signal);
+    if (signal != 0) return std::string("raises ") + signal_name(signal);
     for (size_t i = 0; i < results.size(); ++i) {
       if (std::fabs(results[i] - matrix.sums[i]) <= matrix.tolerances[i]) continue;
       return format("gives %g for %g", results[i], matrix.sums[i]);
@@ -218,6 +158,7 @@ class Prover {
   }
 
  private:
+  SignalGuard guard_;
   ggml_backend_dev_t cpu_;
   ggml_backend_t backend_;
   std::minstd_rand random_{1};
@@ -228,7 +169,6 @@ class Prover {
 
 Status prove_products(ggml_backend_dev_t cpu, const std::string& library, const std::vector<int64_t>& rows) {
   if (!can_allocate(kGgmlObject)) return Status::error("no memory to try ggml's CPU library");
-  const SignalHandlers handlers;
   Backend backend(ggml_backend_dev_init(cpu, nullptr));
   const auto set_threads = reinterpret_cast<ggml_backend_set_n_threads_t>(
       ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(cpu), "ggml_backend_set_n_threads"));

@@ -6,6 +6,7 @@
 
 #include "kernels/quantized/layer.h"
 #include "kernels/quantized/tile.h"
+#include "kernels/quantized/unsigned_inputs.h"
 
 #if !defined(__clang__)  // GCC 12 warns of its own AVX-512 header (bug 105593)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -33,14 +34,6 @@ VEC_INLINE Int plus_dot_products(Int sum, Int x, Int weights) {
                                                        reinterpret_cast<__m256i>(weights)));
 }
 #endif
-
-// Signed inputs become unsigned ones 128 larger.
-void arrange(const void* from, int64_t n, int32_t, bool is_signed, void* to) {
-  const auto* x = static_cast<const uint8_t*>(from);
-  auto* y = static_cast<uint8_t*>(to);
-  const auto flip = static_cast<uint8_t>(is_signed ? 0x80 : 0);
-  for (int64_t i = 0; i < n; ++i) y[i] = static_cast<uint8_t>(x[i] ^ flip);
-}
 
 VEC_INLINE Int splat_quad(const uint8_t* from) {
   int32_t x;
@@ -92,7 +85,8 @@ void run(const QuantizedTile& tile) {
 
 template <int... Number>
 constexpr QuantizedTiles tiles_of(std::integer_sequence<int, Number...>) {
-  return {kRows, kBlocks * kQuantizedBlock, sizeof(uint8_t), arrange, {run<Number + 1>...}};
+  return {kRows,   1,       kBlocks * kQuantizedBlock, sizeof(uint8_t), kGatheredBytes, arrange,
+          nullptr, nullptr, {run<Number + 1>...}};
 }
 
 constexpr QuantizedTiles kTiles = tiles_of(std::make_integer_sequence<int, kRows>());

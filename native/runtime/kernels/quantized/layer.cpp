@@ -14,14 +14,22 @@ namespace executorch_ggml::kernels {
 
 namespace {
 
-constexpr int64_t kGatheredBytes = 64 * 1024;  // of inputs at a time: they stay in L2, beside a block of weights
+// While it lives, this thread can run tiles.
+class TileSetup {
+ public:
+  TileSetup(const QuantizedTiles& tiles, int64_t quads) : tiles_(tiles) {
+    if (tiles_.begin != nullptr) tiles_.begin(quads, &before_);
+  }
+  ~TileSetup() {
+    if (tiles_.end != nullptr) tiles_.end(before_);
+  }
+  TileSetup(const TileSetup&) = delete;
+  TileSetup& operator=(const TileSetup&) = delete;
 
-const QuantizedTiles& best_tiles() {
-  const Isa isa = active_isa();
-  const QuantizedTiles* vnni = KERNEL_PICK_AVX512VNNI(isa, dot_product_tiles);
-  if (vnni == nullptr) vnni = KERNEL_PICK_AVXVNNI(isa, dot_product_tiles);
-  return vnni != nullptr ? *vnni : KERNEL_PICK(quantized_tiles)();
-}
+ private:
+  const QuantizedTiles& tiles_;
+  TileState before_;
+};
 
 struct Scratch {
   Buffer<char> taps;  // of a pixel
@@ -31,7 +39,7 @@ struct Scratch {
 
 class QuantizedLayer {
  public:
-  QuantizedLayer(ggml_tensor* dst, const KernelCall<QuantizedLayerParams>& call)
+  QuantizedLayer(const QuantizedTiles& tiles, ggml_tensor* dst, const KernelCall<QuantizedLayerParams>& call)
       : params_(call.params),
         in_(dst->src[0]),
         out_(dst),
@@ -41,7 +49,8 @@ class QuantizedLayer {
         scale_(static_cast<const float*>(dst->src[2]->data)),
         bias_(dst->src[3] == nullptr ? nullptr : static_cast<const float*>(dst->src[3]->data)),
         y_(static_cast<char*>(dst->data)),
-        item_(static_cast<int64_t>(ggml_type_size(dst->type))) {
+        item_(static_cast<int64_t>(ggml_type_size(dst->type))),
+        tiles_(tiles) {
     group_in_ = in_.channels / params_.groups;
     group_out_ = out_.channels / params_.groups;
     group_blocks_ = ceil_div(group_out_, kQuantizedBlock);
@@ -59,9 +68,10 @@ class QuantizedLayer {
     const Range blocks = Range::part(params_.groups * group_blocks_, ith / pixel_parts, nth / pixel_parts);
     if (pixels.empty() || blocks.empty()) return;
     if (params_.weights == Storage::Plain) pack(blocks);
-    const int64_t tiles = std::max<int64_t>(1, kGatheredBytes / row_bytes_ / tiles_.rows);
+    const int64_t tiles = std::max<int64_t>(1, tiles_.gathered_bytes / row_bytes_ / tiles_.rows);
     const int64_t chunk = std::min(pixels.size(), tiles * tiles_.rows);
-    rows_ = scratch_.rows.sized(chunk * row_bytes_);
+    rows_ = scratch_.rows.sized(ceil_div(chunk, tiles_.row_step) * tiles_.row_step * row_bytes_);
+    const TileSetup setup(tiles_, quads_);
     for (int64_t group = blocks.begin / group_blocks_; group * group_blocks_ < blocks.end; ++group) {
       const int64_t first = std::max(blocks.begin, group * group_blocks_);
       const int64_t end = std::min(blocks.end, (group + 1) * group_blocks_);
@@ -204,7 +214,9 @@ class QuantizedLayer {
     const int64_t tiles = ceil_div(pixels.size(), tiles_.rows);
     int64_t at = 0;
     for (int64_t left = tiles; left > 0; --left) {
-      const int64_t rows = ceil_div(pixels.size() - at, left);  // tiles of even size: a small last one would waste more
+      const int64_t steps = ceil_div(pixels.size() - at, tiles_.row_step);
+      const int64_t even = ceil_div(steps, left) * tiles_.row_step;  // a small last tile would waste more
+      const int64_t rows = std::min(even, pixels.size() - at);
       tile.rows = rows_ + at * row_bytes_;
       tile.output = y_ + ((pixels.begin + at) * out_.channels + channel) * item_;
       tiles_.run[rows - 1](tile);
@@ -227,7 +239,7 @@ class QuantizedLayer {
   const float* bias_;
   char* y_;
   int64_t item_;
-  const QuantizedTiles& tiles_ = best_tiles();
+  const QuantizedTiles& tiles_;
   Scratch& scratch_ = thread_scratch();
   char* rows_ = nullptr;
   int64_t first_block_ = 0;
@@ -243,8 +255,19 @@ class QuantizedLayer {
 
 }  // namespace
 
+const QuantizedTiles& tiles_for(Isa isa) {
+  const QuantizedTiles* tiles = KERNEL_PICK_AMX(isa, matrix_tiles);
+  if (tiles == nullptr) tiles = KERNEL_PICK_AVX512VNNI(isa, dot_product_tiles);
+  if (tiles == nullptr) tiles = KERNEL_PICK_AVXVNNI(isa, dot_product_tiles);
+  return tiles != nullptr ? *tiles : KERNEL_PICK(quantized_tiles)();
+}
+
+void quantized_layer_by(const QuantizedTiles& tiles, ggml_tensor* dst, int ith, int nth, const void* call) {
+  QuantizedLayer(tiles, dst, as_call<QuantizedLayerParams>(call)).run(ith, nth);
+}
+
 void quantized_layer(ggml_tensor* dst, int ith, int nth, void* call) {
-  QuantizedLayer(dst, as_call<QuantizedLayerParams>(call)).run(ith, nth);
+  quantized_layer_by(tiles_for(active_isa()), dst, ith, nth, call);
 }
 
 }  // namespace executorch_ggml::kernels

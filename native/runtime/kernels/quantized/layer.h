@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/simd/isa.h"
+#include "kernels/simd/tile_state.h"
 #include "ops_generated.h"
 
 struct ggml_tensor;
@@ -13,8 +14,9 @@ namespace executorch_ggml::kernels {
 
 constexpr int kQuantizedBlock = 16;    // output channels of a block of weights
 constexpr int kQuad = 4;               // inputs of a channel that lie side by side
-constexpr int kMaxQuantizedRows = 12;  // output pixels of a tile, at most
+constexpr int kMaxQuantizedRows = 32;  // output pixels of a tile, at most
 constexpr int kQuadBytes = kQuantizedBlock * kQuad;
+constexpr int64_t kGatheredBytes = 64 * 1024;  // of inputs that are arranged at a time, by most QuantizedTiles
 
 struct QuantizedLayerParams {
   Window2d window;
@@ -48,16 +50,28 @@ using QuantizedTileRun = void (*)(const QuantizedTile& tile);
 
 // The tiles of one instruction set.
 struct QuantizedTiles {
-  int rows;           // pixels of a full tile
-  int channels;       // of a full tile, which is of whole blocks
-  int element_bytes;  // of arranged inputs: int16 without the zero point, or uint8 with it
+  int rows;                // pixels of a full tile
+  int row_step;            // rows are computed so many at a time: memory after a tile's last one is read up to there
+  int channels;            // of a full tile, which is of whole blocks
+  int element_bytes;       // of arranged inputs: int16 without the zero point, or uint8 with it
+  int64_t gathered_bytes;  // of inputs that are arranged at a time: they stay in L2, beside a block of weights
   // Makes n inputs, whole quads, what tiles take; `zero` is their zero point.
   void (*arrange)(const void* from, int64_t n, int32_t zero, bool is_signed, void* to);
+  // Set a thread up for tiles of so many quads, and end that; null where nothing is to be set up.
+  void (*begin)(int64_t quads, TileState* before);
+  void (*end)(const TileState& before);
   QuantizedTileRun run[kMaxQuantizedRows];  // run[n - 1] is for n rows
 };
 
 KERNEL_VARIANTS(const QuantizedTiles& quantized_tiles())
 KERNEL_VARIANT(avxvnni, extern const QuantizedTiles dot_product_tiles)
 KERNEL_VARIANT(avx512vnni, extern const QuantizedTiles dot_product_tiles)
+KERNEL_VARIANT(amx, extern const QuantizedTiles matrix_tiles)
+
+// The tiles of an instruction set, or of the best below it that has some.
+const QuantizedTiles& tiles_for(Isa isa);
+
+// A layer by some tiles; `call` is of QuantizedLayerParams.
+void quantized_layer_by(const QuantizedTiles& tiles, ggml_tensor* dst, int ith, int nth, const void* call);
 
 }  // namespace executorch_ggml::kernels

@@ -60,9 +60,9 @@ VEC_INLINE Int plus_products(Int sum, Words a, Words b) {
 }
 
 // As many as the registers hold sums of, beside a block's weights and an input.
-constexpr int kRows = (kVectorRegisters - kBlockVectors - 2) / kBlockVectors < kMaxQuantizedRows
-                          ? (kVectorRegisters - kBlockVectors - 2) / kBlockVectors
-                          : kMaxQuantizedRows;
+constexpr int kMostRows = 12;
+constexpr int kHeldRows = (kVectorRegisters - kBlockVectors - 2) / kBlockVectors;
+constexpr int kRows = kHeldRows < kMostRows ? kHeldRows : kMostRows;
 
 template <int Rows, int Vectors>
 VEC_INLINE void sum_vectors(const QuantizedTile& tile, int32_t (&totals)[Rows][kQuantizedBlock]) {
@@ -112,7 +112,7 @@ void fill_rows(QuantizedTiles& tiles) {
 }
 
 QuantizedTiles make_tiles() {
-  QuantizedTiles tiles = {kRows, kQuantizedBlock, sizeof(int16_t), arrange, {}};
+  QuantizedTiles tiles = {kRows, 1, kQuantizedBlock, sizeof(int16_t), kGatheredBytes, arrange, nullptr, nullptr, {}};
   fill_rows(tiles);
   return tiles;
 }

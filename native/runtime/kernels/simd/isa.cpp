@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "kernels/amx.h"
+
 namespace executorch_ggml::kernels {
 
 namespace {
@@ -34,6 +36,10 @@ bool has(Isa isa) {
 #if EXECUTORCH_GGML_ISA_AVX512BF16
     case Isa::Avx512Bf16:
       return has(Isa::Avx512Vnni) && __builtin_cpu_supports("avx512bf16");
+#endif
+#if EXECUTORCH_GGML_ISA_AMX
+    case Isa::Amx:
+      return has(Isa::Avx512Bf16) && amx_works();
 #endif
     default:
       return false;

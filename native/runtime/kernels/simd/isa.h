@@ -37,12 +37,16 @@
 #ifndef EXECUTORCH_GGML_ISA_AVX512BF16
 #define EXECUTORCH_GGML_ISA_AVX512BF16 0
 #endif
+#ifndef EXECUTORCH_GGML_ISA_AMX
+#define EXECUTORCH_GGML_ISA_AMX 0
+#endif
 
 namespace executorch_ggml::kernels {
 
 // In the order of preference. Avx2 comes with FMA and F16C; AvxVnni adds int8 dot products of 32 bytes; Avx512 is F,
 // BW, DQ and VL, and all of Avx2, but not AvxVnni; Avx512Vnni adds int8 dot products, and Avx512Bf16 those of bf16. Amx
-// is for ggml's libraries: no kernel here uses it.
+// adds int8 products of tiles; it is there where the system allows it and its kernels are right in a trial
+// (kernels/amx.h).
 enum class Isa : uint8_t { Generic, Avx2, AvxVnni, Avx512, Avx512Vnni, Avx512Bf16, Amx };
 
 // The names that EXECUTORCH_GGML_CPU takes.
@@ -116,6 +120,11 @@ F pick(F generic, F avx2, F avx512) {
 #define KERNEL_PICK_AVX512BF16(isa, name) ((isa) >= Isa::Avx512Bf16 ? &avx512bf16::name : nullptr)
 #else
 #define KERNEL_PICK_AVX512BF16(isa, name) (static_cast<decltype(&avx512bf16::name)>(nullptr))
+#endif
+#if EXECUTORCH_GGML_ISA_AMX
+#define KERNEL_PICK_AMX(isa, name) ((isa) >= Isa::Amx ? &amx::name : nullptr)
+#else
+#define KERNEL_PICK_AMX(isa, name) (static_cast<decltype(&amx::name)>(nullptr))
 #endif
 #if EXECUTORCH_GGML_ISA_AVX512 && EXECUTORCH_GGML_ISA_AVX2
 #define KERNEL_PICK(name) (::executorch_ggml::kernels::pick(&generic::name, &avx2::name, &avx512::name))

@@ -1,0 +1,17 @@
+// Whether kernels may run on Intel's AMX. For plain .cpp only (see simd/isa.h).
+#pragma once
+
+#include <string>
+
+namespace executorch_ggml::kernels {
+
+struct QuantizedTiles;
+
+// Whether the CPU has AMX for int8, the system lets this process use it, and each kernel for it gives the numbers of
+// the same kernel for AVX-512 VNNI, which the CPU must have. Tried once; a refusal or a wrong number is logged.
+bool amx_works();
+
+// "" where tiles of layers of integers give what others do, else what is wrong with them. The CPU's signals are caught.
+std::string difference_of_tiles(const QuantizedTiles& tiles, const QuantizedTiles& expected);
+
+}  // namespace executorch_ggml::kernels

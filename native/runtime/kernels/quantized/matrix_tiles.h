@@ -1,0 +1,103 @@
+// The arithmetic of layers of integers by tiles of 16 rows (simd/tiles.h): unsigned inputs with signed weights, which
+// lie in the file as tiles are loaded. For folders of instruction sets, and native tests, only.
+#pragma once
+
+#include "kernels/quantized/layer.h"
+#include "kernels/quantized/tile.h"
+#include "kernels/simd/tiles.h"
+
+namespace executorch_ggml::kernels::KERNEL_ISA {
+namespace {
+
+constexpr int kMatrixRows = 2 * kTileRows;
+constexpr int kMatrixChannels = 2 * kQuantizedBlock;
+constexpr int64_t kMatrixGatheredBytes = 256 * 1024;  // weights are multiplied faster than they come from L3
+static_assert(kMatrixRows <= kMaxQuantizedRows && kQuantizedBlock == kSumLanes && kQuadBytes == kTileBytes,
+              "a quad of a block of weights is a row of a tile");
+
+// Steps of one size, since all tiles of columns have one shape. The last ends with the inputs and begins before the end
+// of the one before it, by `shared` quads, which count there.
+struct MatrixSteps {
+  int64_t count;
+  int64_t quads;  // of a step
+  int64_t shared;
+
+  VEC_INLINE explicit MatrixSteps(int64_t depth)
+      : count((depth + kTileQuads - 1) / kTileQuads),
+        quads((depth + count - 1) / count),
+        shared(count * quads - depth) {}
+};
+
+// The last `kept` quads of the last 16 of each row, after zeros.
+VEC_INLINE void copy_last_quads(const QuantizedTile& tile, int rows, int64_t kept, uint8_t* to) {
+  static constexpr int32_t kMask[2 * kTileQuads] = {0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,
+                                                    -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+  const auto* from = static_cast<const uint8_t*>(tile.rows) + (tile.quads - kTileQuads) * kQuad;
+  for (int row = 0; row < rows; ++row, from += tile.row_bytes, to += kTileBytes) {
+    VEC_UNROLL
+    for (int at = 0; at < kTileBytes; at += kVectorBytes) {
+      store(to + at, load<Int>(from + at) & load<Int>(kMask + kept + at / kQuad));
+    }
+  }
+}
+
+template <class Tiles, int Rows, int Blocks>
+VEC_INLINE void sum_products(const QuantizedTile& tile, int32_t* sums) {
+  alignas(kTileBytes) int32_t start[Blocks][kQuantizedBlock];  // minus the zero point's share
+  for (int b = 0; b < Blocks; ++b) {
+    const auto* of_block = reinterpret_cast<const char*>(tile.sums) + b * tile.block_bytes;
+    for (int v = 0; v < kBlockVectors; ++v) {
+      store(start[b] + v * kLanes, load<Int>(of_block + v * kVectorBytes) * -tile.zero);
+    }
+  }
+  Tiles::template load<sum_tile(0, 0)>(start[0], 0);
+  if constexpr (Rows > 1) Tiles::template load<sum_tile(1, 0)>(start[0], 0);
+  if constexpr (Blocks > 1) Tiles::template load<sum_tile(0, 1)>(start[1], 0);
+  if constexpr (Rows > 1 && Blocks > 1) Tiles::template load<sum_tile(1, 1)>(start[1], 0);
+
+  const MatrixSteps steps(tile.quads);
+  const int64_t whole = steps.shared > 0 ? steps.count - 1 : steps.count;
+  const auto* rows = static_cast<const uint8_t*>(tile.rows);
+  const auto step_at = [&](int64_t quad) -> TileStep {
+    const int8_t* weights = tile.weights + quad * kQuadBytes;
+    return {rows + quad * kQuad, tile.row_bytes, kTileRows * tile.row_bytes, {weights, weights + tile.block_bytes}};
+  };
+  for (int64_t i = 0; i < whole; ++i) add_step<Tiles, false, Rows, Blocks>(step_at(i * steps.quads));
+  if (steps.shared > 0) {
+    alignas(kTileBytes) uint8_t last[Rows * kTileRows * kTileBytes];
+    copy_last_quads(tile, Rows * kTileRows, steps.quads - steps.shared, last);
+    TileStep step = step_at(tile.quads - steps.quads);
+    step.rows = last + (kTileQuads - steps.quads) * kQuad;
+    step.row_stride = kTileBytes;
+    step.tile_stride = kTileRows * kTileBytes;
+    add_step<Tiles, false, Rows, Blocks>(step);
+  }
+  store_sums<Tiles, Rows, Blocks>(sums);
+}
+
+template <class Tiles>
+void run_matrix_tile(const QuantizedTile& tile, int rows) {
+  alignas(kTileBytes) int32_t sums[kMatrixRows * kMatrixChannels];
+  const bool two_blocks = tile.channels > kQuantizedBlock;
+  if (rows > kTileRows) {
+    two_blocks ? sum_products<Tiles, 2, 2>(tile, sums) : sum_products<Tiles, 2, 1>(tile, sums);
+  } else {
+    two_blocks ? sum_products<Tiles, 1, 2>(tile, sums) : sum_products<Tiles, 1, 1>(tile, sums);
+  }
+  finish_tile(tile, sums, rows, two_blocks ? kMatrixChannels : kQuantizedBlock);
+}
+
+template <class Tiles>
+void begin_matrix_tiles(int64_t quads, TileState* before) {
+  Tiles::save(before);
+  const TileShapes shapes(kTileRows, kTileRows, static_cast<int>(MatrixSteps(quads).quads));
+  Tiles::configure(shapes);
+}
+
+template <class Tiles>
+void end_matrix_tiles(const TileState& before) {
+  Tiles::restore(before);
+}
+
+}  // namespace
+}  // namespace executorch_ggml::kernels::KERNEL_ISA

@@ -1,0 +1,19 @@
+// How layers of integers arrange inputs for instructions that multiply unsigned bytes with signed ones. For folders of
+// instruction sets only.
+#pragma once
+
+#include <cstdint>
+
+namespace executorch_ggml::kernels::KERNEL_ISA {
+namespace {
+
+// Signed inputs become unsigned ones 128 larger.
+void arrange(const void* from, int64_t n, int32_t, bool is_signed, void* to) {
+  const auto* x = static_cast<const uint8_t*>(from);
+  auto* y = static_cast<uint8_t*>(to);
+  const auto flip = static_cast<uint8_t>(is_signed ? 0x80 : 0);
+  for (int64_t i = 0; i < n; ++i) y[i] = static_cast<uint8_t>(x[i] ^ flip);
+}
+
+}  // namespace
+}  // namespace executorch_ggml::kernels::KERNEL_ISA

@@ -1,0 +1,383 @@
+// Kernels by tiles (AMX) and layers of integers, against plain sums: with the tile instructions emulated in C++ on
+// every machine, with the compiled instructions emulated one by one where the CPU has AVX-512 VNNI but no AMX, and on
+// every instruction set of this CPU.
+#define KERNEL_ISA emulated
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/amx.h"
+#include "kernels/kernels.h"
+#include "kernels/quantized/matrix_tiles.h"
+#include "kernels/quantized/unsigned_inputs.h"
+#include "tile_emulation.h"
+#include "tile_trap.h"
+
+namespace executorch_ggml::kernels::emulated {
+namespace {
+
+using executorch_ggml::testing::EmulatedTiles;
+
+template <int Rows>
+void run(const QuantizedTile& tile) {
+  run_matrix_tile<EmulatedTiles>(tile, Rows);
+}
+
+template <int... Number>
+constexpr QuantizedTiles tiles_of(std::integer_sequence<int, Number...>) {
+  return {kMatrixRows,
+          kTileRows,
+          kMatrixChannels,
+          sizeof(uint8_t),
+          4096,
+          arrange,
+          begin_matrix_tiles<EmulatedTiles>,
+          end_matrix_tiles<EmulatedTiles>,
+          {run<Number + 1>...}};
+}
+
+}  // namespace
+}  // namespace executorch_ggml::kernels::emulated
+
+namespace executorch_ggml {
+namespace {
+
+using kernels::Isa;
+using kernels::QuantizedLayerParams;
+using kernels::QuantizedTiles;
+using testing::TileUnit;
+
+constexpr QuantizedTiles kEmulated =
+    kernels::emulated::tiles_of(std::make_integer_sequence<int, kernels::emulated::kMatrixRows>());
+
+int failures = 0;
+std::mt19937 random_bits(7);
+
+void expect(bool held, const std::string& what) {
+  if (!held && ++failures <= 20) std::printf("FAIL %s\n", what.c_str());
+}
+
+int64_t below(int64_t n) { return static_cast<int64_t>(random_bits() % static_cast<uint64_t>(n)); }
+
+// Bytes that end where memory does: reading on is the end of the test.
+class GuardedBytes {
+ public:
+  explicit GuardedBytes(size_t size) : size_(size), page_(static_cast<size_t>(sysconf(_SC_PAGESIZE))) {
+    mapped_ = (size + page_ - 1) / page_ * page_ + page_;
+    memory_ = static_cast<char*>(mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    mprotect(memory_ + mapped_ - page_, page_, PROT_NONE);
+  }
+  ~GuardedBytes() { munmap(memory_, mapped_); }
+  GuardedBytes(const GuardedBytes&) = delete;
+  GuardedBytes& operator=(const GuardedBytes&) = delete;
+
+  char* data() { return memory_ + mapped_ - page_ - size_; }
+  void randomize() {
+    for (size_t i = 0; i < size_; ++i) data()[i] = static_cast<char>(random_bits());
+  }
+
+ private:
+  size_t size_, page_;
+  size_t mapped_ = 0;
+  char* memory_ = nullptr;
+};
+
+// ------------------------------------------------------------------------------------------------------- emulation
+
+// Products of known numbers: signs, sums that wrap, rows and bytes past a tile's shape.
+void check_emulation() {
+  TileUnit unit;
+  kernels::emulated::TileShapes shapes(3, 2, 2);
+  unit.configure(&shapes);
+  uint8_t rows[3][8];
+  for (auto& row : rows) {
+    for (int i = 0; i < 8; ++i) row[i] = static_cast<uint8_t>(200 + i);
+  }
+  uint8_t columns[2][64];
+  for (auto& quad : columns) std::fill(quad, quad + 64, static_cast<uint8_t>(-3));
+  int32_t start[16];
+  std::fill(start, start + 16, INT32_MAX);
+  unit.load(0, start, 0);
+  unit.zero(1);
+  unit.load(4, rows, 8);
+  unit.load(6, columns, 64);
+  unit.add_products<uint8_t, int8_t>(0, 4, 6);
+  unit.add_products<int8_t, uint8_t>(1, 4, 6);
+  int32_t sums[2][4][16] = {};
+  unit.store(0, sums[0], 64);
+  unit.store(1, sums[1], 64);
+  const int32_t wrapped = static_cast<int32_t>(static_cast<uint32_t>(INT32_MAX) - 3u * 1628u);
+  for (int row = 0; row < 4; ++row) {
+    for (int lane = 0; lane < 16; ++lane) {
+      expect(sums[0][row][lane] == (row < 3 ? wrapped : 0), "unsigned rows by signed columns");
+      expect(sums[1][row][lane] == (row < 3 ? 253 * (1628 - 8 * 256) : 0), "signed rows by unsigned columns");
+    }
+  }
+  unit.configure(&shapes);
+  unit.store(0, sums[0], 64);
+  expect(sums[0][0][0] == 0, "configuring clears the tiles");
+  unit.release();
+  expect(!unit.is_configured(), "release");
+}
+
+// ---------------------------------------------------------------------------------------------- layers of integers
+
+struct LayerCase {
+  int64_t in, out, width, height, images;
+  Window window = {};
+  int64_t groups = 1;
+  bool is_signed = true;
+  int64_t zero = 3;
+  DType result = DType::I8;
+  bool has_bias = true;
+};
+
+void set_dense(ggml_tensor* t, ggml_type type, std::array<int64_t, 4> ne, void* data) {
+  t->type = type;
+  t->data = data;
+  std::copy(ne.begin(), ne.end(), t->ne);
+  t->nb[0] = ggml_type_size(type);
+  for (int d = 1; d < 4; ++d) t->nb[d] = t->nb[d - 1] * static_cast<size_t>(ne[d - 1]);
+}
+
+int64_t result_extent(const Window& w, int64_t n) {
+  return ((n - 1) * w.up + 1 + 2 * w.pad - w.dilation * (w.kernel - 1) - 1) / w.stride + 1;
+}
+
+class Layer {
+ public:
+  explicit Layer(const LayerCase& of)
+      : of_(of),
+        width_(result_extent(of.window, of.width)),
+        height_(result_extent(of.window, of.height)),
+        group_in_(of.in / of.groups),
+        group_out_(of.out / of.groups),
+        depth_(group_in_ * of.window.kernel * of.window.kernel),
+        quads_((depth_ + 3) / 4),
+        blocks_((group_out_ + 15) / 16),
+        block_bytes_(quads_ * 64 + 64),
+        x_(static_cast<size_t>(of.in * of.width * of.height * of.images)),
+        weights_(static_cast<size_t>(of.groups * blocks_ * block_bytes_)),
+        item_(of.result == DType::F32 ? 4 : 1),
+        y_(static_cast<size_t>(pixels() * of.out * item_)) {
+    x_.randomize();
+    fill_weights();
+    for (int64_t i = 0; i < of.out; ++i) {
+      scales_.push_back(1e-3f * static_cast<float>(1 + below(9)) / std::sqrt(static_cast<float>(depth_)));
+      biases_.push_back(static_cast<float>(below(200) - 100) / 7.0f);
+    }
+    set_dense(&src_[0], GGML_TYPE_I8, {of.in, of.width, of.height, of.images}, x_.data());
+    set_dense(&src_[1], GGML_TYPE_I8, {16, 4, quads_ + 1, of.groups * blocks_}, weights_.data());
+    set_dense(&src_[2], GGML_TYPE_F32, {of.out, 1, 1, 1}, scales_.data());
+    set_dense(&src_[3], GGML_TYPE_F32, {of.out, 1, 1, 1}, biases_.data());
+    set_dense(&dst_, of.result == DType::F32 ? GGML_TYPE_F32 : GGML_TYPE_I8, {of.out, width_, height_, of.images},
+              y_.data());
+    for (int i = 0; i < (of.has_bias ? 4 : 3); ++i) dst_.src[i] = &src_[i];
+    call_.src[0] = of.is_signed ? DType::I8 : DType::U8;
+    call_.dst = of.result;
+    call_.params.window = {of.window, of.window};
+    call_.params.groups = of.groups;
+    call_.params.zero = of.zero;
+    call_.params.weights = Storage::KernelBlocks;
+    const bool is_signed = of.result == DType::I8;
+    call_.params.output = {of.result, is_signed ? -7 : 130, is_signed ? -128.0f : 0.0f, is_signed ? 127.0f : 255.0f};
+    if (of.result == DType::F32) call_.params.output = {DType::F32, 0, -1e30f, 1e30f};
+  }
+
+  void check(const QuantizedTiles& tiles, const char* name) {
+    for (const int threads : {1, 3}) {
+      std::memset(y_.data(), 0x5a, static_cast<size_t>(pixels() * of_.out * item_));
+      for (int ith = 0; ith < threads; ++ith) run(tiles, ith, threads, name);
+      compare(name);
+    }
+  }
+
+ private:
+  // A thread's tiles are as they were after that.
+  void run(const QuantizedTiles& tiles, int ith, int threads, const char* name) {
+    const kernels::emulated::TileShapes shapes(16, ith, 8);
+    ith > 0 ? testing::tile_unit().configure(&shapes) : testing::tile_unit().release();
+    kernels::TileState before, after;
+    testing::tile_unit().save(&before);
+    kernels::quantized_layer_by(tiles, &dst_, ith, threads, &call_);
+    testing::tile_unit().save(&after);
+    expect(std::memcmp(&before, &after, sizeof(before)) == 0, std::string("tiles are put back on ") + name);
+  }
+
+  int64_t pixels() const { return width_ * height_ * of_.images; }
+
+  void fill_weights() {
+    weights_.randomize();
+    for (int64_t block = 0; block < of_.groups * blocks_; ++block) {
+      auto* of_block = reinterpret_cast<int8_t*>(weights_.data()) + block * block_bytes_;
+      const int64_t lanes = std::min<int64_t>(16, group_out_ - block % blocks_ * 16);
+      int32_t sums[16] = {};
+      for (int64_t lane = 0; lane < 16; ++lane) {
+        for (int64_t k = 0; k < quads_ * 4; ++k) {
+          int8_t& weight = of_block[k / 4 * 64 + lane * 4 + k % 4];
+          if (lane >= lanes || k >= depth_) weight = 0;
+          sums[lane] += weight;
+        }
+      }
+      std::memcpy(of_block + quads_ * 64, sums, sizeof(sums));
+    }
+  }
+
+  int input(int64_t channel, int64_t x, int64_t y, int64_t image) const {
+    const auto byte =
+        const_cast<GuardedBytes&>(x_).data()[((image * of_.height + y) * of_.width + x) * of_.in + channel];
+    return (of_.is_signed ? byte : static_cast<uint8_t>(byte)) - static_cast<int>(of_.zero);
+  }
+
+  int weight(int64_t channel, int64_t k) const {
+    const int64_t block = channel / group_out_ * blocks_ + channel % group_out_ / 16;
+    const int64_t lane = channel % group_out_ % 16;
+    return const_cast<GuardedBytes&>(weights_).data()[block * block_bytes_ + k / 4 * 64 + lane * 4 + k % 4];
+  }
+
+  double expected(int64_t channel, int64_t x, int64_t y, int64_t image) const {
+    const Window& w = of_.window;
+    int64_t sum = 0;
+    for (int64_t ky = 0; ky < w.kernel; ++ky) {
+      for (int64_t kx = 0; kx < w.kernel; ++kx) {
+        const int64_t from_x = x * w.stride - w.pad + kx * w.dilation;
+        const int64_t from_y = y * w.stride - w.pad + ky * w.dilation;
+        if (from_x < 0 || from_y < 0 || from_x >= of_.width || from_y >= of_.height) continue;
+        for (int64_t i = 0; i < group_in_; ++i) {
+          sum += static_cast<int64_t>(input(channel / group_out_ * group_in_ + i, from_x, from_y, image)) *
+                 weight(channel, (ky * w.kernel + kx) * group_in_ + i);
+        }
+      }
+    }
+    const auto at = static_cast<size_t>(channel);
+    return static_cast<double>(sum) * static_cast<double>(scales_[at]) +
+           (of_.has_bias ? static_cast<double>(biases_[at]) : 0.0);
+  }
+
+  // In the middle between two steps either is right.
+  bool is_right(double want, int64_t at) {
+    if (of_.result == DType::F32) {
+      float value = 0.0f;
+      std::memcpy(&value, y_.data() + at * 4, sizeof(value));
+      return std::fabs(static_cast<double>(value) - want) <= 1e-5 * (std::fabs(want) + 100.0);
+    }
+    const Requantize& output = call_.params.output;
+    const int value = output.dtype == DType::I8 ? y_.data()[at] : static_cast<uint8_t>(y_.data()[at]);
+    const double exact = std::clamp(want + static_cast<double>(output.zero), static_cast<double>(output.low),
+                                    static_cast<double>(output.high));
+    return std::fabs(value - exact) <= 0.5 + 1e-4;
+  }
+
+  void compare(const char* name) {
+    int64_t at = 0;
+    for (int64_t image = 0; image < of_.images; ++image) {
+      for (int64_t y = 0; y < height_; ++y) {
+        for (int64_t x = 0; x < width_; ++x) {
+          for (int64_t channel = 0; channel < of_.out; ++channel, ++at) {
+            if (is_right(expected(channel, x, y, image), at)) continue;
+            return expect(false, std::string("layer on ") + name + ": " + std::to_string(of_.in) + " to " +
+                                     std::to_string(of_.out) + " channels, " + std::to_string(pixels()) + " pixels");
+          }
+        }
+      }
+    }
+  }
+
+  LayerCase of_;
+  int64_t width_, height_, group_in_, group_out_, depth_, quads_, blocks_, block_bytes_;
+  GuardedBytes x_, weights_;
+  int64_t item_;
+  GuardedBytes y_;
+  std::vector<float> scales_, biases_;
+  ggml_tensor src_[4] = {}, dst_{};
+  KernelCall<QuantizedLayerParams> call_;
+};
+
+void check_layer(const QuantizedTiles& tiles, const char* name, const LayerCase& of) { Layer(of).check(tiles, name); }
+
+void check_layers(const QuantizedTiles& tiles, const char* name) {
+  random_bits.seed(11);
+  for (int64_t rows = 1; rows <= 33; ++rows) {
+    check_layer(tiles, name, {68, 37, rows, 1, 1});
+    check_layer(tiles, name, {72, 16, rows, 1, 1, {}, 1, false, 141, DType::U8});
+  }
+  for (const int64_t in : {1, 3, 5, 12, 13, 63, 64, 65, 127, 146, 184, 200, 260, 300, 1030}) {
+    for (const int64_t out : {1, 15, 16, 17, 32, 33, 50}) {
+      for (const int64_t rows : {5, 16, 49}) {
+        const bool is_signed = below(2) == 0;
+        const DType result = std::array{DType::I8, DType::U8, DType::F32}[static_cast<size_t>(below(3))];
+        check_layer(tiles, name,
+                    {in, out, rows, 1, 1, {}, 1, is_signed, below(200) - (is_signed ? 100 : 0), result, below(2) == 0});
+      }
+    }
+  }
+  check_layer(tiles, name, {3, 24, 19, 17, 2, {3, 2, 1}});
+  check_layer(tiles, name, {24, 40, 9, 8, 2, {3, 1, 1}, 1, false, 0, DType::U8});
+  check_layer(tiles, name, {24, 40, 9, 8, 1, {3, 1, 2, 2}, 4, false, 9});
+  check_layer(tiles, name, {8, 70, 30, 10, 1, {1, 2}, 2});
+}
+
+void check_every_isa() {
+  for (int isa = static_cast<int>(kernels::best_isa()); isa >= 0; --isa) {
+    kernels::limit_isa(static_cast<Isa>(isa));
+    const Isa active = kernels::active_isa();
+    check_layers(kernels::tiles_for(active), kernels::isa_name(active));
+  }
+  kernels::limit_isa(kernels::best_isa());
+}
+
+// The compiled instructions where they would not run.
+void check_compiled_instructions() {
+#if defined(EXECUTORCH_GGML_TILE_TRAP)
+  if (kernels::best_isa() < Isa::Avx512Vnni || kernels::best_isa() >= Isa::Amx) return;
+  const QuantizedTiles& tiles = kernels::tiles_for(Isa::Amx);
+  if (tiles.begin == nullptr) return;  // this compiler has none
+  expect(kernels::difference_of_tiles(tiles, kernels::tiles_for(Isa::Avx512Vnni)) == "raises SIGILL",
+         "the trial sees that this CPU has no AMX");
+  const testing::TileTrap trap;
+  check_layers(tiles, "amx, emulated instruction by instruction");
+  expect(testing::TileTrap::count() > 10000, "the instructions ran");
+#endif
+}
+
+// ----------------------------------------------------------------------------------------------------- the trial
+
+void run_wrongly(const kernels::QuantizedTile& tile) {
+  kEmulated.run[31](tile);
+  tile.output[0] = static_cast<char>(tile.output[0] + 1);
+}
+
+void run_into_a_signal(const kernels::QuantizedTile&) { raise(SIGILL); }
+
+void check_trial() {
+  expect(kernels::difference_of_tiles(kEmulated, kEmulated).empty(), "right tiles pass the trial");
+  QuantizedTiles wrong = kEmulated;
+  wrong.run[31] = run_wrongly;
+  expect(kernels::difference_of_tiles(wrong, kEmulated).find("is wrong") != std::string::npos, "wrong tiles do not");
+  QuantizedTiles deadly = kEmulated;
+  deadly.run[18] = run_into_a_signal;
+  expect(kernels::difference_of_tiles(deadly, kEmulated) == "raises SIGILL", "nor tiles that die");
+}
+
+}  // namespace
+}  // namespace executorch_ggml
+
+int main() {
+  using namespace executorch_ggml;
+  check_emulation();
+  check_trial();
+  check_layers(kEmulated, "emulated tiles");
+  check_every_isa();
+  check_compiled_instructions();
+  std::printf(failures == 0 ? "tiles: all as expected\n" : "tiles: %d failures\n", failures);
+  return failures == 0 ? 0 : 1;
+}
