@@ -1,6 +1,6 @@
-// Kernels by tiles (AMX) and layers of integers, against plain sums: with the tile instructions emulated in C++ on
-// every machine, with the compiled instructions emulated one by one where the CPU has AVX-512 VNNI but no AMX, and on
-// every instruction set of this CPU.
+// Kernels by tiles (AMX), and layers of integers on all levels, against plain sums: with the tile instructions emulated
+// in C++ on every machine, with the compiled instructions emulated one by one where the CPU has AVX-512 VNNI but no
+// AMX, and on every instruction set of this CPU.
 #define KERNEL_ISA emulated
 
 #include <sys/mman.h>
@@ -17,6 +17,7 @@
 
 #include "kernels/amx.h"
 #include "kernels/kernels.h"
+#include "kernels/product/matrix_product.h"
 #include "kernels/quantized/matrix_tiles.h"
 #include "kernels/quantized/unsigned_inputs.h"
 #include "tile_emulation.h"
@@ -335,16 +336,172 @@ void check_every_isa() {
   kernels::limit_isa(kernels::best_isa());
 }
 
+// -------------------------------------------------------------------------------------------------------- int8 GEMM
+
+using kernels::ColumnBlock;
+using kernels::kIntegerLanes;
+using kernels::RowBlock;
+using Multiply = decltype(kernels::IntegerProduct::multiply);
+
+// Whether a type has a scale for each half of a block, and minimums.
+struct Scaling {
+  bool halves;
+  bool mins;
+};
+
+class Product {
+ public:
+  static constexpr float kUntouched = -12345.5f;
+
+  Product(int64_t rows, int64_t blocks, int64_t columns)
+      : count_(rows),
+        blocks_(blocks),
+        columns_(columns),
+        stride_(columns + below(20)),
+        rows_(static_cast<size_t>(rows * blocks) * sizeof(RowBlock)),
+        panel_(static_cast<size_t>(blocks * 2) * sizeof(ColumnBlock)) {
+    rows_.randomize();
+    panel_.randomize();
+    const auto number = [] { return static_cast<float>(1 + below(1000)) / 700.0f; };
+    for (int64_t i = 0; i < rows * blocks; ++i) {
+      row(i).scale = number();
+      for (int half = 0; half < 2; ++half) {
+        row(i).start[half] = static_cast<int32_t>(below(200000) - 100000);
+        row(i).sum[half] = number();
+      }
+    }
+    for (int64_t i = 0; i < 2 * blocks; ++i) {
+      for (int half = 0; half < 2; ++half) {
+        for (float& scale : block(i).scales[half]) scale = number();
+        for (float& min : block(i).mins[half]) min = number();
+      }
+    }
+  }
+
+  std::vector<float> run(Multiply multiply) {
+    std::vector<float> output(static_cast<size_t>(count_ * stride_), kUntouched);
+    const kernels::emulated::TileShapes shapes(16, count_ % 2 == 0 ? 3 : 0, 8);
+    testing::tile_unit().configure(&shapes);
+    kernels::TileState before, after;
+    testing::tile_unit().save(&before);
+    multiply(&row(0), count_, blocks_, &block(0), columns_, output.data(), stride_);
+    testing::tile_unit().save(&after);
+    expect(std::memcmp(&before, &after, sizeof(before)) == 0, "products put tiles back");
+    return output;
+  }
+
+  bool is_right(const std::vector<float>& output, Scaling scaling) {
+    for (int64_t i = 0; i < count_; ++i) {
+      for (int64_t column = 0; column < stride_; ++column) {
+        const float value = output[static_cast<size_t>(i * stride_ + column)];
+        if (column >= columns_ ? value != kUntouched : !is_right(value, i, column, scaling)) return false;
+      }
+    }
+    return true;
+  }
+
+  std::string name() const {
+    return std::to_string(count_) + " rows by " + std::to_string(columns_) + " columns, " + std::to_string(blocks_) +
+           " blocks long";
+  }
+
+ private:
+  RowBlock& row(int64_t i) { return reinterpret_cast<RowBlock*>(rows_.data())[i]; }
+  ColumnBlock& block(int64_t i) { return reinterpret_cast<ColumnBlock*>(panel_.data())[i]; }
+
+  bool is_right(float value, int64_t i, int64_t column, Scaling scaling) {
+    double want = 0.0;
+    double magnitude = 0.0;
+    const auto add = [&](double term) {
+      want += term;
+      magnitude += std::fabs(term);
+    };
+    for (int64_t b = 0; b < blocks_; ++b) {
+      const RowBlock& x = row(i * blocks_ + b);
+      const ColumnBlock& weights = block(b * 2 + column / kIntegerLanes);
+      const int64_t lane = column % kIntegerLanes;
+      const int quads = scaling.halves ? 4 : 8;
+      for (int part = 0; part < 8 / quads; ++part) {
+        int64_t sum = scaling.mins ? 0 : x.start[part];
+        for (int k = part * quads * 4; k < (part + 1) * quads * 4; ++k) {
+          sum += x.values[k] * weights.weights[k / 4][lane][k % 4];
+        }
+        add(static_cast<double>(sum) * static_cast<double>(weights.scales[part][lane]) * static_cast<double>(x.scale));
+      }
+      if (scaling.mins) add(-static_cast<double>(weights.mins[0][lane]) * static_cast<double>(x.sum[0]));
+    }
+    return std::fabs(static_cast<double>(value) - want) <= 1e-6 * magnitude;
+  }
+
+  int64_t count_, blocks_, columns_, stride_;
+  GuardedBytes rows_, panel_;
+};
+
+template <class Check>
+void each_product(const Check& check) {
+  random_bits.seed(13);
+  for (const int64_t rows : {1, 2, 7, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 97}) {
+    for (const int64_t columns : {1, 15, 16, 17, 31, 32}) {
+      for (const int64_t blocks : {1, 2, 3, 8}) check(Product(rows, blocks, columns));
+    }
+  }
+  for (const int64_t rows : {1, 33}) check(Product(rows, 0, 20));
+}
+
+template <bool Halves, bool Mins>
+void check_product() {
+  each_product([](Product&& product) {
+    const auto output = product.run(kernels::emulated::MatrixProduct<testing::EmulatedTiles, Halves, Mins>::multiply);
+    expect(product.is_right(output, {Halves, Mins}), "product of " + product.name());
+  });
+}
+
+// Calls check(tiles' multiply, AVX-512 VNNI's, type) for each type that has both.
+template <class Check>
+void each_compiled_product(const Check& check) {
+  const auto multiplies = kernels::matrix_multiplies_for(Isa::Amx);
+  const auto* expected = kernels::integer_products_for(Isa::Avx512Vnni);
+  if (expected == nullptr) return;
+  for (size_t i = 0; i < multiplies.count; ++i) {
+    for (size_t j = 0; j < expected->count; ++j) {
+      const kernels::IntegerProduct& product = expected->products[j];
+      if (product.type == multiplies.of[i].type) check(multiplies.of[i].multiply, product.multiply, product.type);
+    }
+  }
+}
+
+void check_compiled_products() {
+  each_compiled_product([](Multiply multiply, Multiply expected, ggml_type type) {
+    each_product([&](Product&& product) {
+      const std::vector<float> want = product.run(expected);
+      const std::vector<float> output = product.run(multiply);
+      expect(std::memcmp(output.data(), want.data(), want.size() * sizeof(float)) == 0,
+             std::string("product of ") + ggml_type_name(type) + ": " + product.name());
+    });
+  });
+}
+
 // The compiled instructions where they would not run.
 void check_compiled_instructions() {
+  if (kernels::best_isa() >= Isa::Amx) return check_compiled_products();
 #if defined(EXECUTORCH_GGML_TILE_TRAP)
-  if (kernels::best_isa() < Isa::Avx512Vnni || kernels::best_isa() >= Isa::Amx) return;
+  if (kernels::best_isa() < Isa::Avx512Vnni) return;
   const QuantizedTiles& tiles = kernels::tiles_for(Isa::Amx);
   if (tiles.begin == nullptr) return;  // this compiler has none
-  expect(kernels::difference_of_tiles(tiles, kernels::tiles_for(Isa::Avx512Vnni)) == "raises SIGILL",
+  expect(kernels::difference_of_tiles(tiles, kernels::tiles_for(Isa::Avx512Vnni)).find("raises SIGILL") !=
+             std::string::npos,
          "the trial sees that this CPU has no AMX");
+  int products = 0;
+  each_compiled_product([&](Multiply multiply, Multiply expected, ggml_type) {
+    ++products;
+    expect(kernels::difference_of_products(multiply, expected).find("raises SIGILL") != std::string::npos,
+           "and so does that of products");
+    expect(kernels::difference_of_products(expected, expected).empty(), "right products pass the trial");
+  });
+  expect(products == 8, "each type of int8 GEMM has a product by tiles");
   const testing::TileTrap trap;
   check_layers(tiles, "amx, emulated instruction by instruction");
+  check_compiled_products();
   expect(testing::TileTrap::count() > 10000, "the instructions ran");
 #endif
 }
@@ -358,14 +515,26 @@ void run_wrongly(const kernels::QuantizedTile& tile) {
 
 void run_into_a_signal(const kernels::QuantizedTile&) { raise(SIGILL); }
 
+void multiply_wrongly(const RowBlock* rows, int64_t count, int64_t blocks, const ColumnBlock* panel, int64_t columns,
+                      float* output, int64_t stride) {
+  kernels::emulated::MatrixProduct<testing::EmulatedTiles, false, false>::multiply(rows, count, blocks, panel, columns,
+                                                                                   output, stride);
+  output[count * stride - 1] += 1.0f;
+}
+
 void check_trial() {
+  const Multiply right = kernels::emulated::MatrixProduct<testing::EmulatedTiles, false, false>::multiply;
+  expect(kernels::difference_of_products(right, right).empty(), "right products pass the trial");
+  expect(kernels::difference_of_products(multiply_wrongly, right).find("is wrong") != std::string::npos,
+         "wrong products do not");
   expect(kernels::difference_of_tiles(kEmulated, kEmulated).empty(), "right tiles pass the trial");
   QuantizedTiles wrong = kEmulated;
   wrong.run[31] = run_wrongly;
   expect(kernels::difference_of_tiles(wrong, kEmulated).find("is wrong") != std::string::npos, "wrong tiles do not");
   QuantizedTiles deadly = kEmulated;
   deadly.run[18] = run_into_a_signal;
-  expect(kernels::difference_of_tiles(deadly, kEmulated) == "raises SIGILL", "nor tiles that die");
+  expect(kernels::difference_of_tiles(deadly, kEmulated).find("raises SIGILL") != std::string::npos,
+         "nor tiles that die");
 }
 
 }  // namespace
@@ -376,6 +545,9 @@ int main() {
   check_emulation();
   check_trial();
   check_layers(kEmulated, "emulated tiles");
+  check_product<false, false>();
+  check_product<false, true>();
+  check_product<true, false>();
   check_every_isa();
   check_compiled_instructions();
   std::printf(failures == 0 ? "tiles: all as expected\n" : "tiles: %d failures\n", failures);

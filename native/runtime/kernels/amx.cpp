@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ggml.h"
+#include "kernels/product/integer_product.h"
 #include "kernels/quantized/layer.h"
 #include "kernels/simd/isa.h"
 #include "result.h"
@@ -21,6 +22,8 @@
 
 namespace executorch_ggml::kernels {
 namespace {
+
+using Multiply = decltype(IntegerProduct::multiply);
 
 // ------------------------------------------------------------------------------------------ the CPU and the system
 
@@ -65,57 +68,144 @@ struct TileCase {
 // One and two tiles each way, filled and not, of one step, of even steps, and with a last one that overlaps.
 constexpr TileCase kTileCases[] = {{32, 16, 32}, {32, 37, 32}, {19, 24, 27}, {16, 9, 16}, {5, 50, 7}};
 
-// The bytes that a tile writes to.
-std::vector<uint8_t> tile_output(const QuantizedTiles& tiles, const TileCase& of) {
-  std::minstd_rand random(static_cast<unsigned>(of.quads));
-  const auto draw = [&](size_t count) {
-    std::vector<uint8_t> bytes(count);
-    for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random() >> 8);
-    return bytes;
-  };
-  const int64_t row_bytes = of.quads * kQuad;
-  const int64_t block_bytes = of.quads * kQuadBytes + kQuantizedBlock * static_cast<int64_t>(sizeof(int32_t));
-  const std::vector<uint8_t> rows = draw(static_cast<size_t>(kMaxQuantizedRows * row_bytes));
-  std::vector<uint8_t> blocks = draw(static_cast<size_t>(2 * block_bytes));
-  for (int block = 0; block < 2; ++block) {
-    uint8_t* sums = blocks.data() + block * block_bytes + of.quads * kQuadBytes;
-    for (int lane = 0; lane < kQuantizedBlock; ++lane) {
-      const auto sum = static_cast<int32_t>(random() % 4096) - 2048;
-      std::memcpy(sums + lane * sizeof(sum), &sum, sizeof(sum));
+class TileTrial {
+ public:
+  explicit TileTrial(const TileCase& of)
+      : of_(of),
+        row_bytes_(of.quads * kQuad),
+        block_bytes_(of.quads * kQuadBytes + kQuantizedBlock * static_cast<int64_t>(sizeof(int32_t))),
+        rows_(static_cast<size_t>(kMaxQuantizedRows * row_bytes_)),
+        blocks_(static_cast<size_t>(2 * block_bytes_)),
+        scales_(2 * kQuantizedBlock, 3e-4f),
+        output_(static_cast<size_t>(of.rows * of.channels)) {
+    std::minstd_rand random(static_cast<unsigned>(of.quads));
+    for (uint8_t& byte : rows_) byte = static_cast<uint8_t>(random() >> 8);
+    for (uint8_t& byte : blocks_) byte = static_cast<uint8_t>(random() >> 8);
+    for (int block = 0; block < 2; ++block) {
+      uint8_t* sums = blocks_.data() + block * block_bytes_ + of.quads * kQuadBytes;
+      for (int lane = 0; lane < kQuantizedBlock; ++lane) {
+        const auto sum = static_cast<int32_t>(random() % 4096) - 2048;
+        std::memcpy(sums + lane * sizeof(sum), &sum, sizeof(sum));
+      }
     }
   }
-  const std::vector<float> scales(2 * kQuantizedBlock, 3e-4f);
-  const Requantize format = {DType::U8, 117, 0.0f, 255.0f};
-  std::vector<uint8_t> output(static_cast<size_t>(of.rows * of.channels));
-  QuantizedTile tile = {};
-  tile.rows = rows.data();
-  tile.row_bytes = row_bytes;
-  tile.quads = of.quads;
-  tile.weights = reinterpret_cast<const int8_t*>(blocks.data());
-  tile.sums = reinterpret_cast<const int32_t*>(blocks.data() + of.quads * kQuadBytes);
-  tile.block_bytes = block_bytes;
-  tile.scale = scales.data();
-  tile.output = reinterpret_cast<char*>(output.data());
-  tile.output_pitch = of.channels;
-  tile.channels = of.channels;
-  tile.zero = 131;
-  tile.format = &format;
-  TileState before;
-  if (tiles.begin != nullptr) tiles.begin(of.quads, &before);
-  for (int row = 0; row < of.rows;) {
-    const int some = std::min(tiles.rows, of.rows - row);
-    tiles.run[some - 1](tile);
-    tile.rows = static_cast<const char*>(tile.rows) + some * row_bytes;
-    tile.output += some * of.channels;
-    row += some;
+
+  // Allocates nothing, since it may be ended by a signal.
+  void run(const QuantizedTiles& tiles) {
+    QuantizedTile tile = {};
+    tile.rows = rows_.data();
+    tile.row_bytes = row_bytes_;
+    tile.quads = of_.quads;
+    tile.weights = reinterpret_cast<const int8_t*>(blocks_.data());
+    tile.sums = reinterpret_cast<const int32_t*>(blocks_.data() + of_.quads * kQuadBytes);
+    tile.block_bytes = block_bytes_;
+    tile.scale = scales_.data();
+    tile.output = reinterpret_cast<char*>(output_.data());
+    tile.output_pitch = of_.channels;
+    tile.channels = of_.channels;
+    tile.zero = 131;
+    tile.format = &format_;
+    TileState before;
+    if (tiles.begin != nullptr) tiles.begin(of_.quads, &before);
+    for (int row = 0; row < of_.rows;) {
+      const int some = std::min(tiles.rows, of_.rows - row);
+      tiles.run[some - 1](tile);
+      tile.rows = static_cast<const char*>(tile.rows) + some * row_bytes_;
+      tile.output += some * of_.channels;
+      row += some;
+    }
+    if (tiles.end != nullptr) tiles.end(before);
   }
-  if (tiles.end != nullptr) tiles.end(before);
-  return output;
+
+  const std::vector<uint8_t>& output() const { return output_; }
+
+ private:
+  TileCase of_;
+  int64_t row_bytes_, block_bytes_;
+  std::vector<uint8_t> rows_, blocks_;
+  std::vector<float> scales_;
+  std::vector<uint8_t> output_;
+  Requantize format_ = {DType::U8, 117, 0.0f, 255.0f};
+};
+
+struct ProductCase {
+  int64_t rows, blocks, columns;
+};
+
+constexpr ProductCase kProductCases[] = {{32, 4, 32}, {49, 3, 32}, {16, 1, 16}, {23, 5, 21}, {7, 2, 9}};
+
+class ProductTrial {
+ public:
+  explicit ProductTrial(const ProductCase& of)
+      : of_(of),
+        rows_(static_cast<size_t>(of.rows * of.blocks)),
+        panel_(static_cast<size_t>(of.blocks * kIntegerColumns / kIntegerLanes)),
+        output_(static_cast<size_t>(of.rows * of.columns)) {
+    std::minstd_rand random(static_cast<unsigned>(of.rows));
+    std::uniform_real_distribution<float> scale(0.5f, 1.0f);
+    const auto byte = [&] { return static_cast<uint8_t>(random() >> 8); };
+    for (RowBlock& row : rows_) {
+      for (int8_t& value : row.values) value = static_cast<int8_t>(byte());
+      row.scale = scale(random);
+      for (int half = 0; half < 2; ++half) {
+        row.start[half] = 64 * byte();
+        row.sum[half] = static_cast<float>(byte());
+      }
+    }
+    for (ColumnBlock& block : panel_) {
+      for (auto& quad : block.weights) {
+        for (auto& lane : quad) std::generate(std::begin(lane), std::end(lane), byte);
+      }
+      for (int half = 0; half < 2; ++half) {
+        for (float& number : block.scales[half]) number = scale(random);
+        for (float& number : block.mins[half]) number = scale(random);
+      }
+    }
+  }
+
+  void run(Multiply multiply) {
+    multiply(rows_.data(), of_.rows, of_.blocks, panel_.data(), of_.columns, output_.data(), of_.columns);
+  }
+
+  const std::vector<float>& output() const { return output_; }
+
+ private:
+  ProductCase of_;
+  std::vector<RowBlock> rows_;
+  std::vector<ColumnBlock> panel_;
+  std::vector<float> output_;
+};
+
+// What ends the trial of `kernel`, or "" where it gives what `expected` does to the bit.
+template <class Trial, class Case, class Kernel>
+std::string difference_on(const Case& of, const Kernel& kernel, const Kernel& expected) {
+  Trial trial(of);
+  Trial right(of);
+  SignalGuard guard;
+  const int signal = guard.run_guarded([&] { trial.run(kernel); });
+  if (signal != 0) return std::string("raises ") + signal_name(signal);
+  right.run(expected);
+  const size_t bytes = right.output().size() * sizeof(right.output()[0]);
+  return std::memcmp(trial.output().data(), right.output().data(), bytes) == 0 ? "" : "is wrong";
+}
+
+Status try_products() {
+  const MatrixMultiplies multiplies = matrix_multiplies_for(Isa::Amx);
+  const IntegerProducts* expected = integer_products_for(Isa::Avx512Vnni);
+  for (size_t i = 0; i < multiplies.count; ++i) {
+    const IntegerProduct* product =
+        std::find_if(expected->products, expected->products + expected->count,
+                     [&](const IntegerProduct& other) { return other.type == multiplies.of[i].type; });
+    const std::string difference = difference_of_products(multiplies.of[i].multiply, product->multiply);
+    if (difference.empty()) continue;
+    return Status::error(format("a product of %s %s", ggml_type_name(product->type), difference.c_str()));
+  }
+  return {};
 }
 
 Status try_kernels() {
   const std::string difference = difference_of_tiles(tiles_for(Isa::Amx), tiles_for(Isa::Avx512Vnni));
-  return difference.empty() ? Status() : Status::error("a layer of integers " + difference);
+  return difference.empty() ? try_products() : Status::error("a layer of integers " + difference);
 }
 
 void warn(const std::string& message) {
@@ -128,15 +218,21 @@ void warn(const std::string& message) {
 }  // namespace
 
 std::string difference_of_tiles(const QuantizedTiles& tiles, const QuantizedTiles& expected) {
-  SignalGuard guard;
   for (const TileCase& of : kTileCases) {
-    std::vector<uint8_t> output;
-    const int signal = guard.run_guarded([&] { output = tile_output(tiles, of); });
-    if (signal != 0) return std::string("raises ") + signal_name(signal);
-    if (output != tile_output(expected, of)) {
-      return format("of %d pixels by %d channels, %d deep, is wrong", of.rows, static_cast<int>(of.channels),
-                    static_cast<int>(of.quads * kQuad));
-    }
+    const std::string difference = difference_on<TileTrial>(of, tiles, expected);
+    if (difference.empty()) continue;
+    return format("of %d pixels by %d channels, %d deep, %s", of.rows, static_cast<int>(of.channels),
+                  static_cast<int>(of.quads * kQuad), difference.c_str());
+  }
+  return "";
+}
+
+std::string difference_of_products(Multiply multiply, Multiply expected) {
+  for (const ProductCase& of : kProductCases) {
+    const std::string difference = difference_on<ProductTrial>(of, multiply, expected);
+    if (difference.empty()) continue;
+    return format("of %d rows by %d columns, %d blocks long, %s", static_cast<int>(of.rows),
+                  static_cast<int>(of.columns), static_cast<int>(of.blocks), difference.c_str());
   }
   return "";
 }

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "kernels/product/integer_product.h"
+
 namespace executorch_ggml::kernels {
 
 struct QuantizedTiles;
@@ -13,5 +15,9 @@ bool amx_works();
 
 // "" where tiles of layers of integers give what others do, else what is wrong with them. The CPU's signals are caught.
 std::string difference_of_tiles(const QuantizedTiles& tiles, const QuantizedTiles& expected);
+
+// Likewise of an IntegerProduct::multiply: to the bit.
+std::string difference_of_products(decltype(IntegerProduct::multiply) multiply,
+                                   decltype(IntegerProduct::multiply) expected);
 
 }  // namespace executorch_ggml::kernels

@@ -9,13 +9,6 @@
 namespace executorch_ggml::kernels {
 namespace {
 
-// Null on AVX-512 without VNNI, where ggml multiplies vectors of 64 bytes.
-const IntegerProducts* products_of(Isa isa) {
-  if (isa >= Isa::Avx512) return KERNEL_PICK_AVX512VNNI(isa, integer_products);
-  const IntegerProducts* vnni = KERNEL_PICK_AVXVNNI(isa, integer_products);
-  return vnni != nullptr ? vnni : KERNEL_PICK_AVX2(isa, integer_products);
-}
-
 const IntegerProduct* find_product(const IntegerProducts* of, ggml_type type) {
   if (of == nullptr) return nullptr;
   const IntegerProduct* end = of->products + of->count;
@@ -26,12 +19,32 @@ const IntegerProduct* find_product(const IntegerProducts* of, ggml_type type) {
 
 }  // namespace
 
-const IntegerProduct* integer_product(ggml_type type) { return find_product(products_of(active_isa()), type); }
+const IntegerProducts* integer_products_for(Isa isa) {
+  if (isa >= Isa::Avx512) return KERNEL_PICK_AVX512VNNI(isa, integer_products);
+  const IntegerProducts* vnni = KERNEL_PICK_AVXVNNI(isa, integer_products);
+  return vnni != nullptr ? vnni : KERNEL_PICK_AVX2(isa, integer_products);
+}
+
+MatrixMultiplies matrix_multiplies_for(Isa isa) {
+  const MatrixMultiplies* multiplies = KERNEL_PICK_AMX(isa, matrix_multiplies);
+  return multiplies != nullptr ? *multiplies : MatrixMultiplies{nullptr, 0};
+}
+
+decltype(IntegerProduct::multiply) multiply_of_many_rows(const IntegerProduct& product) {
+  if (integer_product(product.type) != &product) return product.multiply;  // packed for another instruction set
+  const MatrixMultiplies multiplies = matrix_multiplies_for(active_isa());
+  const MatrixMultiply* end = multiplies.of + multiplies.count;
+  const MatrixMultiply* found =
+      std::find_if(multiplies.of, end, [&](const MatrixMultiply& multiply) { return multiply.type == product.type; });
+  return found == end ? product.multiply : found->multiply;
+}
+
+const IntegerProduct* integer_product(ggml_type type) { return find_product(integer_products_for(active_isa()), type); }
 
 const IntegerProduct* prepacked_product(const ggml_tensor* matrix) {
   if (matrix->extra == nullptr) return nullptr;
   for (int isa = static_cast<int>(best_isa()); isa > 0; --isa) {  // kernels may be limited to less after it was packed
-    const IntegerProduct* product = find_product(products_of(static_cast<Isa>(isa)), matrix->type);
+    const IntegerProduct* product = find_product(integer_products_for(static_cast<Isa>(isa)), matrix->type);
     if (matrix->extra == product) return product;
   }
   return nullptr;

@@ -66,12 +66,32 @@ struct IntegerProducts {
   size_t count;
 };
 
+// What multiplies many rows of a type faster than its IntegerProduct::multiply, with the same results.
+struct MatrixMultiply {
+  ggml_type type;
+  decltype(IntegerProduct::multiply) multiply;
+};
+
+struct MatrixMultiplies {
+  const MatrixMultiply* of;
+  size_t count;
+};
+
 KERNEL_VARIANT(avx2, extern const IntegerProducts integer_products)
 KERNEL_VARIANT(avxvnni, extern const IntegerProducts integer_products)
 KERNEL_VARIANT(avx512vnni, extern const IntegerProducts integer_products)
+KERNEL_VARIANT(amx, extern const MatrixMultiplies matrix_multiplies)
+
+// Those of an instruction set, or of the best below it that has some. Products are null on AVX-512 without VNNI, where
+// ggml multiplies vectors of 64 bytes.
+const IntegerProducts* integer_products_for(Isa isa);
+MatrixMultiplies matrix_multiplies_for(Isa isa);
 
 // Null where the type, or the instruction set that kernels run on, has none.
 const IntegerProduct* integer_product(ggml_type type);
+
+// Of more than kStreamRows rows: by tiles where the instruction set has them.
+decltype(IntegerProduct::multiply) multiply_of_many_rows(const IntegerProduct& product);
 
 // Of a prepacked matrix, which ggml_tensor::extra marks; null for others.
 const IntegerProduct* prepacked_product(const ggml_tensor* matrix);

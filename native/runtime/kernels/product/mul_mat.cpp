@@ -291,11 +291,12 @@ class IntegersProduct {
       return product_.stream(quantized, rows.size(), blocks_, of.a + columns.begin * a_->nb[1], a_->nb[1],
                              columns.size(), output + columns.begin, dst_->ne[0]);
     }
+    const auto multiply = rows.size() > kStreamRows ? multiply_of_many_rows(product_) : product_.multiply;
     ColumnBlock* panel = thread_scratch().columns.sized(blocks_ * kIntegerColumns / kIntegerLanes);
     for (int64_t first = columns.begin; first < columns.end; first += kIntegerColumns) {
       const int64_t count = std::min(kIntegerColumns, columns.end - first);
       pack(of.a, first, count, panel);
-      product_.multiply(quantized, rows.size(), blocks_, panel, count, output + first, dst_->ne[0]);
+      multiply(quantized, rows.size(), blocks_, panel, count, output + first, dst_->ne[0]);
     }
   }
 
