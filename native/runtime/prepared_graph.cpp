@@ -286,7 +286,11 @@ void PreparedGraph::set_leaves(NodeBuilder* builder, const Leaves& leaves, std::
   }
   for (const auto& [tensor, layout] : leaves.storage) builder->remember_storage(tensor, layout);
   for (const Leaves::Packed& packed : leaves.packed) {
-    builder->remember_packed(packed.constant, packed.layout, packed.tensor);
+    if (packed.layout.kind == Storage::Plain) {
+      builder->remember_packed(packed.constant, packed.tensor);
+    } else {
+      builder->remember_packed(packed.constant, packed.layout, packed.tensor);
+    }
   }
   builder->keep_weights(leaves.kept);
   for (size_t i = 0; i < leaves.states.size(); ++i) {
