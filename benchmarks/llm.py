@@ -30,7 +30,7 @@ from benchmarks import results
 from benchmarks.llm_engines import ENGINES, LENGTH, Exporter, forget, make_engine
 from benchmarks.worker import EngineError, Worker
 
-TYPES = ("q4_0", "q4_k_m", "q8_0", "f16")
+TYPES = ("q4_0", "q4_k_m", "q8_0", "f16", "bf16")
 PREFILLS = (32, 128, 512)
 CONTEXTS = (16, 512, 2048)
 STEPS = 12
@@ -42,6 +42,10 @@ CONDITIONS = """\
 the speed as a multiple of llama.cpp's. "prefill n" reads n tokens into an empty cache, "decode n" makes one token after
 n. XNNPACK runs 4-bit weights with 8-bit activations by ExecuTorch's own recipe (8da4w, groups of 32, its custom
 attention and cache ops), transformers bf16. "-": not measured."""
+EXPORT = """\
+Seconds that a program's export from the GGUF file took, with the imports of a new process; llama.cpp runs the file
+itself:"""
+
 START = """\
 Loading a file that is in the page cache, loading and the first token after 32, and the most memory that the process had
 at any time beyond that of its imported libraries, which loading does not include:"""
@@ -55,6 +59,7 @@ of the logits from llama.cpp's, relative to their largest magnitude:"""
 class Measured:
     """What one engine did with one file."""
 
+    export: float = math.nan  # of engines that run programs
     load: float = math.inf
     first: float = math.inf
     memory: int = 0
@@ -65,7 +70,7 @@ class Measured:
         """Both as one: all times, the fastest start, the most memory."""
         parts = {part: self.times.get(part, []) + times for part, times in other.times.items()}
         load, first = min(self.load, other.load), min(self.first, other.first)
-        return Measured(load, first, max(self.memory, other.memory), parts, other.logits)
+        return Measured(other.export, load, first, max(self.memory, other.memory), parts, other.logits)
 
     def rate(self, part: str) -> float:
         """Tokens per second of the fastest time."""
@@ -178,6 +183,7 @@ def measure_once(path: Path, engines: Sequence[str], plan: Plan) -> Found:
         workers = {name: stack.enter_context(Worker(name, plan.threads, make_engine)) for name in engines}
         for name, worker in workers.items():
             try:
+                found[name].export = ENGINES[name].export_seconds(path)
                 found[name].load, found[name].first = worker.ask("load", str(path))
                 found[name].logits = worker.ask("logits", 20)
             except EngineError as error:
@@ -262,9 +268,15 @@ def report(table: dict[str, Found], plan: Plan) -> str:
         ]
         for label, found in table.items()
     ]
+    exporting = [name for name in plan.engines if ENGINES[name].ending is not None]
+    exports = [
+        [label, *(f"{found[name].export:.0f}" if name in found else missing(label, name) for name in exporting)]
+        for label, found in table.items()
+    ]
     body = [
         CONDITIONS.format(threads=plan.threads, length=LENGTH),
         results.markdown_table(["", *titles], speed),
+        *([EXPORT, results.markdown_table(["", *(ENGINES[n].title for n in exporting)], exports)] if exporting else []),
         START,
         results.markdown_table(["", *titles], start),
     ]

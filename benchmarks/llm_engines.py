@@ -11,6 +11,7 @@ import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
+import math
 import os
 import resource
 import shutil
@@ -18,7 +19,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -69,6 +70,11 @@ class LlmEngine(ABC):
     def program(cls, gguf: Path) -> Path:
         """Where :meth:`export` writes a file's program."""
         return gguf.with_name(f"{gguf.stem}.{cls.exporter_version()}{cls.ending}")
+
+    @classmethod
+    def export_seconds(cls, gguf: Path) -> float:
+        """How long :meth:`export` took; NaN where the engine runs the file itself."""
+        return math.nan if cls.ending is None else float(seconds_file(cls.program(gguf)).read_text("utf-8"))
 
     @classmethod
     def file(cls, gguf: Path) -> Path:
@@ -145,6 +151,11 @@ class LlmEngine(ABC):
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - self.memory_before
 
 
+def seconds_file(program: Path) -> Path:
+    """Where a program's exporter writes how long it took."""
+    return program.with_name(f"{program.name}.seconds")
+
+
 def _files(path: Path) -> Iterable[Path]:
     return path.rglob("*") if path.is_dir() else [path]
 
@@ -192,6 +203,7 @@ class Ggml(LlmEngine):
     title = "ggml (ours)"
     packages = ("torch", "executorch_ggml", "executorch_ggml.runtime")
     ending = ".ggml.pte"
+    layout: ClassVar[Literal["cpu"] | None] = None
 
     @classmethod
     def exporter_version(cls) -> str:
@@ -207,7 +219,8 @@ class Ggml(LlmEngine):
         from executorch_ggml.llm import export
 
         model = load(gguf)
-        export(model.module, max_seq_len=LENGTH, chunk=CHUNK, weights=model.weights).save(str(path))
+        program = export(model.module, max_seq_len=LENGTH, chunk=CHUNK, weights=model.weights, layout=cls.layout)
+        program.save(str(path))
 
     def open(self, gguf: Path) -> None:
         import executorch_ggml
@@ -223,6 +236,15 @@ class Ggml(LlmEngine):
             "forward", [torch.from_numpy(tokens)[None], torch.tensor([self.position])]
         )[0].numpy()
         return made
+
+
+class GgmlInPanels(Ggml):
+    """Programs whose matrices are stored as the CPU reads them, of types that have a layout for it."""
+
+    title = "ggml (ours, layout=cpu)"
+    types = ("q4_0", "q4_k_m")
+    ending = ".panels.pte"
+    layout = "cpu"
 
 
 class LlamaCpp(LlmEngine):
@@ -270,7 +292,7 @@ class Transformers(LlmEngine):
 
     title = "transformers (bf16)"
     packages = ("torch", "transformers")
-    types = ("f16",)
+    types = ("f16", "bf16")
     ending = ".bf16"
 
     @classmethod
@@ -347,6 +369,7 @@ class Xnnpack(LlmEngine):
 
 ENGINES: dict[str, type[LlmEngine]] = {
     "ggml": Ggml,
+    "ggml-panels": GgmlInPanels,
     "llama.cpp": LlamaCpp,
     "xnnpack": Xnnpack,
     "transformers": Transformers,
@@ -365,8 +388,11 @@ class Exporter:
         path = self.engine.program(Path(gguf))
         for old in path.parent.glob(f"{Path(gguf).stem}.*{self.engine.ending}"):
             shutil.rmtree(old) if old.is_dir() else old.unlink()
+            seconds_file(old).unlink(missing_ok=True)
         unfinished = path.with_name(f"unfinished.{path.name}")
+        start = time.perf_counter()
         self.engine.export(Path(gguf), unfinished)
+        seconds_file(path).write_text(str(time.perf_counter() - start), "utf-8")
         unfinished.rename(path)
 
 
