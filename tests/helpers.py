@@ -30,8 +30,9 @@ from executorch_ggml.frontends.aten.weights import WeightSource
 from executorch_ggml.ir.graph import Graph, IRError
 from executorch_ggml.ir.interpreter import Interpreter
 from executorch_ggml.ir.ops.movement import shape_of
+from executorch_ggml.ir.panels import unpack_panels
 from executorch_ggml.ir.serialize import deserialize, serialize
-from executorch_ggml.ir.storage import PLAIN, unpack
+from executorch_ggml.ir.storage import PLAIN, Storage, unpack
 from executorch_ggml.ir.verify import verify
 from executorch_ggml.partition import GgmlPartitioner
 from executorch_ggml.partition.backend import ALL_FUSIONS
@@ -228,6 +229,8 @@ class Delegated:
             contents = torch.frombuffer(bytearray(raw), dtype=dtype) if raw else torch.empty(0)
             if constant.storage == PLAIN:
                 constant.data = lambda contents=contents: contents
+            elif constant.storage.kind == Storage.PANELS:
+                constant.data = partial(unpack_panels, contents, constant.value.dtype, constant.shape)
             else:
                 constant.data = partial(unpack, contents, shape_of(constant.value.ne), constant.storage)
         return graph

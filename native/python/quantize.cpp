@@ -1,4 +1,4 @@
-// ggml's quantizer for Python: rows of floats to blocks of any type, and back.
+// ggml's quantizer for Python: rows of floats to blocks of any type, and back; and panels of quantized matrices.
 
 #include "quantize.h"
 
@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "ggml.h"
+#include "kernels/product/panels.h"
 #include "resource_limits.h"
 #include "status.h"
 
@@ -69,12 +70,55 @@ void dequantize(int number, const ReadBytes& from, const Floats& into) {
 
 bool requires_importance(int number) { return ggml_quantize_requires_imatrix(checked_type(number)); }
 
+bool has_panels(int number) { return kernels::has_panels(checked_type(number)); }
+
+// Of a matrix's dims, outermost first.
+size_t panels_bytes(int number, int64_t columns, int64_t length) {
+  const ggml_type type = checked_type(number);
+  if (!kernels::has_panels(type)) {
+    throw std::invalid_argument(format("matrices of %s have no panels", ggml_type_name(type)));
+  }
+  constexpr int64_t kMost = int64_t{1} << 30;
+  if (columns < 0 || length < 0 || columns > kMost || length > kMost || length % ggml_blck_size(type) != 0) {
+    throw std::invalid_argument(format("%lld rows of %lld elements of %s are no matrix",
+                                       static_cast<long long>(columns), static_cast<long long>(length),
+                                       ggml_type_name(type)));
+  }
+  return kernels::panels_bytes(type, length, columns);
+}
+
+void check_panels(int number, int64_t columns, int64_t length, size_t matrix, size_t panels) {
+  const size_t expected = panels_bytes(number, columns, length);
+  const ggml_type type = checked_type(number);
+  check_size(type, static_cast<size_t>(columns) * static_cast<size_t>(length), matrix);
+  if (panels == expected) return;
+  throw std::invalid_argument(format("panels of %zu bytes, expected %zu", panels, expected));
+}
+
+void pack_panels(int number, int64_t columns, int64_t length, const ReadBytes& from, const Bytes& into) {
+  check_panels(number, columns, length, from.size(), into.size());
+  nb::gil_scoped_release release;
+  kernels::pack_panels(static_cast<ggml_type>(number), length, columns, from.data(), into.data());
+}
+
+void unpack_panels(int number, int64_t columns, int64_t length, const ReadBytes& from, const Bytes& into) {
+  check_panels(number, columns, length, into.size(), from.size());
+  nb::gil_scoped_release release;
+  kernels::unpack_panels(static_cast<ggml_type>(number), length, columns, from.data(), into.data());
+}
+
 }  // namespace
 
 void add_quantizer(nb::module_& m) {
   m.def("quantize", &quantize, nb::arg("type"), nb::arg("rows"), nb::arg("into"), nb::arg("importance").none());
   m.def("dequantize", &dequantize, nb::arg("type"), nb::arg("data"), nb::arg("into"));
   m.def("quantize_requires_importance", &requires_importance, nb::arg("type"));
+  m.def("has_panels", &has_panels, nb::arg("type"));
+  m.def("panels_bytes", &panels_bytes, nb::arg("type"), nb::arg("rows"), nb::arg("width"));
+  m.def("pack_panels", &pack_panels, nb::arg("type"), nb::arg("rows"), nb::arg("width"), nb::arg("data"),
+        nb::arg("into"));
+  m.def("unpack_panels", &unpack_panels, nb::arg("type"), nb::arg("rows"), nb::arg("width"), nb::arg("data"),
+        nb::arg("into"));
 }
 
 }  // namespace executorch_ggml

@@ -1,4 +1,4 @@
-// ggml's quantizer for Python.
+// ggml's quantizer and panels of quantized matrices, for Python.
 #pragma once
 
 #include <nanobind/nanobind.h>

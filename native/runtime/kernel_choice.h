@@ -7,6 +7,7 @@
 #include "kernels/convolution/conv_2d.h"
 #include "kernels/product/half_product.h"
 #include "kernels/product/integer_product.h"
+#include "kernels/product/panels.h"
 #include "kernels/simd/isa.h"
 
 namespace executorch_ggml {
@@ -52,9 +53,11 @@ inline bool is_wide_bfloat_product(const ggml_tensor* a, int64_t rows) {
          rows >= kLeastRows;
 }
 
+using kernels::is_in_panels;
+
 // Not where ggml has packed the matrix: then it has tiles. For floats it has some too, but for rows that are adjacent.
 inline bool is_wide_product(const ggml_tensor* a, const ggml_tensor* b) {
-  if (a->extra != nullptr) return kernels::prepacked_product(a) != nullptr;
+  if (a->extra != nullptr) return is_in_panels(a);
   if (b->type != GGML_TYPE_F32) return false;
   if (a->type == GGML_TYPE_F16) return is_wide_half_product(b->ne[1]);
   if (a->type == GGML_TYPE_BF16) return is_wide_bfloat_product(a, b->ne[1]);

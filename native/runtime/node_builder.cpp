@@ -552,14 +552,19 @@ Status NodeBuilder::check_input(const fb::Node& node, const InputSpec& spec, int
                             spec.layout == Layout::Cont ? "a dense tensor" : "dense rows"));
 }
 
-// What is not stored plain can be read as a layer's weight alone.
+// What is not stored plain can be read as a layer's weight alone; panels by products and get_rows.
 Status NodeBuilder::check_stored(const fb::Node& node, const InputSpec& spec, const ggml_tensor* tensor) const {
+  const Storage kind = storage_of(tensor).kind;
+  if (kind == Storage::Plain) return {};
   const fb::Op op = node.op_type();
   const bool is_layer = op == fb::Op::Conv2dNhwc || op == fb::Op::Linear || op == fb::Op::QuantizedConv2dNhwc ||
                         op == fb::Op::QuantizedLinear;
-  if (storage_of(tensor).kind == Storage::Plain || (is_layer && std::string(spec.name) == "weight")) return {};
+  const bool reads_panels = (op == fb::Op::MulMat || op == fb::Op::GetRows) && is_in_panels(tensor);
+  const bool fits = kind == Storage::Panels ? reads_panels && std::string(spec.name) == "a"
+                                            : is_layer && std::string(spec.name) == "weight";
+  if (fits) return {};
   return error(node, format("input %s is a constant in storage layout #%d, which only the weight of a layer can be",
-                            spec.name, static_cast<int>(storage_of(tensor).kind)));
+                            spec.name, static_cast<int>(kind)));
 }
 
 Status NodeBuilder::gather_inputs(const fb::Node& node, const OpInfo& spec, ggml_tensor** inputs) {

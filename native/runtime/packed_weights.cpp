@@ -1,6 +1,8 @@
 #include "packed_weights.h"
 
 #include "kernels/convolution/winograd.h"
+#include "kernels/product/integer_product.h"
+#include "kernels/product/panels.h"
 #include "resource_limits.h"
 #include "status.h"
 
@@ -93,11 +95,10 @@ Status PackedWeights::allocate(size_t bytes, const ggml_tensor* like, Matrix* ma
   return {};
 }
 
-Status PackedWeights::prepack(const kernels::IntegerProduct& product, const void* data, const ggml_tensor* like,
-                              Matrix* made) {
-  EXECUTORCH_GGML_TRY(allocate(kernels::prepacked_bytes(*product.prepacked, like), like, made));
-  made->tensor->extra = const_cast<kernels::IntegerProduct*>(&product);
-  kernels::prepack(*product.prepacked, like, data, made->tensor->data);
+Status PackedWeights::pack_in_panels(const void* data, const ggml_tensor* like, Matrix* made) {
+  EXECUTORCH_GGML_TRY(allocate(kernels::panels_bytes(like->type, like->ne[0], like->ne[1]), like, made));
+  kernels::mark_panels(made->tensor);
+  kernels::pack_panels(like->type, like->ne[0], like->ne[1], data, made->tensor->data);
   return {};
 }
 
@@ -106,12 +107,11 @@ Status PackedWeights::pack(const std::string& key, const void* data, ggml_tensor
   *packed = false;
   auto found = matrices_.find(key);
   if (found == matrices_.end()) {
-    const kernels::IntegerProduct* integers = kernels::integer_product(tensor->type);
-    const bool own = integers != nullptr && integers->prepacked != nullptr;
-    ggml_backend_buffer_type_t type = own ? nullptr : layout_for(tensor);
-    if (!own && type == nullptr) return {};
+    const bool panels = kernels::panel_product(tensor->type) != nullptr;
+    ggml_backend_buffer_type_t type = panels ? nullptr : layout_for(tensor);
+    if (!panels && type == nullptr) return {};
     Matrix made;
-    const Status status = own ? prepack(*integers, data, tensor, &made) : make(type, data, tensor, &made);
+    const Status status = panels ? pack_in_panels(data, tensor, &made) : make(type, data, tensor, &made);
     if (!status.ok()) {
       free(&made);
       return status;

@@ -9,7 +9,6 @@
 #include "devices.h"
 #include "fork.h"
 #include "ggml-backend.h"
-#include "kernels/product/integer_product.h"
 #include "result.h"
 #include "storage.h"
 
@@ -40,8 +39,7 @@ class PackedWeights {
     ggml_tensor* tensor = nullptr;
     ggml_backend_buffer_t buffer = nullptr;
   };
-  static Status prepack(const kernels::IntegerProduct& product, const void* data, const ggml_tensor* like,
-                        Matrix* made);
+  static Status pack_in_panels(const void* data, const ggml_tensor* like, Matrix* made);
   static Status make(ggml_backend_buffer_type_t type, const void* data, const ggml_tensor* like, Matrix* made);
   static Status allocate(size_t bytes, const ggml_tensor* like, Matrix* made);
   static void free(Matrix* matrix);

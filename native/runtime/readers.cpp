@@ -42,6 +42,8 @@ class GraphReaders {
       StorageLayout layout;
       if (as_matrix(node, k)) {
         readers.as_matrix = true;
+      } else if (k == 0 && node.op_type() == fb::Op::GetRows) {
+        readers.as_table = true;
       } else if (as_layer(node, k, &layout)) {
         const auto begin = readers.layers.begin();
         const auto end = readers.layers.end();

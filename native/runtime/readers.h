@@ -10,8 +10,14 @@ namespace executorch_ggml {
 
 struct Readers {
   bool as_matrix = false;             // the first operand of a product of two matrices
+  bool as_table = false;              // what rows are taken of
   std::vector<StorageLayout> layers;  // a layer's weight, in the layout that its kernel reads
   bool otherwise = false;
+
+  // In ggml's own layout.
+  bool read_plain() const { return as_table || otherwise; }
+  // Whether panels are all that is needed, where the CPU has products with them.
+  bool read_panels() const { return layers.empty() && !otherwise; }
 };
 
 // By value. Numbers of values that the graph does not have are passed over.

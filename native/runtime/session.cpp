@@ -6,6 +6,8 @@
 #include <cstring>
 #include <unordered_set>
 
+#include "kernels/product/integer_product.h"
+#include "kernels/product/panels.h"
 #include "payload.h"
 #include "readers.h"
 #include "rpc.h"
@@ -242,7 +244,8 @@ Status Session::pack(const std::string& key, const void* data, const Readers& re
   const bool matrix = tensor->ne[2] == 1 && tensor->ne[3] == 1;
   const auto packed_tensor = [&](bool others) { return others ? twin_of(tensor) : tensor; };
   if (readers.as_matrix && quantized && matrix) {
-    ggml_tensor* packed = packed_tensor(readers.otherwise || layers);
+    const bool rows_of_panels = kernels::panel_product(tensor->type) != nullptr;
+    ggml_tensor* packed = packed_tensor((rows_of_panels ? readers.otherwise : readers.read_plain()) || layers);
     bool done = false;
     EXECUTORCH_GGML_TRY(weights_->pack(key, data, packed, &done));
     if (done && packed != tensor) leaves_.packed.push_back({tensor, {}, packed});
@@ -250,7 +253,7 @@ Status Session::pack(const std::string& key, const void* data, const Readers& re
   }
   for (const StorageLayout& wanted : readers.layers) {
     if (!check_storage(wanted, tensor).ok()) continue;  // the layer will say so
-    ggml_tensor* packed = packed_tensor(readers.otherwise || readers.as_matrix || readers.layers.size() > 1);
+    ggml_tensor* packed = packed_tensor(readers.read_plain() || readers.as_matrix || readers.layers.size() > 1);
     bool done = false;
     EXECUTORCH_GGML_TRY(weights_->pack_layer(key, wanted, data, packed, &done));
     if (done && packed != tensor) leaves_.packed.push_back({tensor, wanted, packed});
@@ -266,6 +269,7 @@ Status Session::pack(const std::string& key, const void* data, const Readers& re
 Status Session::place_on_cpu(ConstantSource* source, const std::string& key, const void* data, const Readers& readers,
                              ggml_tensor* tensor, StorageLayout layout) {
   if (!devices_.empty() && layout.kind != Storage::Plain) return upload(tensor, cpu_->backend(), data, layout);
+  if (layout.kind == Storage::Panels) return place_panels(source, key, data, readers, tensor, layout);
   bool only_packed = false;
   if (devices_.empty() && layout.kind == Storage::Plain) {
     EXECUTORCH_GGML_TRY(pack(key, data, readers, tensor, &layout, &only_packed));
@@ -273,6 +277,28 @@ Status Session::place_on_cpu(ConstantSource* source, const std::string& key, con
   if (layout.kind != Storage::Plain) leaves_.storage[tensor] = layout;
   if (!only_packed) return use_in_place(tensor, data, layout);
   source->release_last();
+  return {};
+}
+
+// Panels are used in place by products and get_rows. Where the CPU has no such products, or something else reads the
+// matrix, it is unpacked, and packed as the CPU wants it.
+Status Session::place_panels(ConstantSource* source, const std::string& key, const void* data, const Readers& readers,
+                             ggml_tensor* tensor, const StorageLayout& layout) {
+  if (kernels::panel_product(tensor->type) != nullptr && readers.read_panels()) {
+    EXECUTORCH_GGML_TRY(use_in_place(tensor, data, layout));
+    kernels::mark_panels(tensor);
+    leaves_.storage[tensor] = layout;
+    return {};
+  }
+  std::vector<uint8_t> plain(ggml_nbytes(tensor));
+  unpack(layout, tensor, data, plain.data());
+  StorageLayout unpacked;
+  bool only_packed = false;
+  EXECUTORCH_GGML_TRY(pack(key, plain.data(), readers, tensor, &unpacked, &only_packed));
+  source->release_last();
+  if (only_packed) return {};
+  EXECUTORCH_GGML_TRY(own(tensor, cpu_->backend(), plain.size()));
+  std::memcpy(tensor->data, plain.data(), plain.size());
   return {};
 }
 

@@ -92,6 +92,8 @@ class Session {
                         StorageLayout layout);
   Status place_on_cpu(ConstantSource* source, const std::string& key, const void* data, const Readers& readers,
                       ggml_tensor* tensor, StorageLayout layout);
+  Status place_panels(ConstantSource* source, const std::string& key, const void* data, const Readers& readers,
+                      ggml_tensor* tensor, const StorageLayout& layout);
   Status pack(const std::string& key, const void* data, const Readers& readers, ggml_tensor* tensor,
               StorageLayout* layout, bool* only);
   Status use_in_place(ggml_tensor* tensor, const void* data, const StorageLayout& layout);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "formulas.h"
+#include "kernels/product/panels.h"
 #include "status.h"
 
 namespace executorch_ggml {
@@ -100,12 +101,16 @@ Status check_storage(const StorageLayout& layout, const ggml_tensor* tensor) {
         format("storage layout #%d is unknown to this runtime; update executorch-ggml", static_cast<int>(layout.kind)));
   }
   const bool elements = ggml_blck_size(tensor->type) == 1 && (item == 2 || item == 4 || tensor->type == GGML_TYPE_I8);
-  const bool matrix = layout.kind != Storage::MatrixBlocks || (tensor->ne[2] == 1 && tensor->ne[3] == 1);
+  const bool panels = layout.kind == Storage::Panels;
+  const bool is_matrix = tensor->ne[2] == 1 && tensor->ne[3] == 1;
+  const bool matrix = is_matrix || (layout.kind != Storage::MatrixBlocks && !panels);
   const bool grouped = layout.groups >= 1 && tensor->ne[3] % layout.groups == 0;
   const bool depthwise = layout.kind != Storage::Depthwise || (layout.groups == tensor->ne[3] && tensor->ne[2] == 1);
   // Blocks are at most 64 times as large as what is in them, and int8's have a sum each, and a run of zeros follows.
+  // Panels are at most 17 times as large.
   const bool small = count({tensor->ne[0], tensor->ne[1], tensor->ne[2], tensor->ne[3]}) < INT64_MAX / 128;
-  if (elements && matrix && depthwise && small && (layout.kind == Storage::MatrixBlocks || grouped)) return {};
+  const bool typed = panels ? kernels::has_panels(tensor->type) : elements;
+  if (typed && matrix && depthwise && small && (layout.kind == Storage::MatrixBlocks || grouped)) return {};
   return Status::error(
       format("storage layout #%d with %lld groups does not fit its type and dims; export the model again",
              static_cast<int>(layout.kind), static_cast<long long>(layout.groups)));
@@ -113,12 +118,16 @@ Status check_storage(const StorageLayout& layout, const ggml_tensor* tensor) {
 
 size_t stored_bytes(const StorageLayout& layout, const ggml_tensor* tensor) {
   if (layout.kind == Storage::Plain || layout.kind == Storage::Depthwise) return ggml_nbytes(tensor);
+  if (layout.kind == Storage::Panels) return kernels::panels_bytes(tensor->type, tensor->ne[0], tensor->ne[1]);
   const Blocks b = blocks_of(layout, tensor);
   const int64_t zeros = b.item == 1 ? 0 : b.inputs;
   return static_cast<size_t>((b.groups * b.blocks() * b.block_size() + zeros) * b.item);
 }
 
 void unpack(const StorageLayout& layout, const ggml_tensor* tensor, const void* stored, void* plain) {
+  if (layout.kind == Storage::Panels) {
+    return kernels::unpack_panels(tensor->type, tensor->ne[0], tensor->ne[1], stored, plain);
+  }
   const size_t item = ggml_type_size(tensor->type);
   if (item == 4) return unpack_elements<uint32_t>(layout, tensor, stored, plain);
   if (item == 2) return unpack_elements<uint16_t>(layout, tensor, stored, plain);
@@ -126,6 +135,9 @@ void unpack(const StorageLayout& layout, const ggml_tensor* tensor, const void* 
 }
 
 void pack(const StorageLayout& layout, const ggml_tensor* tensor, const void* plain, void* stored) {
+  if (layout.kind == Storage::Panels) {
+    return kernels::pack_panels(tensor->type, tensor->ne[0], tensor->ne[1], plain, stored);
+  }
   std::memset(stored, 0, stored_bytes(layout, tensor));  // what pads blocks, and follows them
   const size_t item = ggml_type_size(tensor->type);
   if (item == 4) return pack_elements<uint32_t>(layout, tensor, plain, stored);

@@ -20,7 +20,7 @@ from .frontends.aten.graph import upper_bound
 from .frontends.aten.weights import WeightSource, check_values
 from .ir.dims import as_dim, free_symbols
 from .partition import GgmlPartitioner
-from .partition.backend import check_applied
+from .partition.backend import LAYOUT_KEY, PRECISION_KEY, check_applied
 from .partition.control_flow import control_flow_fault, graph_modules, is_control_flow
 from .partition.kernels import ANY_KERNEL, missing_kernels, missing_kernels_text
 from .partition.placement import has_delegates
@@ -39,6 +39,7 @@ def export(
     weights: WeightSource | None = None,
     quantize: GgmlQuantConfig | str | Mapping[str, Any] | None = None,
     precision: str | None = None,
+    layout: str | None = None,
     report_error: bool = True,
     own_kernels: Collection[str] = (),
 ) -> ExecutorchProgramManager:
@@ -50,9 +51,9 @@ def export(
     :class:`~executorch_ggml.quant.GgmlQuantConfig`. ``precision`` ("bf16", "f16", "int8-dynamic") is that of
     :class:`GgmlPartitioner`: it is for the layers whose weights ``quantize`` leaves in float32. What it costs on the
     example inputs is told on stderr, by running the program from a temporary file beside the module in eager mode;
-    ``report_error=False`` leaves that out. ``own_kernels`` names kernels, or patterns of names
-    (``mylib::*``), that the runtime which the program is for has beside ExecuTorch's. Mixtures of experts in models of
-    ``transformers`` are computed with this project's operator for them.
+    ``report_error=False`` leaves that out. ``layout`` ("cpu") is that of :class:`GgmlPartitioner`. ``own_kernels``
+    names kernels, or patterns of names (``mylib::*``), that the runtime which the program is for has beside
+    ExecuTorch's. Mixtures of experts in models of ``transformers`` are computed with this project's operator for them.
 
     Write the result with ``.save(path)`` and run it with :func:`executorch_ggml.load`. Raises ValueError for a model in
     training mode whose results that changes (dropout, batch norm), for a dynamic dim without a maximum (ExecuTorch
@@ -74,15 +75,16 @@ def export(
     _check_control_flow(program)
     # ExecuTorch's check of the Edge program makes a symbolic batch constant where an op gives a list (split, in a GRU).
     config = EdgeCompileConfig(_check_ir_validity=False)
-    partitioner = GgmlPartitioner(weights=weights, precision=precision, own_kernels=ANY_KERNEL)
+    partitioner = GgmlPartitioner(weights=weights, precision=precision, layout=layout, own_kernels=ANY_KERNEL)
     with data_dependence_named(program):
         edge = to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=config)
         check_kernels(edge, partitioner, own_kernels)
         lowered = edge.to_executorch(executorch_config())
-    if precision is not None:
-        check_applied([] if has_delegates(edge) else [precision])
-        if report_error:
-            tell_error(precision, lowered, model, args, kwargs)
+    if not has_delegates(edge):
+        options = {PRECISION_KEY: precision, LAYOUT_KEY: layout}
+        check_applied([f"{key}={value}" for key, value in options.items() if value is not None])
+    if precision is not None and report_error:
+        tell_error(precision, lowered, model, args, kwargs)
     return lowered
 
 

@@ -13,6 +13,7 @@
 #include "kernels/kernels.h"
 #include "kernels/product/half_product.h"
 #include "kernels/product/integer_product.h"
+#include "kernels/product/panels.h"
 #include "kernels/simd/isa.h"
 #include "peer.h"
 
@@ -71,7 +72,7 @@ void set_shape(ggml_tensor* t, ggml_type type, int64_t width, int64_t rows, int6
 struct Case {
   ggml_type type;
   int64_t length, columns, rows, matrices, repeats;
-  std::vector<char> matrix, prepacked;
+  std::vector<char> matrix, panels;
   std::vector<float> weights, x, used, out;  // used: x, rounded as the product rounds it
   std::vector<char> row_blocks;
   ggml_tensor a{}, b{}, quantized{}, dst{};
@@ -111,14 +112,13 @@ struct Case {
     ggml_get_type_traits(type)->to_float(matrix.data(), weights.data(), length * columns * matrices);
   }
 
-  // Prepacks the matrix; false where its type has no such layout.
-  bool prepack() {
-    const kernels::IntegerProduct* product = kernels::integer_product(type);
-    if (product == nullptr || product->prepacked == nullptr) return false;
-    prepacked.resize(kernels::prepacked_bytes(*product->prepacked, &a));
-    kernels::prepack(*product->prepacked, &a, matrix.data(), prepacked.data());
-    a.data = prepacked.data();
-    a.extra = const_cast<kernels::IntegerProduct*>(product);
+  // Has the matrix in panels; false where its type is not multiplied so.
+  bool pack_in_panels() {
+    if (kernels::panel_product(type) == nullptr) return false;
+    panels.resize(kernels::panels_bytes(type, length, columns));
+    kernels::pack_panels(type, length, columns, matrix.data(), panels.data());
+    a.data = panels.data();
+    kernels::mark_panels(&a);
     return true;
   }
 
@@ -268,14 +268,52 @@ void check_all_types() {
   }
 }
 
-void check_prepacked() {
+// Rows taken of a matrix in panels are the matrix's.
+void check_rows(const Case& test, std::vector<char>& panels) {
+  const auto columns = static_cast<int32_t>(test.columns);
+  std::vector<int32_t> rows = {columns - 1, 0, columns / 2, columns - 1};
+  std::vector<float> taken(rows.size() * static_cast<size_t>(test.length));
+  ggml_tensor table{}, indices{}, dst{};
+  set_shape(&table, test.type, test.length, test.columns, 1, false, panels.data());
+  set_shape(&indices, GGML_TYPE_I32, static_cast<int64_t>(rows.size()), 1, 1, false, rows.data());
+  set_shape(&dst, GGML_TYPE_F32, test.length, static_cast<int64_t>(rows.size()), 1, false, taken.data());
+  dst.src[0] = &table;
+  dst.src[1] = &indices;
+  for (int ith = 0; ith < 3; ++ith) kernels::panel_rows(&dst, ith, 3, nullptr);
+  const auto row_bytes = static_cast<size_t>(test.length) * sizeof(float);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const float* expected = test.weights.data() + rows[i] * test.length;
+    if (std::memcmp(taken.data() + i * static_cast<size_t>(test.length), expected, row_bytes) != 0) {
+      return test.fail("another row is taken of panels");
+    }
+  }
+}
+
+// On instruction sets that have products with them.
+void check_panels() {
   for (const ggml_type type : quantized_types()) {
     for (const int64_t columns : {1, 16, 37, 70}) {
       for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 12}) {
         Case test(type, 256 * (1 + columns % 3), columns, rows);
-        if (!test.prepack()) continue;
+        if (!test.pack_in_panels()) continue;
         for (const int threads : {1, 3}) test.check(threads);
       }
+    }
+  }
+}
+
+void check_panel_rows() {
+  for (const ggml_type type : quantized_types()) {
+    if (!kernels::has_panels(type)) continue;
+    for (const int64_t columns : {1, 16, 37}) {
+      const int64_t length = 512;
+      const Case test(type, length, columns, 1);
+      const size_t bytes = ggml_row_size(type, length) * static_cast<size_t>(columns);
+      std::vector<char> panels(kernels::panels_bytes(type, length, columns)), back(bytes);
+      kernels::pack_panels(type, length, columns, test.matrix.data(), panels.data());
+      kernels::unpack_panels(type, length, columns, panels.data(), back.data());
+      if (std::memcmp(back.data(), test.matrix.data(), bytes) != 0) test.fail("panels are unpacked to other bytes");
+      check_rows(test, panels);
     }
   }
 }
@@ -304,8 +342,8 @@ void check_extremes() {
         ggml_get_type_traits(type)->to_float(test.matrix.data(), test.weights.data(), 512 * 33);
         for (size_t i = 0; i < test.x.size(); ++i) test.x[i] = sign != 0.0f ? sign : i % 3 == 0 ? 1.0f : -1.0f;
         test.used = test.x;
-        for (const bool prepacked : {false, true}) {
-          if (prepacked && !test.prepack()) continue;
+        for (const bool in_panels : {false, true}) {
+          if (in_panels && !test.pack_in_panels()) continue;
           for (const int64_t rows : {int64_t{9}, int64_t{1}}) {
             test.set_rows(rows);
             test.run(1);
@@ -332,7 +370,7 @@ void check_not_finite() {
   }
 }
 
-// int8 GEMM is for its instruction sets alone, and for matrices that were prepacked here or are in ggml's layout.
+// int8 GEMM is for its instruction sets alone, and for matrices in panels or in ggml's layout.
 void check_choice() {
   const kernels::Isa isa = kernels::active_isa();
   const bool has_integers = isa >= kernels::Isa::Avx2 && isa != kernels::Isa::Avx512;
@@ -371,15 +409,15 @@ void bench_floats() {
   }
 }
 
-void bench(bool prepacked) {
+void bench(bool in_panels) {
   std::vector<ggml_type> types = quantized_types();
   types.insert(types.begin(), GGML_TYPE_F16);
   for (const ggml_type type : types) {
-    if (prepacked && !Case(type, 256, 1, 1).prepack()) continue;
-    std::printf("%8s%s:", ggml_type_name(type), prepacked ? ", prepacked" : "");
+    if (in_panels && !Case(type, 256, 1, 1).pack_in_panels()) continue;
+    std::printf("%8s%s:", ggml_type_name(type), in_panels ? ", in panels" : "");
     for (const int64_t rows : {1, 4, 8, 16, 32, 64, 128, 512}) {
       Case test(type, 2048, 1024, rows), plain(type, 2048, 1024, rows);
-      if (prepacked) test.prepack();
+      if (in_panels) test.pack_in_panels();
       const double ours = seconds_of([&] { test.run(1); });
       const double theirs =
           ggml_seconds([&](ggml_context* ctx) { return ggml_mul_mat(ctx, &plain.a, &plain.b); }, plain.dst.data);
@@ -410,7 +448,8 @@ int main(int argc, char** argv) {
     check_floats(GGML_TYPE_F16);
     check_too_large_for_halves();
     check_all_types();
-    check_prepacked();
+    check_panels();
+    check_panel_rows();
     check_extremes();
     check_not_finite();
   }

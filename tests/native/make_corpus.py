@@ -81,11 +81,15 @@ class Program:
         constant.storage = StorageLayout(kind, groups)
         return value
 
-    def quantized(self, dtype: DType, *shape: int) -> Value:
-        """A constant of random numbers in a quantized type."""
+    def quantized(self, dtype: DType, *shape: int, kind: Storage = Storage.PLAIN) -> Value:
+        """A constant of random numbers in a quantized type, stored in a layout."""
         data, key = quantize(torch.randn(shape), dtype), f"c{len(self.constants)}"
         self.constants[key] = data
-        return self.build.constant(key, dtype, ne_of(shape), lambda: data)
+        value = self.build.constant(key, dtype, ne_of(shape), lambda: data)
+        constant = self.build.constant_of(value)
+        assert constant is not None
+        constant.storage = StorageLayout(kind)
+        return value
 
     def integers(self, *shape: int) -> Value:
         """One more f32 input, of numbers that ggml's blocks of 8-bit integers hold exactly."""
@@ -452,6 +456,17 @@ def quantized_rows(p: Program) -> None:
     rows = p.emit("to_index", p.input(torch.tensor([3, 0, -1, 3])), size=5, wrap=True)
     for dtype in (DType.Q5_1, DType.Q3_K, DType.MXFP4, DType.TQ2_0):
         p.output(p.emit("get_rows", p.quantized(dtype, 5, 256), rows))
+
+
+@program
+def panels(p: Program) -> None:
+    rows = p.emit("to_index", p.input(torch.tensor([3, 0, -1, 18])), size=19, wrap=True)
+    for dtype in (DType.Q4_0, DType.Q4_K, DType.Q6_K):
+        matrix = p.quantized(dtype, 19, 512, kind=Storage.PANELS)
+        p.output(p.emit("get_rows", matrix, rows))
+        p.output(*(p.emit("mul_mat", matrix, p.integers(count, 512)) for count in (1, 9)))
+    read_otherwise = p.quantized(DType.Q4_0, 19, 64, kind=Storage.PANELS)
+    p.output(p.emit("mul_mat", p.build.view(read_otherwise, (0, 0, 0, 0), (64, 7, 1, 1)), p.integers(3, 64)))
 
 
 # ------------------------------------------------------------------------------------------------------------ images

@@ -25,6 +25,11 @@ def register(commands: Any) -> None:
         choices=("bf16", "f16", "int8-dynamic"),
         help="what layers are computed in whose weights the file has in float32; others keep their type",
     )
+    parser.add_argument(
+        "--layout",
+        choices=("cpu",),
+        help="store matrices of q4_0, q4_k and q6_k as the CPU reads them, which is quicker to load",
+    )
     parser.set_defaults(run=run)
 
 
@@ -35,6 +40,11 @@ def run(args: argparse.Namespace) -> None:
 
     if not args.output.parent.is_dir():
         raise FileNotFoundError(f"{args.output.parent}: no such folder to write {args.output.name} to")
+    if args.layout is not None and args.external_weights:
+        raise ValueError(
+            f"--layout {args.layout} is for weights in the program, and --external-weights leaves them in the GGUF "
+            f"file, in ggml's own layout; pass one of them"
+        )
     model = load(args.model, external=args.external_weights)
     longest = min(args.max_seq_len, model.module.config.max_position_embeddings)
     has_tokenizer = "tokenizer.ggml.model" in model.file.metadata
@@ -46,6 +56,7 @@ def run(args: argparse.Namespace) -> None:
         cache_type=args.cache_type,
         weights=model.weights,
         precision=args.precision,
+        layout=args.layout,
         tokenizer=tokenizer,
     )
     program.save(str(args.output))

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from .dims import is_one, product, same
 from .dtypes import DType
 from .op import Dim, Dims, OpSpec
-from .storage import PLAIN, StorageLayout, pack, stored_count
+from .panels import pack_panels, panels_bytes
+from .storage import PLAIN, Storage, StorageLayout, pack, stored_count
 from .target import Target
 
 if TYPE_CHECKING:
@@ -117,6 +118,8 @@ class Constant:
         dtype = self.value.dtype
         if self.storage == PLAIN:
             return dtype.nbytes(math.prod(self.shape))
+        if self.storage.kind == Storage.PANELS:
+            return panels_bytes(dtype, self.shape)
         return dtype.nbytes(stored_count(self.shape, self.storage, dtype.itemsize))
 
     def stored(self) -> torch.Tensor:
@@ -124,6 +127,8 @@ class Constant:
         assert self.data is not None, f"constant {self.key} carries no data"
         if self.storage == PLAIN:
             return self.data().contiguous()
+        if self.storage.kind == Storage.PANELS:
+            return pack_panels(self.data().reshape(-1), self.value.dtype, self.shape)
         return pack(self.data().to(self.value.dtype.torch).reshape(self.shape), self.storage).contiguous()
 
 

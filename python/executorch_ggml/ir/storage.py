@@ -23,6 +23,7 @@ class Storage(enum.IntEnum):
     MATRIX_BLOCKS = 1  # the rows of a matrix, interleaved in blocks of 16 (and columns in runs of 4 bytes)
     KERNEL_BLOCKS = 2  # the output channels of a convolution's weight, interleaved likewise, group by group
     DEPTHWISE = 3  # a depthwise convolution's weight, channels innermost
+    PANELS = 4  # a quantized matrix as int8 GEMM reads it, 16 rows side by side (panels.py)
 
 
 @dataclass(frozen=True)

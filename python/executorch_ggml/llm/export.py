@@ -32,6 +32,7 @@ def export(
     all_logits: bool = False,
     weights: WeightSource | None = None,
     precision: str | None = None,
+    layout: Literal["cpu"] | None = None,
     tokenizer: Tokenizer | None = None,
 ) -> ExecutorchProgramManager:
     """Export a causal or an encoder-decoder language model with its cache; write the result with ``.save(path)``.
@@ -48,7 +49,8 @@ def export(
 
     ``weights`` says how parameters are stored (see :class:`executorch_ggml.GgmlPartitioner`), ``cache_type`` how keys
     and values are; ``precision`` is what layers are computed in whose weights are float32 (see the same; its error
-    is not told here); a ``tokenizer`` goes into the file, where :class:`Generator` finds it. A model in half precision
+    is not told here); ``layout="cpu"`` stores quantized matrices as the CPU reads them (again the same), which makes
+    loading quick; a ``tokenizer`` goes into the file, where :class:`Generator` finds it. A model in half precision
     keeps its matrices as they are, but is computed in float32.
 
     A model with ``longrope`` rotates texts of up to ``original_max_position_embeddings`` tokens by other factors than
@@ -92,6 +94,7 @@ def export(
         programs,
         weights=weights,
         precision=precision,
+        layout=layout,
         cache_type=cache_type,
         metadata=constants,
         tokenizer=tokenizer,

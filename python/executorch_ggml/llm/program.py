@@ -101,6 +101,7 @@ def lowered(
     *,
     weights: WeightSource | None,
     precision: str | None = None,
+    layout: str | None = None,
     cache_type: str = "f32",
     metadata: Mapping[str, Any],
     tokenizer: Tokenizer | None,
@@ -110,6 +111,7 @@ def lowered(
     partitioner = GgmlPartitioner(
         weights=None if weights is None else _OfTheModel(weights),
         precision=precision,
+        layout=layout,
         state_types=states,
         own_kernels=ANY_KERNEL,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from executorch.exir import ExecutorchProgramManager
@@ -54,6 +54,7 @@ def export_encoder(
     max_batch: int = 32,
     weights: WeightSource | None = None,
     precision: str | None = None,
+    layout: Literal["cpu"] | None = None,
     tokenizer: Tokenizer | None = None,
 ) -> ExecutorchProgramManager:
     """Export a sentence encoder, or a checkpoint's folder with one; write the result with ``.save(path)``.
@@ -65,8 +66,8 @@ def export_encoder(
     ``pooling`` (``mean``, ``max``, ``cls`` or ``lasttoken``), ``normalize`` (to length 1) and ``max_seq_len`` are by
     default what the files of ``sentence-transformers`` in the model's folder say; where there are none, the mean as it
     is, and as many tokens as the model was made for. A folder's tokenizer is put into the program, too. ``weights``
-    says how parameters are stored, and ``precision`` what layers are computed in whose weights are float32 (see
-    :class:`executorch_ggml.GgmlPartitioner`).
+    says how parameters are stored, ``precision`` what layers are computed in whose weights are float32, and ``layout``
+    in whose layout quantized matrices are stored (see :class:`executorch_ggml.GgmlPartitioner`).
 
     A model with ``longrope`` rotates by the longest text of a batch, padding included, as in transformers;
     :class:`Encoder` puts texts with different factors into different batches.
@@ -88,7 +89,14 @@ def export_encoder(
     model, weights = in_float32(model, weights)
     program = trace(PooledModel(model, pooling, normalize), length, max_batch)
     metadata = _metadata(model, length, max_batch)
-    return lowered({"forward": program}, weights=weights, precision=precision, metadata=metadata, tokenizer=tokenizer)
+    return lowered(
+        {"forward": program},
+        weights=weights,
+        precision=precision,
+        layout=layout,
+        metadata=metadata,
+        tokenizer=tokenizer,
+    )
 
 
 def trace(module: PooledModel, max_seq_len: int, max_batch: int) -> ExportedProgram:

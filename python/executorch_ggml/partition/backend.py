@@ -20,7 +20,7 @@ from ..frontends.aten.weights import WeightSource
 from ..ir.dtypes import DType
 from ..ir.graph import Constant, Graph, IRError, State
 from ..ir.serialize import serialize
-from ..passes import PASSES, PRECISIONS, quantize_states, run_passes, summary
+from ..passes import LAYOUTS, PASSES, PRECISIONS, quantize_states, run_passes, summary
 from ..targets import TARGETS, for_targets
 from .states import StateNames
 
@@ -32,6 +32,7 @@ WEIGHTS_FILE_KEY = "weights_file"  # compile spec: the name of the .ptd file tha
 STATES_BY_NAME_KEY = "states_by_name"  # compile spec: buffers of one name are one state
 FUSIONS_KEY = "fusions"  # compile spec: the names of the fusions to use, joined by commas, where not all
 TARGETS_KEY = "targets"  # compile spec: the names of the targets, joined by commas, where not all
+LAYOUT_KEY = "layout"  # compile spec: whose layout quantized matrices are stored in, where not ggml's
 PRECISION_KEY = "precision"  # compile spec: what layers of float32 are computed in, where not in that
 STATE_TYPES_KEY = "state_types"  # compile spec: quantized types of states by pattern, as JSON
 WEIGHTS_KEY = "weights"  # compile spec: where weights come from, a WeightsValue
@@ -99,7 +100,7 @@ class GgmlBackend(BackendDetails):
             ]
             for method, programs in edge_programs.items()
         }
-        check_applied({spec.value.decode() for spec in every if spec.key == PRECISION_KEY} - applied)
+        check_applied({f"{spec.key}={spec.value.decode()}" for spec in every if spec.key in _UNUSED} - applied)
         return results
 
     @staticmethod
@@ -108,19 +109,25 @@ class GgmlBackend(BackendDetails):
         return _preprocess(edge_program, compile_specs, StateNames({"forward": [edge_program]}), set())
 
 
+_UNUSED = {
+    PRECISION_KEY: "no layer with constant weights in float32 is computed by ggml, or all are stored in other types "
+    "(quantize=, weights=); leave the precision out",
+    LAYOUT_KEY: "no matrix of the program is stored in a type that has panels (q4_0, q4_k, q6_k: quantize=, weights=) "
+    "and read by products alone; leave the layout out",
+}
+
+
 def check_applied(unused: Collection[str]) -> None:
-    """Raise ValueError for precisions that no layer of a program is computed in."""
-    for precision in unused:
-        raise ValueError(
-            f"precision {precision!r}: no layer with constant weights in float32 is computed by ggml, or all are "
-            f"stored in other types (quantize=, weights=); leave the precision out"
-        )
+    """Raise ValueError for options ("precision=bf16") that changed nothing in a program."""
+    for option in unused:
+        key, _, value = option.partition("=")
+        raise ValueError(f"{key} {value!r}: {_UNUSED[key]}")
 
 
 def _preprocess(
     program: ExportedProgram, specs: list[CompileSpec], names: StateNames, applied: set[str]
 ) -> PreprocessResult:
-    """Lower a partition. The precision that its layers are computed in is added to ``applied``, if there are any."""
+    """Lower a partition. Its precision and its layout are added to ``applied``, if they change anything in it."""
     states = names.of(program)
     options = {spec.key: spec.value.decode() for spec in specs}
     fusions = frozenset(options[FUSIONS_KEY].split(",")) if FUSIONS_KEY in options else ALL_FUSIONS
@@ -133,8 +140,12 @@ def _preprocess(
     precision = options.get(PRECISION_KEY)
     graph = run_passes(graph, passes, precision)
     if precision is not None and PRECISIONS[precision].applies(graph):
-        applied.add(precision)
+        applied.add(f"{PRECISION_KEY}={precision}")
     graph = quantize_states.run(graph, types)
+    if (layout := options.get(LAYOUT_KEY)) is not None:
+        graph = LAYOUTS[layout].run(graph)
+        if LAYOUTS[layout].applies(graph):
+            applied.add(f"{LAYOUT_KEY}={layout}")
     graphs = for_targets(graph, targets)
     constants = list(dict.fromkeys(constant for made in graphs for constant in made.constants))
     store = NamedDataStore()
@@ -197,7 +208,7 @@ def constant_bytes(constant: Constant) -> bytes:
 
 
 def _block_bytes(constant: Constant, data: torch.Tensor) -> bytes:
-    expected = constant.value.dtype.nbytes(int(constant.value.count))
+    expected = constant.stored_bytes
     if data.dtype != torch.uint8 or data.numel() != expected:
         raise IRError(
             f"constant {constant.key}: {data.numel()} elements of {data.dtype}, expected {expected} bytes for "

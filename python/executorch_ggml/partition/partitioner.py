@@ -21,13 +21,14 @@ from ..frontends.aten.graph import is_size_node
 from ..frontends.aten.registry import PRESERVED, overload_of
 from ..frontends.aten.weights import WeightSource
 from ..ir.dtypes import DType
-from ..passes import check_precision
+from ..passes import check_layout, check_precision
 from ..targets import TARGETS, check_targets
 from .assertions import is_assertion, without_assertions
 from .backend import (
     ALL_FUSIONS,
     FUSIONS,
     FUSIONS_KEY,
+    LAYOUT_KEY,
     PRECISION_KEY,
     STATE_TYPES_KEY,
     STATES_BY_NAME_KEY,
@@ -108,6 +109,11 @@ class GgmlPartitioner(Partitioner):
     in float32, and so do embeddings; weights that ``weights`` or the model itself have in another type keep it. Where
     no layer is left for it, lowering raises ValueError.
 
+    ``layout="cpu"`` stores matrices of q4_0, q4_k and q6_k as the CPU's kernels read them, which otherwise are packed
+    when the program is loaded: it is loaded at once, and its processes share the memory. Any CPU and device still runs
+    the program, and unpacks what it reads otherwise. Where no matrix is of these types, or they stay in a GGUF file,
+    lowering raises ValueError.
+
     What is left and has no kernel in ExecuTorch either is warned of: unless a partitioner after this one takes it, the
     program cannot run. ``own_kernels`` names kernels, or patterns of names (``mylib::*``), that the program's runtime
     registers itself.
@@ -125,6 +131,7 @@ class GgmlPartitioner(Partitioner):
         weights: WeightSource | None = None,
         state_types: Mapping[str, str] | None = None,
         precision: str | None = None,
+        layout: str | None = None,
         own_kernels: Collection[str] = (),
         targets: Collection[str] = TARGETS,
     ) -> None:
@@ -132,8 +139,10 @@ class GgmlPartitioner(Partitioner):
         if unknown := set(fusions) - ALL_FUSIONS:
             raise ValueError(f"no fusion is called {', '.join(sorted(unknown))}; there are {', '.join(FUSIONS)}")
         check_precision(precision, fusions)
+        check_layout(layout)
         self.fusions = frozenset(fusions)
         self.precision = precision
+        self.layout = layout
         self.state_types = {pattern: _quantized_type(name) for pattern, name in (state_types or {}).items()}
         self.weights_file = weights_file
         self.weights = weights
@@ -212,6 +221,8 @@ class GgmlPartitioner(Partitioner):
             specs.append(CompileSpec(TARGETS_KEY, ",".join(self.targets).encode()))
         if self.weights is not None:
             specs.append(CompileSpec(WEIGHTS_KEY, WeightsValue.of(self.weights)))
+        if self.layout is not None:
+            specs.append(CompileSpec(LAYOUT_KEY, self.layout.encode()))
         if self.precision is not None:
             specs.append(CompileSpec(PRECISION_KEY, self.precision.encode()))
         if self.state_types:

@@ -24,6 +24,7 @@ from . import (
     integer_movement,
     integer_tiles,
     joined_products,
+    panels,
     quantize_states,
     recurrent,
     rms_norm,
@@ -56,6 +57,8 @@ _ORDERED = (
     blocked_weights,
 )
 PASSES: dict[str, ModuleType] = {module.__name__.rpartition(".")[2]: module for module in _ORDERED}
+# Whose layout quantized matrices are stored in, by name: each is run on request, after all others.
+LAYOUTS: dict[str, ModuleType] = {"cpu": panels}
 # Those that make no constants, which in a graph of ggml's are another's memory, and have to do with no states.
 FOR_DEVICES = ("activation", "rms_norm", "weighted_norm", "gate", "rotary", "attention")
 
@@ -71,9 +74,25 @@ def run_passes(graph: Graph, names: Collection[str] = PASSES.keys(), precision: 
     return graph
 
 
+def check_layout(name: str | None) -> None:
+    """Raise ValueError for a layout that there is none of."""
+    if name is not None and name not in LAYOUTS:
+        raise ValueError(f"layout {name!r}, expected one of {', '.join(LAYOUTS)}")
+
+
 def summary(name: str) -> str:
     """What a pass does: the first line of its docstring."""
     return (PASSES[name].__doc__ or "").partition("\n")[0].rstrip(".")
 
 
-__all__ = ["FOR_DEVICES", "PASSES", "PRECISIONS", "check_precision", "quantize_states", "run_passes", "summary"]
+__all__ = [
+    "FOR_DEVICES",
+    "LAYOUTS",
+    "PASSES",
+    "PRECISIONS",
+    "check_layout",
+    "check_precision",
+    "quantize_states",
+    "run_passes",
+    "summary",
+]

@@ -1,5 +1,5 @@
 // The arithmetic of int8 GEMM, for the vectors of an instruction set (integer_lanes.h): packing, quantized rows, tiles
-// and prepacked matrices. For folders of instruction sets only.
+// and matrices in panels. For folders of instruction sets only.
 #pragma once
 
 #include <cstring>
@@ -8,10 +8,14 @@
 #include "kernels/product/integer_blocks.h"
 #include "kernels/product/integer_lanes.h"
 #include "kernels/product/integer_product.h"
+#include "kernels/product/panels.h"
 #include "kernels/simd/prefetch.h"
 
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
+
+static_assert(kIntegerLanes == kPanelColumns && kIntegerBlock == kPanelBlock,
+              "a panel has the columns of a ColumnBlock");
 
 constexpr int kBlockLanes = static_cast<int>(kIntegerLanes);
 constexpr int kBlockVectors = kBlockLanes / kLanes;  // of a ColumnBlock's lanes
@@ -219,7 +223,7 @@ void multiply(const RowBlock* rows, int64_t count, int64_t blocks, const ColumnB
   }
 }
 
-// ------------------------------------------------------------------------------------------------ prepacked weights
+// ----------------------------------------------------------------------------------------------- matrices in panels
 
 // A block of a vector's columns in registers.
 struct Columns {
@@ -230,23 +234,7 @@ struct Columns {
 
 constexpr uint16_t kLowNibbles = 0x0f0f;
 
-// The lower 4 bits of weights: byte i of vector q holds those of weights[q] and, in its upper half, of weights[q + 4].
-using Nibbles = uint8_t[kBlockQuads / 2][kBlockLanes * 4];
-
-VEC_INLINE Bytes weights_of(const ColumnBlock& block, int q, int v) {
-  return load<Bytes>(block.weights[q][v * kLanes]);
-}
-
-VEC_INLINE void join_nibbles(const ColumnBlock& block, Nibbles* to) {
-  for (int q = 0; q < kBlockQuads / 2; ++q) {
-    for (int v = 0; v < kBlockVectors; ++v) {
-      const Bytes high = weights_of(block, q + kBlockQuads / 2, v) & kLowNibbles;
-      store((*to)[q] + v * kVectorBytes, (weights_of(block, q, v) & kLowNibbles) | high << 4);
-    }
-  }
-}
-
-VEC_INLINE void split_nibbles(const Nibbles& from, int v, Columns* to) {
+VEC_INLINE void split_nibbles(const PanelNibbles& from, int v, Columns* to) {
   VEC_UNROLL
   for (int q = 0; q < kBlockQuads / 2; ++q) {
     const Bytes x = load<Bytes>(from[q] + v * kVectorBytes);
@@ -255,120 +243,44 @@ VEC_INLINE void split_nibbles(const Nibbles& from, int v, Columns* to) {
   }
 }
 
-using Halves16 = uint16_t[kBlockLanes];
-using Bytes16 = uint8_t[kBlockLanes];
-
-VEC_INLINE Float widened(const Halves16& from, int v) { return load_halves(from + v * kLanes); }
+VEC_INLINE Float widened(const uint16_t (&from)[kPanelColumns], int v) { return load_halves(from + v * kLanes); }
 
 template <class Byte>
-VEC_INLINE Float widened(const Byte (&from)[kBlockLanes], int v) {
+VEC_INLINE Float widened(const Byte (&from)[kPanelColumns], int v) {
   return floats_of(load_narrow(from + v * kLanes));
 }
 
-// A panel is a row of groups of kBlocks blocks. set_column copies a column's scales, set_block a block of all columns'
-// weights; load unpacks a block of the v-th vector of columns into registers.
+// Unpack a part of a group for the v-th vector of columns into registers.
 
-struct Q4_0Group {
-  static constexpr int64_t kBlocks = 1;
-  Halves16 scale;
-  Nibbles low;
+VEC_INLINE void load_columns(const Q4_0Group& group, int64_t, int v, Columns* to) {
+  split_nibbles(group.low, v, to);
+  to->scales[0] = to->scales[1] = widened(group.scale, v);
+  to->mins = Float{};
+}
 
-  VEC_INLINE void set_column(const char* column, int64_t group, int64_t lane) {
-    scale[lane] = reinterpret_cast<const Q4_0*>(column)[group].scale;
-  }
-  VEC_INLINE void set_block(const ColumnBlock& block, int64_t) { join_nibbles(block, &low); }
-  VEC_INLINE void load(int64_t, int v, Columns* to) const {
-    split_nibbles(low, v, to);
-    to->scales[0] = to->scales[1] = widened(scale, v);
-    to->mins = Float{};
-  }
-};
+VEC_INLINE void load_columns(const Q4KGroup& group, int64_t part, int v, Columns* to) {
+  split_nibbles(group.parts[part].low, v, to);
+  to->scales[0] = to->scales[1] = widened(group.scale, v) * widened(group.parts[part].scale, v);
+  to->mins = widened(group.min, v) * widened(group.parts[part].min, v);
+}
 
-struct Q4KGroup {
-  static constexpr int64_t kBlocks = 8;
-  struct Part {
-    Bytes16 scale, min;
-    Nibbles low;
-  };
-  Halves16 scale, min;
-  Part parts[kBlocks];
-
-  VEC_INLINE void set_column(const char* column, int64_t group, int64_t lane) {
-    const Q4K& from = reinterpret_cast<const Q4K*>(column)[group];
-    scale[lane] = from.scale;
-    min[lane] = from.min;
-    for (int64_t i = 0; i < kBlocks; ++i) {
-      parts[i].scale[lane] = static_cast<uint8_t>(from.parts.scale(i));
-      parts[i].min[lane] = static_cast<uint8_t>(from.parts.min(i));
-    }
+VEC_INLINE void load_columns(const Q6KGroup& group, int64_t part, int v, Columns* to) {
+  const Q6KGroup::Part& from = group.parts[part];
+  split_nibbles(from.low, v, to);
+  VEC_UNROLL
+  for (int q = 0; q < kBlockQuads; ++q) {
+    const Bytes high = load<Bytes>(from.high[q % 2] + v * kVectorBytes);
+    const int up = 4 - q / 2 * 2;
+    to->weights[q] |= (up > 0 ? high << up : high >> -up) & static_cast<uint16_t>(0x3030);
   }
-  VEC_INLINE void set_block(const ColumnBlock& block, int64_t part) { join_nibbles(block, &parts[part].low); }
-  VEC_INLINE void load(int64_t part, int v, Columns* to) const {
-    split_nibbles(parts[part].low, v, to);
-    to->scales[0] = to->scales[1] = widened(scale, v) * widened(parts[part].scale, v);
-    to->mins = widened(min, v) * widened(parts[part].min, v);
-  }
-};
-
-struct Q6KGroup {
-  static constexpr int64_t kBlocks = 8;
-  struct Part {
-    int8_t scale[2][kBlockLanes];
-    Nibbles low;
-    uint8_t high[2][kBlockLanes * 4];  // the upper 2 bits of weights[q] for even q, and for odd q
-  };
-  Halves16 scale;
-  Part parts[kBlocks];
-
-  VEC_INLINE void set_column(const char* column, int64_t group, int64_t lane) {
-    const Q6K& from = reinterpret_cast<const Q6K*>(column)[group];
-    scale[lane] = from.scale;
-    for (int64_t i = 0; i < 2 * kBlocks; ++i) parts[i / 2].scale[i % 2][lane] = from.scales[i];
-  }
-  VEC_INLINE void set_block(const ColumnBlock& block, int64_t part) {
-    join_nibbles(block, &parts[part].low);
-    for (int v = 0; v < kBlockVectors; ++v) {
-      Bytes high[2] = {};
-      for (int q = 0; q < kBlockQuads; ++q) {
-        high[q % 2] |= (weights_of(block, q, v) >> 4 & static_cast<uint16_t>(0x0303)) << q / 2 * 2;
-      }
-      for (int i = 0; i < 2; ++i) store(parts[part].high[i] + v * kVectorBytes, high[i]);
-    }
-  }
-  VEC_INLINE void load(int64_t part, int v, Columns* to) const {
-    split_nibbles(parts[part].low, v, to);
-    VEC_UNROLL
-    for (int q = 0; q < kBlockQuads; ++q) {
-      const Bytes high = KERNEL_ISA::load<Bytes>(parts[part].high[q % 2] + v * kVectorBytes);
-      const int up = 4 - q / 2 * 2;
-      to->weights[q] |= (up > 0 ? high << up : high >> -up) & static_cast<uint16_t>(0x3030);
-    }
-    for (int i = 0; i < 2; ++i) to->scales[i] = widened(scale, v) * widened(parts[part].scale[i], v);
-    to->mins = Float{};
-  }
-};
+  for (int i = 0; i < 2; ++i) to->scales[i] = widened(group.scale, v) * widened(from.scale[i], v);
+  to->mins = Float{};
+}
 
 template <class Type, class Group>
-struct Prepacked {
+struct Panels {
   using Dot = typename DotOf<Type::kBits>::type;
   using Part = Parts<Type::kHalves, Type::kMins, Dot>;
-
-  static size_t panel_bytes(int64_t blocks) { return static_cast<size_t>(blocks / Group::kBlocks) * sizeof(Group); }
-
-  static void pack(const char* columns, size_t stride, int64_t count, int64_t blocks, char* panel) {
-    auto* groups = reinterpret_cast<Group*>(panel);
-    ColumnBlock block;
-    for (int64_t i = 0; i < blocks / Group::kBlocks; ++i) {
-      groups[i] = {};
-      for (int64_t lane = 0; lane < count; ++lane) {
-        groups[i].set_column(columns + static_cast<size_t>(lane) * stride, i, lane);
-      }
-      for (int64_t part = 0; part < Group::kBlocks; ++part) {
-        pack_block<Type>(columns, stride, count, i * Group::kBlocks + part, &block);
-        groups[i].set_block(block, part);
-      }
-    }
-  }
 
   static void unpack(const char* panel, int64_t blocks, ColumnBlock* to) {
     const auto* group = reinterpret_cast<const Group*>(panel);
@@ -376,7 +288,7 @@ struct Prepacked {
     for (int64_t block = 0; block < blocks; block += Group::kBlocks, ++group) {
       for (int64_t part = 0; part < Group::kBlocks; ++part, to += kIntegerColumns / kIntegerLanes) {
         for (int v = 0; v < kBlockVectors; ++v) {
-          group->load(part, v, &columns);
+          load_columns(*group, part, v, &columns);
           VEC_UNROLL
           for (int q = 0; q < kBlockQuads; ++q) store(to->weights[q][v * kLanes], columns.weights[q]);
           for (int i = 0; i < 2; ++i) store(to->scales[i] + v * kLanes, columns.scales[i]);
@@ -431,7 +343,7 @@ struct Prepacked {
         prefetch_stream(reinterpret_cast<const char*>(group) + part * kPartBytes, kPartBytes);
         VEC_UNROLL
         for (int v = 0; v < kBlockVectors; ++v) {
-          group->load(part, v, &block_columns);
+          load_columns(*group, part, v, &block_columns);
           each_row<Rows>(count, [&](int64_t r) { accumulate(block_columns, row[r * blocks], &sums[r][v]); });
         }
       }
@@ -462,17 +374,17 @@ struct Prepacked {
     constexpr Streams() : run{} { fill(); }
   };
 
-  static constexpr PrepackedLayout kLayout = {panel_bytes, pack, unpack, stream};
+  static constexpr PanelProduct kProduct = {unpack, stream};
 };
 
 template <class Type>
-constexpr const PrepackedLayout* kPrepacked = nullptr;
+constexpr const PanelProduct* kPanels = nullptr;
 template <>
-constexpr const PrepackedLayout* kPrepacked<Q4_0> = &Prepacked<Q4_0, Q4_0Group>::kLayout;
+constexpr const PanelProduct* kPanels<Q4_0> = &Panels<Q4_0, Q4_0Group>::kProduct;
 template <>
-constexpr const PrepackedLayout* kPrepacked<Q4K> = &Prepacked<Q4K, Q4KGroup>::kLayout;
+constexpr const PanelProduct* kPanels<Q4K> = &Panels<Q4K, Q4KGroup>::kProduct;
 template <>
-constexpr const PrepackedLayout* kPrepacked<Q6K> = &Prepacked<Q6K, Q6KGroup>::kLayout;
+constexpr const PanelProduct* kPanels<Q6K> = &Panels<Q6K, Q6KGroup>::kProduct;
 
 template <class Type>
 constexpr IntegerProduct product_of(ggml_type type, decltype(IntegerProduct::stream) stream = nullptr) {
@@ -480,7 +392,7 @@ constexpr IntegerProduct product_of(ggml_type type, decltype(IntegerProduct::str
   static_assert(!Type::kMins || Type::kOffset == 0, "see Parts");
   return {type,       quantize<Type::kOffset, Type::kHalves>,
           pack<Type>, multiply<Type::kHalves, Type::kMins, Dot>,
-          stream,     kPrepacked<Type>};
+          stream,     kPanels<Type>};
 }
 
 // Of all types. q8_0 is as fast in ggml's own layout where StreamQ8_0 streams it.

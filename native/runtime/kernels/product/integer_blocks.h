@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/product/integer_lanes.h"
+#include "kernels/product/panels.h"
 
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
@@ -55,13 +56,11 @@ struct Q8_0 {
   }
 };
 
-struct Q4_0 {
+struct Q4_0 : Q4_0Block {
   static constexpr int kBits = 4;
   static constexpr int kOffset = 8;
   static constexpr bool kHalves = false;
   static constexpr bool kMins = false;
-  uint16_t scale;
-  uint8_t low[16];
 
   static VEC_INLINE Unpacked unpack(const char* column, int64_t index) {
     const Q4_0& block = reinterpret_cast<const Q4_0*>(column)[index];
@@ -119,7 +118,7 @@ struct Q5_1 {
 
 // Eight scales and as many mins of 6 bits in 12 bytes.
 struct SixBits {
-  uint8_t bytes[12];
+  const uint8_t* bytes;
 
   VEC_INLINE int scale(int64_t i) const {
     return i < 4 ? bytes[i] & 63 : (bytes[i + 4] & 15) | (bytes[i - 4] >> 6 << 4);
@@ -127,21 +126,18 @@ struct SixBits {
   VEC_INLINE int min(int64_t i) const { return i < 4 ? bytes[i + 4] & 63 : bytes[i + 4] >> 4 | (bytes[i] >> 6 << 4); }
 };
 
-struct Q4K {
+struct Q4K : Q4KBlock {
   static constexpr int kBits = 4;
   static constexpr int kOffset = 0;
   static constexpr bool kHalves = false;
   static constexpr bool kMins = true;
-  uint16_t scale, min;
-  SixBits parts;
-  uint8_t low[128];
 
   static VEC_INLINE Unpacked unpack(const char* column, int64_t index) {
     const Q4K& block = reinterpret_cast<const Q4K*>(column)[index / 8];
     const int part = static_cast<int>(index % 8);
     return {bits_from(load_32(block.low + part / 2 * 32), part % 2 * 4, 15),
-            {widened(block.scale) * static_cast<float>(block.parts.scale(part))},
-            {widened(block.min) * static_cast<float>(block.parts.min(part))}};
+            {widened(block.scale) * static_cast<float>(SixBits{block.parts}.scale(part))},
+            {widened(block.min) * static_cast<float>(SixBits{block.parts}.min(part))}};
   }
 };
 
@@ -151,7 +147,7 @@ struct Q5K {
   static constexpr bool kHalves = false;
   static constexpr bool kMins = true;
   uint16_t scale, min;
-  SixBits parts;
+  uint8_t parts[12];
   uint8_t high[32];
   uint8_t low[128];
 
@@ -160,20 +156,16 @@ struct Q5K {
     const int part = static_cast<int>(index % 8);
     const __m256i high = _mm256_slli_epi16(bits_from(load_32(block.high), part, 1), 4);
     return {_mm256_or_si256(bits_from(load_32(block.low + part / 2 * 32), part % 2 * 4, 15), high),
-            {widened(block.scale) * static_cast<float>(block.parts.scale(part))},
-            {widened(block.min) * static_cast<float>(block.parts.min(part))}};
+            {widened(block.scale) * static_cast<float>(SixBits{block.parts}.scale(part))},
+            {widened(block.min) * static_cast<float>(SixBits{block.parts}.min(part))}};
   }
 };
 
-struct Q6K {
+struct Q6K : Q6KBlock {
   static constexpr int kBits = 6;
   static constexpr int kOffset = 32;
   static constexpr bool kHalves = true;
   static constexpr bool kMins = false;
-  uint8_t low[128];
-  uint8_t high[64];
-  int8_t scales[16];
-  uint16_t scale;
 
   static VEC_INLINE Unpacked unpack(const char* column, int64_t index) {
     const Q6K& block = reinterpret_cast<const Q6K*>(column)[index / 8];

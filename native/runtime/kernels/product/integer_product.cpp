@@ -1,10 +1,11 @@
-// Which int8 GEMM a matrix is multiplied with, and what is prepared for it: prepacked matrices and quantized rows.
+// Which int8 GEMM a matrix is multiplied with, and what is prepared for it: quantized rows.
 #include "kernels/product/integer_product.h"
 
 #include <algorithm>
 
 #include "kernels/kernels.h"
 #include "kernels/partition.h"
+#include "kernels/product/panels.h"
 
 namespace executorch_ggml::kernels {
 namespace {
@@ -41,33 +42,14 @@ decltype(IntegerProduct::multiply) multiply_of_many_rows(const IntegerProduct& p
 
 const IntegerProduct* integer_product(ggml_type type) { return find_product(integer_products_for(active_isa()), type); }
 
-const IntegerProduct* prepacked_product(const ggml_tensor* matrix) {
-  if (matrix->extra == nullptr) return nullptr;
-  for (int isa = static_cast<int>(best_isa()); isa > 0; --isa) {  // kernels may be limited to less after it was packed
-    const IntegerProduct* product = find_product(integer_products_for(static_cast<Isa>(isa)), matrix->type);
-    if (matrix->extra == product) return product;
-  }
-  return nullptr;
+const IntegerProduct* panel_product(ggml_type type) {
+  const IntegerProduct* product = integer_product(type);
+  return product != nullptr && product->panels != nullptr ? product : nullptr;
 }
 
 const IntegerProduct* integer_product_of(const ggml_tensor* matrix) {
-  return matrix->extra != nullptr ? prepacked_product(matrix) : integer_product(matrix->type);
-}
-
-size_t prepacked_bytes(const PrepackedLayout& layout, const ggml_tensor* matrix) {
-  const auto panels = static_cast<size_t>(ceil_div(matrix->ne[1], kIntegerLanes));
-  return panels * layout.panel_bytes(matrix->ne[0] / kIntegerBlock);
-}
-
-void prepack(const PrepackedLayout& layout, const ggml_tensor* matrix, const void* data, void* packed) {
-  const int64_t blocks = matrix->ne[0] / kIntegerBlock;
-  const auto* columns = static_cast<const char*>(data);
-  auto* panel = static_cast<char*>(packed);
-  for (int64_t first = 0; first < matrix->ne[1]; first += kIntegerLanes) {
-    const int64_t count = std::min(kIntegerLanes, matrix->ne[1] - first);
-    layout.pack(columns + static_cast<size_t>(first) * matrix->nb[1], matrix->nb[1], count, blocks, panel);
-    panel += layout.panel_bytes(blocks);
-  }
+  if (is_in_panels(matrix)) return panel_product(matrix->type);
+  return matrix->extra == nullptr ? integer_product(matrix->type) : nullptr;
 }
 
 void quantize_rows(ggml_tensor* dst, int ith, int nth, void* call) {

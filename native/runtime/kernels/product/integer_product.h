@@ -11,7 +11,7 @@
 namespace executorch_ggml::kernels {
 
 constexpr int64_t kIntegerBlock = 32;    // numbers that share a scale
-constexpr int64_t kIntegerLanes = 16;    // columns of a vector
+constexpr int64_t kIntegerLanes = 16;    // columns of a vector, and of a panel of a stored matrix
 constexpr int64_t kIntegerColumns = 32;  // of a panel
 constexpr int64_t kStreamRows = 6;
 
@@ -30,12 +30,8 @@ struct ColumnBlock {
   float mins[2][kIntegerLanes];
 };
 
-// How a matrix of one type is prepacked when a program is loaded, if it is only multiplied with: in panels of
-// kIntegerLanes columns that are read from beginning to end and unpacked in registers.
-struct PrepackedLayout {
-  size_t (*panel_bytes)(int64_t blocks);
-  // Packs a panel of `count` columns, `stride` bytes apart.
-  void (*pack)(const char* columns, size_t stride, int64_t count, int64_t blocks, char* panel);
+// How a matrix in panels (panels.h) is multiplied, which is read from beginning to end and unpacked in registers.
+struct PanelProduct {
   // Unpacks a panel into one vector's part of the panel that IntegerProduct::multiply takes.
   void (*unpack)(const char* panel, int64_t blocks, ColumnBlock* to);
   // As IntegerProduct::multiply, with at most kStreamRows rows.
@@ -54,10 +50,10 @@ struct IntegerProduct {
   void (*multiply)(const RowBlock* rows, int64_t count, int64_t blocks, const ColumnBlock* panel, int64_t columns,
                    float* output, int64_t stride);
   // output[i * row_stride + j] = row i . column j of at most kStreamRows rows, the columns `stride` bytes apart, as
-  // fast as they come from memory. Null for types that are prepacked for this, or left to ggml.
+  // fast as they come from memory. Null for types that have panels for this, or are left to ggml.
   void (*stream)(const RowBlock* rows, int64_t count, int64_t blocks, const char* columns, size_t stride,
                  int64_t column_count, float* output, int64_t row_stride);
-  const PrepackedLayout* prepacked;  // null for types that are as fast in ggml's own layout
+  const PanelProduct* panels;  // null for types that are as fast in ggml's own layout
 };
 
 // Those of one instruction set.
@@ -93,10 +89,10 @@ const IntegerProduct* integer_product(ggml_type type);
 // Of more than kStreamRows rows: by tiles where the instruction set has them.
 decltype(IntegerProduct::multiply) multiply_of_many_rows(const IntegerProduct& product);
 
-// Of a prepacked matrix, which ggml_tensor::extra marks; null for others.
-const IntegerProduct* prepacked_product(const ggml_tensor* matrix);
+// The product of matrices in panels, where a type and the instruction set that kernels run on have one.
+const IntegerProduct* panel_product(ggml_type type);
 
-// Of a matrix in either layout, or null.
+// Of a matrix in ggml's own layout or in panels; null for others.
 const IntegerProduct* integer_product_of(const ggml_tensor* matrix);
 
 // Of `quantize_rows`, a node before products of many rows: threads share the work, and products the result.
@@ -106,9 +102,5 @@ struct QuantizeRowsParams {
 
 // Quantizes src[0]'s rows: each row of dst holds the bytes of its RowBlocks.
 void quantize_rows(ggml_tensor* dst, int ith, int nth, void* call);
-
-// The bytes of a prepacked matrix, and how it is made from ggml's layout at `data`.
-size_t prepacked_bytes(const PrepackedLayout& layout, const ggml_tensor* matrix);
-void prepack(const PrepackedLayout& layout, const ggml_tensor* matrix, const void* data, void* packed);
 
 }  // namespace executorch_ggml::kernels

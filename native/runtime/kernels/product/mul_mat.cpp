@@ -11,6 +11,7 @@
 #include "kernels/product/half_product.h"
 #include "kernels/product/integer_product.h"
 #include "kernels/product/packed_product.h"
+#include "kernels/product/panels.h"
 #include "kernels/scratch.h"
 
 namespace executorch_ggml::kernels {
@@ -255,7 +256,8 @@ class IntegersProduct {
         a_(dst->src[0]),
         b_(dst->src[1]),
         product_(product),
-        prepacked_(prepacked_product(a_) != nullptr ? product.prepacked : nullptr),
+        panels_(is_in_panels(a_) ? product.panels : nullptr),
+        panel_bytes_(panels_ != nullptr ? panel_bytes(a_->type, a_->ne[0]) : 0),
         blocks_(a_->ne[0] / kIntegerBlock),
         quantized_(dst->src[2]) {}
 
@@ -284,10 +286,12 @@ class IntegersProduct {
 
   void multiply_rows(const Matrices& of, const RowBlock* quantized, Range columns, Range rows) const {
     auto* output = reinterpret_cast<float*>(of.output) + rows.begin * dst_->ne[0];
-    if (rows.size() <= kStreamRows && prepacked_ != nullptr) {
+    // By all rows of the node, not those of this part: the result does not depend on how threads share them.
+    const bool few = dst_->ne[1] <= kStreamRows;
+    if (few && panels_ != nullptr) {
       return stream(of.a, quantized, rows.size(), columns, output);
     }
-    if (rows.size() <= kStreamRows && product_.stream != nullptr) {
+    if (few && product_.stream != nullptr) {
       return product_.stream(quantized, rows.size(), blocks_, of.a + columns.begin * a_->nb[1], a_->nb[1],
                              columns.size(), output + columns.begin, dst_->ne[0]);
     }
@@ -301,28 +305,29 @@ class IntegersProduct {
   }
 
   void pack(const char* a, int64_t first, int64_t count, ColumnBlock* panel) const {
-    if (prepacked_ == nullptr) return product_.pack(a + first * a_->nb[1], a_->nb[1], count, blocks_, panel);
+    if (panels_ == nullptr) return product_.pack(a + first * a_->nb[1], a_->nb[1], count, blocks_, panel);
     for (int64_t i = 0; i < count; i += kIntegerLanes) {
-      prepacked_->unpack(prepacked_panel(a, first + i), blocks_, panel + i / kIntegerLanes);
+      panels_->unpack(panel_at(a, first + i), blocks_, panel + i / kIntegerLanes);
     }
   }
 
   void stream(const char* a, const RowBlock* rows, int64_t count, Range columns, float* output) const {
     for (int64_t first = columns.begin; first < columns.end; first += kIntegerLanes) {
       const int64_t width = std::min(kIntegerLanes, columns.end - first);
-      prepacked_->stream(rows, count, blocks_, prepacked_panel(a, first), width, output + first, dst_->ne[0]);
+      panels_->stream(rows, count, blocks_, panel_at(a, first), width, output + first, dst_->ne[0]);
     }
   }
 
-  const char* prepacked_panel(const char* a, int64_t first) const {
-    return a + static_cast<size_t>(first / kIntegerLanes) * prepacked_->panel_bytes(blocks_);
+  const char* panel_at(const char* a, int64_t first) const {
+    return a + static_cast<size_t>(first / kPanelColumns) * panel_bytes_;
   }
 
   ggml_tensor* dst_;
   const ggml_tensor* a_;
   const ggml_tensor* b_;
   const IntegerProduct& product_;
-  const PrepackedLayout* prepacked_;  // null for a matrix in ggml's own layout
+  const PanelProduct* panels_;  // null for a matrix in ggml's own layout
+  size_t panel_bytes_;
   int64_t blocks_;
   const ggml_tensor* quantized_;  // the rows; null where they are few and each thread quantizes them for itself
 };

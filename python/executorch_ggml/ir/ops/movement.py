@@ -258,9 +258,14 @@ def pad_ext(a: torch.Tensor, *, lead: Dims, trail: Dims) -> torch.Tensor:
     inputs={"a": "float|quantized rows", "rows": "i32 cont"},
     result="DType.F32, (a.ne[0], rows.ne[0], rows.ne[1], rows.ne[2])",
     checks=("is_matrix(a)", "is_line(rows)", "is_below(rows, a.ne[1])"),
+    kernel="panel_rows",
+    when="is_in_panels(a)",
 )
 def get_rows(a: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """Rows ``a[rows[i]]`` as f32 (``ggml_get_rows``); ``rows`` must come from ``to_index``, which checks the range."""
+    """Rows ``a[rows[i]]`` as f32 (``ggml_get_rows``); ``rows`` must come from ``to_index``, which checks the range.
+
+    The own kernel is for matrices that are stored in panels.
+    """
     return a[0, 0][rows[0].long()].float()
 
 
