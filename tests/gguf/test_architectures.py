@@ -275,3 +275,17 @@ def test_types_that_need_importance(tmp_path: Path) -> None:
     importance = Importance({name: Entry(torch.ones(1, 256), torch.ones(1))})
     export_gguf(model, tmp_path / "x.gguf", types=dataclasses.replace(config, importance=importance))
     assert GgufFile(tmp_path / "x.gguf").tensors["blk.0.ffn_down.weight"].dtype == DType.IQ2_XXS
+
+
+@pytest.mark.parametrize("dtype", [DType.F16, DType.BF16])
+def test_half_files_compute_as_their_values_do(dtype: DType, tmp_path: Path) -> None:
+    """Products round the other operand to the file's type, and nothing else."""
+    _, path = written("qwen3", tmp_path / "x.gguf", types=dtype)
+    model, expected = load(path), logits(load(path, dequantize=True).module, tokens(40))
+    program = llm.export(model.module, max_seq_len=64, cache_type="f32", weights=model.weights, all_logits=True)
+    program.save(str(tmp_path / "x.pte"))
+    result = executorch_ggml.load(tmp_path / "x.pte")(tokens(40), torch.tensor([0]))
+    tolerance = 0.002 if dtype == DType.F16 else 0.01
+    torch.testing.assert_close(result, expected, rtol=0, atol=tolerance * float(expected.abs().max()))
+    sizes = {tensor.dtype for tensor in model.file.tensors.values() if len(tensor.shape) > 1}
+    assert sizes == {dtype}
