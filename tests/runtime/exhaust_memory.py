@@ -88,13 +88,14 @@ def output() -> None:
 
 
 def kernels() -> None:
-    """What ggml's kernels need beside the values: here the other operand in half precision."""
+    """What ggml's kernels need beside the values: here the other operand in int8, for a type that ggml multiplies."""
     build = Builder()
     rows = MUCH // 4096 // 4
     x = build.input("x", DType.F32, (rows, 4096), (4096, rows, 1, 1))
-    weight = build.constant("weight", DType.BF16, (4096, 2, 1, 1))
+    weight = build.constant("weight", DType.IQ4_NL, (4096, 2, 1, 1))
     build.output("y", build.emit("mul_mat", weight, x), (rows, 2))
-    _run(build, {"weight": torch.ones(2, 4096, dtype=torch.bfloat16)}, np.ones((rows, 4096), np.float32))
+    data = torch.zeros(DType.IQ4_NL.nbytes(2 * 4096), dtype=torch.uint8)
+    _run(build, {"weight": data}, np.ones((rows, 4096), np.float32))
 
 
 def _run(build: Builder, constants: dict[str, torch.Tensor], x: np.ndarray) -> None:
