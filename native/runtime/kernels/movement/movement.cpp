@@ -1,5 +1,6 @@
 // Kernels that move or fill elements without computing on them.
 #include <algorithm>
+#include <cstring>
 
 #include "kernels/elementwise/convert.h"
 #include "kernels/elementwise/elementwise.h"
@@ -11,11 +12,11 @@ namespace {
 
 char* bytes(ggml_tensor* tensor) { return static_cast<char*>(tensor->data); }
 
-// A source that is dense along dim 1, not along dim 0: some elements along dim 1 at a time, for all of dim 0, so that
-// the cache lines that are read and those that are written are used whole.
-void copy_transposed(const Walk& walk, int ith, int nth, int64_t item) {
-  constexpr int64_t kTile = 64;
-  constexpr int64_t kShare = 2048;  // elements of a thread, at least
+constexpr int64_t kChunk = 16;       // bytes
+constexpr int64_t kShortRow = 1024;  // bytes
+
+// Where each run along dim 0 begins.
+Walk without_first_dim(const Walk& walk) {
   Walk starts(walk);
   --starts.dims;
   starts.count = walk.count / walk.ne[0];
@@ -23,6 +24,15 @@ void copy_transposed(const Walk& walk, int ith, int nth, int64_t item) {
   for (int i = 0; i < walk.operands; ++i) {
     std::copy(walk.stride[i] + 1, walk.stride[i] + walk.dims, starts.stride[i]);
   }
+  return starts;
+}
+
+// A source that is dense along dim 1, not along dim 0: some elements along dim 1 at a time, for all of dim 0, so that
+// the cache lines that are read and those that are written are used whole.
+void copy_transposed(const Walk& walk, int ith, int nth, int64_t item) {
+  constexpr int64_t kTile = 64;
+  constexpr int64_t kShare = 2048;  // elements of a thread, at least
+  const Walk starts = without_first_dim(walk);
   Runs runs(starts, share(starts.count, ith, nth, ceil_div(kShare, walk.ne[0])));
   while (runs.next()) {
     for (int64_t done = 0; done < runs.n; done += kTile) {
@@ -33,6 +43,23 @@ void copy_transposed(const Walk& walk, int ith, int nth, int64_t item) {
                       std::min(kTile, runs.n - done), item);
       }
     }
+  }
+}
+
+// Rows of some multiple of 16 bytes, too short for calls of memcpy.
+void copy_short_rows(char* to, int64_t to_step, const char* from, int64_t from_step, int64_t rows, int64_t bytes) {
+  for (int64_t row = 0; row < rows; ++row, to += to_step, from += from_step) {
+    for (int64_t i = 0; i < bytes; i += kChunk) std::memcpy(to + i, from + i, kChunk);
+  }
+}
+
+// Dense rows along dim 0, the same number of bytes in both operands.
+void copy_rows(const Walk& walk, int ith, int nth, int64_t bytes) {
+  constexpr int64_t kShare = 2048;  // elements of a thread, at least
+  const Walk starts = without_first_dim(walk);
+  Runs runs(starts, share(starts.count, ith, nth, ceil_div(kShare, walk.ne[0])));
+  while (runs.next()) {
+    copy_short_rows(runs.at[0], starts.stride[0][0], runs.at[1], starts.stride[1][0], runs.n, bytes);
   }
 }
 
@@ -50,6 +77,9 @@ void copy_into(ggml_tensor* dst, int64_t offset, const ggml_tensor* src, int ith
   if (walk.count > 0 && walk.dims > 1 && walk.stride[1][0] != item && walk.stride[1][1] == item) {
     return copy_transposed(walk, ith, nth, item);
   }
+  const int64_t row = walk.ne[0] * item;
+  const bool in_rows = walk.count > 0 && walk.dims > 1 && walk.stride[0][0] == item && walk.stride[1][0] == item;
+  if (in_rows && row <= kShortRow && row % kChunk == 0) return copy_rows(walk, ith, nth, row);
   Runs runs(walk, share(walk.count, ith, nth));
   while (runs.next()) {
     copy_elements(runs.at[0], walk.stride[0][0], runs.at[1], walk.stride[1][0], runs.n, item);
