@@ -19,7 +19,7 @@ VEC_INLINE Float gelu_erf_of(Float x) {
   const Float p = polynomial(u, 0.13962166011333466f, 0.13985756039619446f, 0.11986308544874191f, 0.10539215058088303f,
                              -0.022843437269330025f, 0.15879657864570618f, -0.25539103150367737f, 0.1438184231519699f,
                              -0.029115017503499985f);
-  const Float tail = vec_exp_normal(x * x * -0.5f) * (p * u);
+  const Float tail = vec_exp_below(x * x * -0.5f) * (p * u);
   return x * pick(x > 0.0f, 1.0f - tail, tail);
 }
 

@@ -371,8 +371,8 @@ class Convolution {
     // All channels of a pixel at once: those of a tile are too few for a loop.
     const int64_t begin = first_channel(blocks.begin);
     const int64_t end = first_channel(blocks.end);
-    const auto activate = KERNEL_PICK(activate);
-    for (int64_t m = 0; m < rows; ++m) activate(outputs[m] + begin, end - begin, params_.epilogue.activation);
+    for (int64_t m = 0; m < rows; ++m) outputs[m] += begin;
+    activate_pixels(outputs, rows, end - begin, params_.epilogue.activation);
   }
 
   int64_t first_channel(int64_t block) const {
@@ -475,6 +475,16 @@ class Convolution {
 const BfloatTiles* bfloat_conv_tiles(Isa isa) {
   const auto tiles = KERNEL_PICK_AVX512BF16(isa, bfloat_tiles);
   return tiles != nullptr ? &tiles() : nullptr;
+}
+
+void activate_pixels(float* const* pixels, int64_t count, int64_t channels, Activation activation) {
+  const auto activate_floats = KERNEL_PICK(activate);
+  for (int64_t first = 0, last = 0; first < count; first = last) {
+    last = first + 1;
+    if (pixels[first] == nullptr) continue;
+    while (last < count && pixels[last] == pixels[last - 1] + channels) ++last;
+    activate_floats(pixels[first], (last - first) * channels, activation);
+  }
 }
 
 void conv_2d_pixels(ggml_tensor* dst, const ConvolutionParams& params, DType weights, Range pixels, Range blocks) {

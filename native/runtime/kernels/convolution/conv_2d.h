@@ -73,6 +73,9 @@ KERNEL_VARIANT(avx512bf16, const BfloatTiles& bfloat_tiles())
 // Applies an activation in place; tiles clamp by themselves.
 KERNEL_VARIANTS(void activate(float* y, int64_t n, Activation activation))
 
+// The same for some pixels' channels, unless it is a clamp. Pixels may be null; adjacent ones are one array.
+void activate_pixels(float* const* pixels, int64_t count, int64_t channels, Activation activation);
+
 // Null where an instruction set has no products of bf16.
 const BfloatTiles* bfloat_conv_tiles(Isa isa = active_isa());
 

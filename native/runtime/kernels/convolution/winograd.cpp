@@ -190,10 +190,7 @@ class Winograd {
     }
     if (!transforms_.output(output)) return compute_directly(at);
     if (clamps || params_.epilogue.activation == Activation::None) return;
-    const auto activate = KERNEL_PICK(activate);
-    for (float* pixel : output.pixels) {
-      if (pixel != nullptr) activate(pixel, output.channels, params_.epilogue.activation);
-    }
+    activate_pixels(output.pixels, kWinogradOut * kWinogradOut, output.channels, params_.epilogue.activation);
   }
 
   int64_t pixel(int64_t x, int64_t y, int64_t image) const { return (image * out_.height + y) * out_.width + x; }
