@@ -41,7 +41,7 @@ def pack(plain: torch.Tensor, layout: StorageLayout) -> torch.Tensor:
     """The elements in the layout's order, in one dim. ``plain`` has a constant's dims, outermost first.
 
     Blocks are padded with zeros, and a run of zeros as long as the input channels follows: what kernels read in place
-    of the pixels outside an image. Blocks of a half type have two inputs of an output channel side by side, and those of
+    of the pixels outside an image. Blocks of a half type have two inputs of an output channel side by side, those of
     int8 four, for instructions that sum their products; the latter end in the int32 sum of each channel.
     """
     return _LAYOUTS[layout.kind][0](plain, layout.groups).reshape(-1)
