@@ -40,6 +40,7 @@ constexpr QuantizedTiles tiles_of(std::integer_sequence<int, Number...>) {
           kMatrixChannels,
           sizeof(uint8_t),
           4096,
+          true,
           arrange,
           begin_matrix_tiles<EmulatedTiles>,
           end_matrix_tiles<EmulatedTiles>,

@@ -72,14 +72,14 @@ class TileTrial {
  public:
   explicit TileTrial(const TileCase& of)
       : of_(of),
-        row_bytes_(of.quads * kQuad),
         block_bytes_(of.quads * kQuadBytes + kQuantizedBlock * static_cast<int64_t>(sizeof(int32_t))),
-        rows_(static_cast<size_t>(kMaxQuantizedRows * row_bytes_)),
+        rows_(static_cast<size_t>(kMaxQuantizedRows * of.quads * kQuad)),
         blocks_(static_cast<size_t>(2 * block_bytes_)),
         scales_(2 * kQuantizedBlock, 3e-4f),
         output_(static_cast<size_t>(of.rows * of.channels)) {
     std::minstd_rand random(static_cast<unsigned>(of.quads));
     for (uint8_t& byte : rows_) byte = static_cast<uint8_t>(random() >> 8);
+    for (int row = 0; row < of.rows; ++row) inputs_.push_back(rows_.data() + row * of.quads * kQuad);
     for (uint8_t& byte : blocks_) byte = static_cast<uint8_t>(random() >> 8);
     for (int block = 0; block < 2; ++block) {
       uint8_t* sums = blocks_.data() + block * block_bytes_ + of.quads * kQuadBytes;
@@ -93,9 +93,9 @@ class TileTrial {
   // Allocates nothing, since it may be ended by a signal.
   void run(const QuantizedTiles& tiles) {
     QuantizedTile tile = {};
-    tile.rows = rows_.data();
-    tile.row_bytes = row_bytes_;
-    tile.quads = of_.quads;
+    tile.inputs = inputs_.data();
+    tile.taps = 1;
+    tile.tap_quads = of_.quads;
     tile.weights = reinterpret_cast<const int8_t*>(blocks_.data());
     tile.sums = reinterpret_cast<const int32_t*>(blocks_.data() + of_.quads * kQuadBytes);
     tile.block_bytes = block_bytes_;
@@ -110,7 +110,7 @@ class TileTrial {
     for (int row = 0; row < of_.rows;) {
       const int some = std::min(tiles.rows, of_.rows - row);
       tiles.run[some - 1](tile);
-      tile.rows = static_cast<const char*>(tile.rows) + some * row_bytes_;
+      tile.inputs += some;
       tile.output += some * of_.channels;
       row += some;
     }
@@ -121,8 +121,9 @@ class TileTrial {
 
  private:
   TileCase of_;
-  int64_t row_bytes_, block_bytes_;
+  int64_t block_bytes_;
   std::vector<uint8_t> rows_, blocks_;
+  std::vector<const void*> inputs_;  // of each row
   std::vector<float> scales_;
   std::vector<uint8_t> output_;
   Requantize format_ = {DType::U8, 117, 0.0f, 255.0f};

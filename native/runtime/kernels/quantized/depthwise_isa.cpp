@@ -122,11 +122,11 @@ struct Operands {
 
 // Sums of kColumns output pixels from a column on, with a kernel of Kernel undilated taps across.
 template <int Kernel, int Stride>
-VEC_INLINE void sum_strip(const QuantizedDepthwise&, const Operands& of, int64_t column,
-                          int32_t (&totals)[kColumns][kChannels]) {
+VEC_INLINE void sum_strip(const Operands& of, int64_t column, Int (&sums)[kColumns][kBlockVectors]) {
   constexpr int kInputs = (kColumns - 1) * Stride + Kernel;
+  VEC_UNROLL
   for (int part = 0; part < kBlockVectors; ++part) {
-    Int sums[kColumns] = {};
+    Int of_part[kColumns] = {};
     const int16_t* weights = of.weights + part * 2 * kLanes;
     for (int64_t pair = 0; pair < of.pair_count; ++pair, weights += Kernel * kPair) {
       const int16_t* inputs = of.inputs(pair, column * Stride, part);
@@ -139,29 +139,30 @@ VEC_INLINE void sum_strip(const QuantizedDepthwise&, const Operands& of, int64_t
         VEC_UNROLL
         for (int i = 0; i < kColumns; ++i) {
           const int kx = j - i * Stride;
-          if (kx >= 0 && kx < Kernel) sums[i] += pair_products(x, w[kx]);
+          if (kx >= 0 && kx < Kernel) of_part[i] += pair_products(x, w[kx]);
         }
       }
     }
     VEC_UNROLL
-    for (int i = 0; i < kColumns; ++i) store(totals[i] + part * kLanes, sums[i]);
+    for (int i = 0; i < kColumns; ++i) sums[i][part] = of_part[i];
   }
 }
 
 // The same of one pixel, with any window.
-void sum_pixel(const QuantizedDepthwise& layer, const Operands& of, int64_t column,
-               int32_t (&totals)[kColumns][kChannels]) {
+VEC_INLINE void sum_pixel(const QuantizedDepthwise& layer, const Operands& of, int64_t column,
+                          Int (&sums)[kBlockVectors]) {
   const Window& across = layer.window.w;
+  VEC_UNROLL
   for (int part = 0; part < kBlockVectors; ++part) {
-    Int sums = {};
+    Int of_part = {};
     const int16_t* weights = of.weights + part * 2 * kLanes;
     for (int64_t pair = 0; pair < of.pair_count; ++pair) {
       for (int64_t kx = 0; kx < across.kernel; ++kx, weights += kPair) {
         const int16_t* inputs = of.inputs(pair, column * across.stride + kx * across.dilation, part);
-        sums += pair_products(load<Words>(inputs), load<Words>(weights));
+        of_part += pair_products(load<Words>(inputs), load<Words>(weights));
       }
     }
-    store(totals[0] + part * kLanes, sums);
+    sums[part] = of_part;
   }
 }
 
@@ -173,28 +174,31 @@ struct OutputRow {
   int64_t pitch;
   int64_t left;  // channels
 
-  VEC_INLINE void write(const int32_t* a, const int32_t* b, bool both, int64_t column) const {
-    char* upper = first + column * pitch;
-    output.write(scaled(a), scaled(b), upper, upper + pitch, both, left);
+  template <int Pixels>
+  VEC_INLINE void write(const Int (&sums)[Pixels][kBlockVectors], int64_t column) const {
+    PixelBlock y[Pixels];
+    VEC_UNROLL
+    for (int i = 0; i < Pixels; ++i) y[i] = scaled(sums[i]);
+    output.write(y, first + column * pitch, pitch, left);
   }
 };
 
 template <int Kernel, int Stride>
 void run_strips(const QuantizedDepthwise& layer, const Operands& of, const OutputRow& row) {
-  int32_t totals[kColumns][kChannels];
   for (int64_t done = 0; done < layer.out_width; done += kColumns) {
     // The last strip may overlap the one before it.
     const int64_t column = done + kColumns > layer.out_width ? layer.out_width - kColumns : done;
-    sum_strip<Kernel, Stride>(layer, of, column, totals);
-    for (int i = 0; i < kColumns; i += 2) row.write(totals[i], totals[i + 1], true, column + i);
+    Int sums[kColumns][kBlockVectors];
+    sum_strip<Kernel, Stride>(of, column, sums);
+    row.write(sums, column);
   }
 }
 
 void run_pixels(const QuantizedDepthwise& layer, const Operands& of, const OutputRow& row) {
-  int32_t totals[kColumns][kChannels];
   for (int64_t column = 0; column < layer.out_width; ++column) {
-    sum_pixel(layer, of, column, totals);
-    row.write(totals[0], totals[0], false, column);
+    Int sums[1][kBlockVectors];
+    sum_pixel(layer, of, column, sums[0]);
+    row.write(sums, column);
   }
 }
 

@@ -43,38 +43,41 @@ VEC_INLINE Int splat_quad(const uint8_t* from) {
 
 template <int Rows, int Blocks>
 VEC_INLINE void run_blocks(const QuantizedTile& tile) {
-  Int sums[Rows][Blocks][kBlockVectors] = {};
-  const auto* rows = static_cast<const uint8_t*>(tile.rows);
-  const int8_t* weights = tile.weights;
-  for (int64_t q = 0; q < tile.quads; ++q, weights += kQuadBytes) {
-    Int w[Blocks][kBlockVectors];
-    VEC_UNROLL
-    for (int b = 0; b < Blocks; ++b) {
-      VEC_UNROLL
-      for (int v = 0; v < kBlockVectors; ++v) w[b][v] = load<Int>(weights + b * tile.block_bytes + v * kVectorBytes);
-    }
-    VEC_UNROLL
-    for (int r = 0; r < Rows; ++r) {
-      const Int x = splat_quad(rows + r * tile.row_bytes + q * kQuad);
-      VEC_UNROLL
-      for (int b = 0; b < Blocks; ++b) {
-        VEC_UNROLL
-        for (int v = 0; v < kBlockVectors; ++v) sums[r][b][v] = plus_dot_products(sums[r][b][v], x, w[b][v]);
-      }
-    }
-  }
-  int32_t totals[Rows][Blocks][kQuantizedBlock];
+  TileSums<Rows, Blocks> sums;
   VEC_UNROLL
   for (int b = 0; b < Blocks; ++b) {
     const auto* of_block = reinterpret_cast<const char*>(tile.sums) + b * tile.block_bytes;
     VEC_UNROLL
     for (int v = 0; v < kBlockVectors; ++v) {
-      const Int zeros = load<Int>(of_block + v * kVectorBytes) * tile.zero;
+      const Int zeros = load<Int>(of_block + v * kVectorBytes) * -tile.zero;
       VEC_UNROLL
-      for (int r = 0; r < Rows; ++r) store(totals[r][b] + v * kLanes, sums[r][b][v] - zeros);
+      for (int r = 0; r < Rows; ++r) sums.at[r][b][v] = zeros;
     }
   }
-  finish_tile(tile, totals[0][0], Rows, Blocks * kQuantizedBlock);
+  const auto* inputs = reinterpret_cast<const uint8_t* const*>(tile.inputs);
+  const int8_t* weights = tile.weights;
+  for (int64_t tap = 0; tap < tile.taps; ++tap, inputs += Rows) {
+    for (int64_t q = 0; q < tile.tap_quads; ++q, weights += kQuadBytes) {
+      Int w[Blocks][kBlockVectors];
+      VEC_UNROLL
+      for (int b = 0; b < Blocks; ++b) {
+        VEC_UNROLL
+        for (int v = 0; v < kBlockVectors; ++v) w[b][v] = load<Int>(weights + b * tile.block_bytes + v * kVectorBytes);
+      }
+      VEC_UNROLL
+      for (int r = 0; r < Rows; ++r) {
+        const Int x = splat_quad(inputs[r] + q * kQuad);
+        VEC_UNROLL
+        for (int b = 0; b < Blocks; ++b) {
+          VEC_UNROLL
+          for (int v = 0; v < kBlockVectors; ++v) {
+            sums.at[r][b][v] = plus_dot_products(sums.at[r][b][v], x, w[b][v]);
+          }
+        }
+      }
+    }
+  }
+  finish_tile(tile, sums);
 }
 
 template <int Rows>
@@ -85,8 +88,8 @@ void run(const QuantizedTile& tile) {
 
 template <int... Number>
 constexpr QuantizedTiles tiles_of(std::integer_sequence<int, Number...>) {
-  return {kRows,   1,       kBlocks * kQuantizedBlock, sizeof(uint8_t), kGatheredBytes, arrange,
-          nullptr, nullptr, {run<Number + 1>...}};
+  return {kRows, 1,       kBlocks * kQuantizedBlock, sizeof(uint8_t), kGatheredBytes, false,
+          arrange, nullptr, nullptr, {run<Number + 1>...}};
 }
 
 constexpr QuantizedTiles kTiles = tiles_of(std::make_integer_sequence<int, kRows>());

@@ -1,6 +1,7 @@
-// Layers of integers: convolutions and linear layers, these as convolutions of one pixel. This file gathers the inputs
-// of some output pixels in rows, in the order of the weights, and cuts the products into tiles that layer_isa.cpp, or a
-// folder of an instruction set, computes.
+// Layers of integers: convolutions and linear layers, these as convolutions of one pixel. This file cuts them into
+// tiles that layer_isa.cpp, or a folder of an instruction set, computes, and finds where the inputs of a tile's pixels
+// begin: in place, in an arranged copy of the rows that they are in, or gathered pixel by pixel in the order of the
+// weights.
 #include "kernels/quantized/layer.h"
 
 #include <algorithm>
@@ -13,6 +14,12 @@
 namespace executorch_ggml::kernels {
 
 namespace {
+
+// These stay in L2 together.
+constexpr int64_t kArrangedBytes = 256 * 1024;  // of rows of the image that are arranged at a time
+constexpr int64_t kWeightBytes = 256 * 1024;    // for one pass over the pixels
+
+constexpr int64_t kCopied = 32;  // bytes at a time
 
 // While it lives, this thread can run tiles.
 class TileSetup {
@@ -32,9 +39,37 @@ class TileSetup {
 };
 
 struct Scratch {
-  Buffer<char> taps;  // of a pixel
-  Buffer<char> rows;
-  Buffer<int8_t> weights;  // packed, where the node's are not
+  Buffer<char> gathered;  // the inputs of pixels, side by side
+  Buffer<char> arranged;
+  Buffer<char> zeros;          // arranged inputs that stand for 0
+  Buffer<const char*> lines;   // of a row of the kernel each
+  Buffer<const void*> inputs;  // of a tile
+  Buffer<int8_t> weights;      // packed, where the node's are not
+};
+
+// Goes from output pixel to output pixel.
+struct PixelWalk {
+  int64_t column;
+  int64_t line;
+  int64_t image;
+
+  PixelWalk(int64_t pixel, const ImageShape& out)
+      : column(pixel % out.width), line(pixel / out.width % out.height), image(pixel / out.width / out.height) {}
+
+  void next(const ImageShape& out) {
+    if (++column < out.width) return;
+    column = 0;
+    if (++line < out.height) return;
+    line = 0;
+    ++image;
+  }
+};
+
+// The first tap of an output pixel, which may be outside of the image.
+struct FirstTap {
+  int64_t x;
+  int64_t y;
+  int64_t image_row;  // the image's first row among those that were arranged
 };
 
 class QuantizedLayer {
@@ -54,12 +89,20 @@ class QuantizedLayer {
     group_in_ = in_.channels / params_.groups;
     group_out_ = out_.channels / params_.groups;
     group_blocks_ = ceil_div(group_out_, kQuantizedBlock);
-    depth_ = group_in_ * params_.window.w.kernel * params_.window.h.kernel;
+    taps_ = params_.window.w.kernel * params_.window.h.kernel;
+    depth_ = group_in_ * taps_;
     quads_ = ceil_div(depth_, kQuad);
     block_bytes_ = quads_ * kQuadBytes + kQuantizedBlock * static_cast<int64_t>(sizeof(int32_t));
-    row_bytes_ = quads_ * kQuad * tiles_.element_bytes;
+    pixel_bytes_ = in_.channels * tiles_.element_bytes;
+    as_they_are_ = tiles_.element_bytes == 1 && !is_signed_;
     // Without instructions for it the zero point is subtracted as inputs are arranged.
-    arranged_zero_ = tiles_.element_bytes > 1 ? 0 : static_cast<int32_t>(params_.zero) + (is_signed_ ? 128 : 0);
+    arranged_zero_ = tiles_.element_bytes > 1 ? 0 : zero() + (is_signed_ ? 128 : 0);
+    x_end_ = x_ + in_.pixels() * in_.channels;
+    flatten_if_pointwise();
+    // Arranging whole rows of the image for a 1x1 window that skips pixels would cost more than to gather those it
+    // sees.
+    adjacent_ = params_.groups == 1 && params_.window.w.dilation == 1 && params_.window.w.up == 1;
+    gathers_ = tiles_.gathers || group_in_ % kQuad != 0 || (taps_ == 1 && !pointwise_);
   }
 
   void run(int ith, int nth) {
@@ -68,18 +111,12 @@ class QuantizedLayer {
     const Range blocks = Range::part(params_.groups * group_blocks_, ith / pixel_parts, nth / pixel_parts);
     if (pixels.empty() || blocks.empty()) return;
     if (params_.weights == Storage::Plain) pack(blocks);
-    const int64_t tiles = std::max<int64_t>(1, tiles_.gathered_bytes / row_bytes_ / tiles_.rows);
-    const int64_t chunk = std::min(pixels.size(), tiles * tiles_.rows);
-    rows_ = scratch_.rows.sized(ceil_div(chunk, tiles_.row_step) * tiles_.row_step * row_bytes_);
     const TileSetup setup(tiles_, quads_);
-    for (int64_t group = blocks.begin / group_blocks_; group * group_blocks_ < blocks.end; ++group) {
-      const int64_t first = std::max(blocks.begin, group * group_blocks_);
-      const int64_t end = std::min(blocks.end, (group + 1) * group_blocks_);
-      for (int64_t at = pixels.begin; at < pixels.end; at += chunk) {
-        const Range some = {at, std::min(at + chunk, pixels.end)};
-        gather(some, group);
-        for (int64_t block = first; block < end;) block += run_blocks(some, group, block, end);
-      }
+    inputs_ = scratch_.inputs.sized(taps_ * tiles_.rows);
+    if (!gathers_) find_zeros();
+    const int64_t chunk = pixels_at_once();
+    for (int64_t at = pixels.begin; at < pixels.end; at += chunk) {
+      run_pixels({at, std::min(at + chunk, pixels.end)}, blocks);
     }
   }
 
@@ -90,9 +127,10 @@ class QuantizedLayer {
     int64_t best_cost = INT64_MAX;
     for (int64_t parts = 1; parts <= nth; ++parts) {
       if (nth % parts != 0) continue;
-      const int64_t tiles = ceil_div(ceil_div(out_.pixels(), parts), tiles_.rows);
+      const int64_t rows = ceil_div(out_.pixels(), parts);
       const int64_t columns = ceil_div(params_.groups * group_blocks_, nth / parts);
-      const int64_t cost = tiles * (columns + 1);  // gathering is about as much work as a block
+      // A tile loads its weights too, and to find or gather inputs is about as much work as a block.
+      const int64_t cost = (rows + ceil_div(rows, tiles_.rows)) * (columns + 1);
       if (cost >= best_cost) continue;
       best = parts;
       best_cost = cost;
@@ -104,7 +142,6 @@ class QuantizedLayer {
 
   // Plain weights (KW, KH, IC and OC from the inside out) as they are stored in blocks of int8.
   void pack(Range blocks) {
-    const int64_t taps = params_.window.w.kernel * params_.window.h.kernel;
     int8_t* packed = scratch_.weights.sized(blocks.size() * block_bytes_);
     std::memset(packed, 0, static_cast<size_t>(blocks.size() * block_bytes_));
     for (int64_t block = blocks.begin; block < blocks.end; ++block) {
@@ -114,7 +151,7 @@ class QuantizedLayer {
       for (int64_t lane = 0; lane < std::min<int64_t>(kQuantizedBlock, group_out_ - first); ++lane) {
         const int8_t* from = weights_ + (block / group_blocks_ * group_out_ + first + lane) * depth_;
         for (int64_t k = 0; k < depth_; ++k) {
-          const int8_t weight = from[k % group_in_ * taps + k / group_in_];
+          const int8_t weight = from[k % group_in_ * taps_ + k / group_in_];
           to[k / kQuad * kQuadBytes + lane * kQuad + k % kQuad] = weight;
           sums[lane] += weight;
         }
@@ -127,101 +164,240 @@ class QuantizedLayer {
 
   // -------------------------------------------------------------------------------------------------------- inputs
 
+  // A 1x1 convolution of adjacent pixels is one GEMM: each pixel is a row of the image by itself.
+  void flatten_if_pointwise() {
+    const auto plain = [](const Window& w) { return w.kernel == 1 && w.stride == 1 && w.pad == 0 && w.up == 1; };
+    pointwise_ =
+        plain(params_.window.w) && plain(params_.window.h) && in_.width == out_.width && in_.height == out_.height;
+    if (!pointwise_) return;
+    in_.height = out_.height = in_.pixels();
+    in_.width = out_.width = 1;
+    in_.images = out_.images = 1;
+  }
+
+  // How many output pixels' inputs are gathered or arranged before their products are computed.
+  int64_t pixels_at_once() const {
+    if (gathers_) {
+      const int64_t rows = tiles_.gathered_bytes / std::max<int64_t>(1, quads_ * kQuad * tiles_.element_bytes);
+      return std::max<int64_t>(1, rows / tiles_.rows) * tiles_.rows;
+    }
+    if (as_they_are_) return out_.pixels();
+    const int64_t down = std::max<int64_t>(1, params_.window.h.stride / params_.window.h.up);
+    const int64_t row_bytes = std::max<int64_t>(1, down * in_.width * pixel_bytes_);
+    return std::max<int64_t>(1, kArrangedBytes / row_bytes) * out_.width;
+  }
+
+  void find_zeros() {
+    const int64_t run = params_.window.w.kernel * group_in_;
+    const int64_t bytes = run * tiles_.element_bytes;
+    char* zeros = scratch_.zeros.sized(bytes + run);
+    fill(zeros + bytes, run);
+    arrange(zeros + bytes, run, zeros);
+    zeros_ = zeros;
+  }
+
+  // Rows of images are numbered through all images.
+  int64_t input_row(int64_t output_row, int64_t tap) const {
+    const Window& down = params_.window.h;
+    const int64_t spread = output_row % out_.height * down.stride - down.pad + tap * down.dilation;
+    return output_row / out_.height * in_.height + std::clamp<int64_t>(spread / down.up, 0, in_.height - 1);
+  }
+
+  // Finds the rows of the image that the pixels see, arranged.
+  void arrange_rows(Range pixels) {
+    source_ = x_;
+    first_row_ = 0;
+    if (as_they_are_ || in_.pixels() == 0) return;
+    first_row_ = input_row(pixels.begin / out_.width, 0);
+    const int64_t end = input_row((pixels.end - 1) / out_.width, params_.window.h.kernel - 1) + 1;
+    const int64_t row = in_.width * in_.channels;
+    char* arranged = scratch_.arranged.sized((end - first_row_) * row * tiles_.element_bytes);
+    arrange(x_ + first_row_ * row, (end - first_row_) * row, arranged);
+    source_ = arranged;
+  }
+
   void gather(Range pixels, int64_t group) {
     const Window& across = params_.window.w;
     const Window& down = params_.window.h;
-    const auto plain = [](const Window& w) { return w.kernel == 1 && w.stride == 1 && w.pad == 0 && w.up == 1; };
-    const bool same_image = in_.width == out_.width && in_.height == out_.height;
-    if (plain(across) && plain(down) && same_image && depth_ == in_.channels && depth_ % kQuad == 0) {
-      return arrange(x_ + pixels.begin * depth_, pixels.size() * depth_, rows_);
+    const int64_t run = across.kernel * group_in_;
+    const int64_t pitch = quads_ * kQuad;
+    const int64_t rows = ceil_div(pixels.size(), tiles_.row_step) * tiles_.row_step;  // tiles read so many
+    char* gathered = scratch_.gathered.sized(rows * pitch + kCopied);
+    const char** lines = scratch_.lines.sized(down.kernel);
+    PixelWalk at(pixels.begin, out_);
+    char* row = gathered;
+    for (int64_t pixel = pixels.begin; pixel < pixels.end; ++pixel, row += pitch, at.next(out_)) {
+      if (pixel == pixels.begin || at.column == 0) find_lines(at, group, lines);
+      const int64_t x = at.column * across.stride - across.pad;
+      const bool whole = adjacent_ && x >= 0 && x + across.kernel <= in_.width;
+      char* to = row;
+      for (int64_t ky = 0; ky < down.kernel; ++ky) {
+        if (lines[ky] == nullptr) {
+          to = fill(to, run);
+        } else {
+          to = whole ? copy(to, lines[ky] + x * in_.channels, run) : gather_taps(to, lines[ky], x);
+        }
+      }
     }
-    char* taps = scratch_.taps.sized(quads_ * kQuad);
-    std::memset(taps + depth_, 0, static_cast<size_t>(quads_ * kQuad - depth_));
-    int64_t column = pixels.begin % out_.width;
-    int64_t line = pixels.begin / out_.width % out_.height;
-    int64_t image = pixels.begin / out_.width / out_.height;
-    char* row = rows_;
-    for (int64_t pixel = pixels.begin; pixel < pixels.end; ++pixel, row += row_bytes_) {
-      const int64_t x = column * across.stride - across.pad;
-      const int64_t y = line * down.stride - down.pad;
-      char* to = taps;
-      for (int64_t ky = 0; ky < down.kernel; ++ky) to = gather_taps(to, image, group, x, y + ky * down.dilation);
-      arrange(taps, quads_ * kQuad, row);
-      if (++column < out_.width) continue;
-      column = 0;
-      if (++line < out_.height) continue;
-      line = 0;
-      ++image;
+    source_ = gathered;
+    if (as_they_are_) return;
+    char* arranged = scratch_.arranged.sized(rows * pitch * tiles_.element_bytes);
+    arrange(gathered, pixels.size() * pitch, arranged);
+    source_ = arranged;
+  }
+
+  // The line of the image, from a group's first channel on, that each row of the kernel sees; null outside of it.
+  void find_lines(const PixelWalk& at, int64_t group, const char** lines) const {
+    const Window& down = params_.window.h;
+    for (int64_t ky = 0; ky < down.kernel; ++ky) {
+      const int64_t y = inside(at.line * down.stride - down.pad + ky * down.dilation, down.up, in_.height);
+      const int64_t first = (at.image * in_.height + y) * in_.width * in_.channels + group * group_in_;
+      lines[ky] = y < 0 ? nullptr : x_ + first;
     }
   }
 
-  // The taps of one row of the kernel from (x, y) on, in the image as it is spread by `up`.
-  char* gather_taps(char* to, int64_t image, int64_t group, int64_t x, int64_t y) {
+  // The taps of one row of the kernel from x on, in the image as it is spread by `up`.
+  char* gather_taps(char* to, const char* from, int64_t x) const {
     const Window& across = params_.window.w;
-    const Window& down = params_.window.h;
     const int64_t run = across.kernel * group_in_;
-    if (y % down.up != 0 || y < 0 || y / down.up >= in_.height) return fill(to, run);
-    const char* from = x_ + (image * in_.height + y / down.up) * in_.width * in_.channels + group * group_in_;
-    const bool adjacent = params_.groups == 1 && across.dilation == 1 && across.up == 1;
-    if (adjacent && x >= 0 && x + across.kernel <= in_.width) return copy(to, from + x * in_.channels, run);
+    if (adjacent_) {
+      const int64_t before = std::clamp<int64_t>(-x, 0, across.kernel) * in_.channels;
+      const int64_t after = std::clamp<int64_t>(x + across.kernel - in_.width, 0, across.kernel) * in_.channels;
+      if (before > 0) to = fill(to, before);
+      if (before + after < run) to = copy(to, from + x * in_.channels + before, run - before - after);
+      return after > 0 ? fill(to, after) : to;
+    }
     for (int64_t kx = 0; kx < across.kernel; ++kx, x += across.dilation) {
-      const bool inside = x >= 0 && x % across.up == 0 && x / across.up < in_.width;
-      to = inside ? copy(to, from + x / across.up * in_.channels, group_in_) : fill(to, group_in_);
+      const int64_t column = inside(x, across.up, in_.width);
+      to = column < 0 ? fill(to, group_in_) : copy(to, from + column * in_.channels, group_in_);
     }
     return to;
   }
 
-  static char* copy(char* to, const char* from, int64_t n) {
-    std::memcpy(to, from, static_cast<size_t>(n));
+  // Fast for short runs: copies whole vectors where the input goes on for so long. What that writes after the run is
+  // overwritten by the next one, or is weighted with 0.
+  char* copy(char* to, const char* from, int64_t n) const {
+    if (from + n + kCopied <= x_end_) {
+      for (int64_t i = 0; i < n; i += kCopied) std::memcpy(to + i, from + i, kCopied);
+    } else {
+      std::memcpy(to, from, static_cast<size_t>(n));
+    }
     return to + n;
   }
 
   // Inputs that stand for 0.
-  char* fill(char* to, int64_t n) {
+  char* fill(char* to, int64_t n) const {
     std::memset(to, zero(), static_cast<size_t>(n));
     return to + n;
   }
 
-  void arrange(const char* bytes, int64_t n, char* row) { tiles_.arrange(bytes, n, zero(), is_signed_, row); }
+  void arrange(const char* bytes, int64_t n, char* to) const { tiles_.arrange(bytes, n, zero(), is_signed_, to); }
 
   int32_t zero() const { return static_cast<int32_t>(params_.zero); }
 
   // ------------------------------------------------------------------------------------------------------ products
 
-  // The tiles of some pixels by as many blocks as a tile has; gives how many.
-  int64_t run_blocks(Range pixels, int64_t group, int64_t block, int64_t end) {
-    const int64_t blocks = std::min<int64_t>(tiles_.channels / kQuantizedBlock, end - block);
-    const int64_t first = (block - group * group_blocks_) * kQuantizedBlock;
-    const int64_t last = std::min(first + blocks * kQuantizedBlock, group_out_);
-    const int64_t channel = group * group_out_ + first;
-    QuantizedTile tile = {};
-    tile.quads = quads_;
-    tile.row_bytes = row_bytes_;
-    tile.weights = weights_ + (block - first_block_) * block_bytes_;
-    tile.sums = reinterpret_cast<const int32_t*>(tile.weights + quads_ * kQuadBytes);
-    tile.block_bytes = block_bytes_;
-    tile.scale = scale_ + channel;
-    tile.bias = bias_ == nullptr ? nullptr : bias_ + channel;
-    tile.output_pitch = out_.channels * item_;
-    tile.channels = last - first;
-    tile.zero = arranged_zero_;
-    tile.format = &params_.output;
-    run_rows(tile, pixels, channel);
-    return blocks;
+  void run_pixels(Range pixels, Range blocks) {
+    if (!gathers_) arrange_rows(pixels);
+    for (int64_t group = blocks.begin / group_blocks_; group * group_blocks_ < blocks.end; ++group) {
+      const Range of_group = {std::max(blocks.begin, group * group_blocks_),
+                              std::min(blocks.end, (group + 1) * group_blocks_)};
+      if (gathers_) gather(pixels, group);
+      const int64_t blocks_of_tile = tiles_.channels / kQuantizedBlock;
+      const int64_t pass = std::max<int64_t>(1, kWeightBytes / block_bytes_ / blocks_of_tile) * blocks_of_tile;
+      for (int64_t at = of_group.begin; at < of_group.end; at += pass) {
+        run_pass(pixels, group, {at, std::min(at + pass, of_group.end)});
+      }
+    }
   }
 
-  void run_rows(QuantizedTile& tile, Range pixels, int64_t channel) {
-    const int64_t tiles = ceil_div(pixels.size(), tiles_.rows);
-    int64_t at = 0;
-    for (int64_t left = tiles; left > 0; --left) {
-      const int64_t steps = ceil_div(pixels.size() - at, tiles_.row_step);
+  void run_pass(Range pixels, int64_t group, Range blocks) {
+    QuantizedTile tile = {};
+    tile.inputs = inputs_;
+    tile.block_bytes = block_bytes_;
+    tile.output_pitch = out_.channels * item_;
+    tile.zero = arranged_zero_;
+    tile.format = &params_.output;
+    int64_t at = pixels.begin;
+    for (int64_t left = ceil_div(pixels.size(), tiles_.rows); left > 0; --left) {
+      const int64_t steps = ceil_div(pixels.end - at, tiles_.row_step);
       const int64_t even = ceil_div(steps, left) * tiles_.row_step;  // a small last tile would waste more
-      const int64_t rows = std::min(even, pixels.size() - at);
-      tile.rows = rows_ + at * row_bytes_;
-      tile.output = y_ + ((pixels.begin + at) * out_.channels + channel) * item_;
-      tiles_.run[rows - 1](tile);
+      const int64_t rows = std::min(even, pixels.end - at);
+      find_inputs(tile, {at, at + rows}, at - pixels.begin, group);
+      run_blocks(tile, {at, at + rows}, group, blocks);
       at += rows;
     }
+  }
+
+  // The tiles of some pixels, as many as a tile has, by some blocks of a group.
+  void run_blocks(QuantizedTile& tile, Range pixels, int64_t group, Range blocks) {
+    const QuantizedTileRun run = tiles_.run[pixels.size() - 1];
+    for (int64_t block = blocks.begin; block < blocks.end; block += tiles_.channels / kQuantizedBlock) {
+      const int64_t first = (block - group * group_blocks_) * kQuantizedBlock;
+      const int64_t end = std::min((blocks.end - group * group_blocks_) * kQuantizedBlock, group_out_);
+      const int64_t channel = group * group_out_ + first;
+      tile.weights = weights_ + (block - first_block_) * block_bytes_;
+      tile.sums = reinterpret_cast<const int32_t*>(tile.weights + quads_ * kQuadBytes);
+      tile.scale = scale_ + channel;
+      tile.bias = bias_ == nullptr ? nullptr : bias_ + channel;
+      tile.channels = std::min<int64_t>(end - first, tiles_.channels);
+      tile.output = y_ + (pixels.begin * out_.channels + channel) * item_;
+      run(tile);
+    }
+  }
+
+  // Where the inputs of a tile's pixels begin, `before` pixels after those that were gathered or arranged last.
+  void find_inputs(QuantizedTile& tile, Range pixels, int64_t before, int64_t group) {
+    tile.taps = 1;
+    if (gathers_) {
+      tile.tap_quads = quads_;
+      return find_adjacent(source_, before, quads_ * kQuad * tiles_.element_bytes, pixels.size());
+    }
+    const char* of_group = source_ + group * group_in_ * tiles_.element_bytes;
+    if (pointwise_) {
+      tile.tap_quads = quads_;
+      return find_adjacent(of_group, pixels.begin - first_row_, pixel_bytes_, pixels.size());
+    }
+    find_taps(tile, pixels, of_group);
+  }
+
+  void find_adjacent(const char* from, int64_t first, int64_t pitch, int64_t rows) {
+    from += first * pitch;
+    for (int64_t row = 0; row < rows; ++row) inputs_[row] = from + row * pitch;
+  }
+
+  void find_taps(QuantizedTile& tile, Range pixels, const char* of_group) {
+    const Window& across = params_.window.w;
+    const Window& down = params_.window.h;
+    PixelWalk at(pixels.begin, out_);
+    FirstTap first[kMaxQuantizedRows];
+    bool merges = adjacent_;  // the taps of a row of the kernel, into one
+    for (int64_t row = 0; row < pixels.size(); ++row, at.next(out_)) {
+      const int64_t x = at.column * across.stride - across.pad;
+      first[row] = {x, at.line * down.stride - down.pad, at.image * in_.height - first_row_};
+      merges = merges && x >= 0 && x + across.kernel <= in_.width;
+    }
+    const int64_t taps_across = merges ? 1 : across.kernel;
+    tile.taps = down.kernel * taps_across;
+    tile.tap_quads = group_in_ * (merges ? across.kernel : 1) / kQuad;
+    const void** to = inputs_;
+    for (int64_t ky = 0; ky < down.kernel; ++ky) {
+      for (int64_t kx = 0; kx < taps_across; ++kx) {
+        for (int64_t row = 0; row < pixels.size(); ++row) {
+          const FirstTap& tap = first[row];
+          const int64_t x = inside(tap.x + kx * across.dilation, across.up, in_.width);
+          const int64_t y = inside(tap.y + ky * down.dilation, down.up, in_.height);
+          const bool is_padding = x < 0 || y < 0;
+          *to++ = is_padding ? zeros_ : of_group + ((tap.image_row + y) * in_.width + x) * pixel_bytes_;
+        }
+      }
+    }
+  }
+
+  // Of a position in the image as it is spread by `up` the one in the image, or -1 outside of it.
+  static int64_t inside(int64_t spread, int64_t up, int64_t size) {
+    if (up == 1) return static_cast<uint64_t>(spread) < static_cast<uint64_t>(size) ? spread : -1;
+    return spread >= 0 && spread % up == 0 && spread / up < size ? spread / up : -1;
   }
 
   static Scratch& thread_scratch() {
@@ -241,16 +417,25 @@ class QuantizedLayer {
   int64_t item_;
   const QuantizedTiles& tiles_;
   Scratch& scratch_ = thread_scratch();
-  char* rows_ = nullptr;
+  const char* x_end_ = nullptr;
+  const char* source_ = nullptr;  // the first of the inputs that were gathered or arranged, or all in place
+  int64_t first_row_ = 0;         // of the image, in an arranged source
+  const char* zeros_ = nullptr;
+  const void** inputs_ = nullptr;
   int64_t first_block_ = 0;
   int64_t group_in_ = 0;
   int64_t group_out_ = 0;
   int64_t group_blocks_ = 0;
+  int64_t taps_ = 0;
   int64_t depth_ = 0;  // products in a sum
   int64_t quads_ = 0;
   int64_t block_bytes_ = 0;
-  int64_t row_bytes_ = 0;
+  int64_t pixel_bytes_ = 0;  // of arranged inputs
   int32_t arranged_zero_ = 0;
+  bool as_they_are_ = false;  // inputs are arranged already
+  bool pointwise_ = false;
+  bool adjacent_ = false;  // the taps of a row of the kernel are
+  bool gathers_ = false;
 };
 
 }  // namespace

@@ -29,12 +29,12 @@ struct QuantizedLayerParams {
 // Convolutions whose channels are their groups, of dense images.
 void quantized_depthwise(ggml_tensor* dst, int ith, int nth, void* call);
 
-// One tile: some rows of arranged inputs by some adjacent output channels.
+// One tile: some rows (output pixels) by some adjacent output channels.
 struct QuantizedTile {
-  const void* rows;
-  int64_t row_bytes;
-  int64_t quads;          // of inputs
-  const int8_t* weights;  // the first channel's in its block
+  const void* const* inputs;  // arranged ones: inputs[tap * rows + row] is where a row's inputs of a tap begin
+  int64_t taps;
+  int64_t tap_quads;      // of inputs that lie side by side
+  const int8_t* weights;  // the first channel's in its block, tap after tap
   const int32_t* sums;    // of each channel's weights
   int64_t block_bytes;    // from a block's weights, and sums, to the next one's
   const float* scale;     // of the first channel
@@ -55,6 +55,7 @@ struct QuantizedTiles {
   int channels;            // of a full tile, which is of whole blocks
   int element_bytes;       // of arranged inputs: int16 without the zero point, or uint8 with it
   int64_t gathered_bytes;  // of inputs that are arranged at a time: they stay in L2, beside a block of weights
+  bool gathers;            // takes one tap, of all of a row's inputs, and one row right after the other
   // Makes n inputs, whole quads, what tiles take; `zero` is their zero point.
   void (*arrange)(const void* from, int64_t n, int32_t zero, bool is_signed, void* to);
   // Set a thread up for tiles of so many quads, and end that; null where nothing is to be set up.

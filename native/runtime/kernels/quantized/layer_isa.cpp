@@ -67,22 +67,24 @@ constexpr int kRows = kHeldRows < kMostRows ? kHeldRows : kMostRows;
 template <int Rows, int Vectors>
 VEC_INLINE void sum_vectors(const QuantizedTile& tile, int32_t (&totals)[Rows][kQuantizedBlock]) {
   Int sums[Rows][Vectors] = {};
-  const auto* rows = static_cast<const char*>(tile.rows);
+  const void* const* inputs = tile.inputs;
   const int8_t* weights = tile.weights;
-  for (int64_t q = 0; q < tile.quads; ++q, weights += kQuadBytes, rows += kQuad * sizeof(int16_t)) {
-    VEC_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      Words w[Vectors];
+  for (int64_t tap = 0; tap < tile.taps; ++tap, inputs += Rows) {
+    for (int64_t q = 0; q < tile.tap_quads; ++q, weights += kQuadBytes) {
       VEC_UNROLL
-      for (int v = 0; v < Vectors; ++v) {
-        const auto bytes = load<Words>(weights + v * kVectorBytes);
-        w[v] = half == 0 ? bytes << 8 >> 8 : bytes >> 8;
-      }
-      VEC_UNROLL
-      for (int r = 0; r < Rows; ++r) {
-        const Words x = splat_pair(reinterpret_cast<const int16_t*>(rows + r * tile.row_bytes) + half * 2);
+      for (int half = 0; half < 2; ++half) {
+        Words w[Vectors];
         VEC_UNROLL
-        for (int v = 0; v < Vectors; ++v) sums[r][v] = plus_products(sums[r][v], x, w[v]);
+        for (int v = 0; v < Vectors; ++v) {
+          const auto bytes = load<Words>(weights + v * kVectorBytes);
+          w[v] = half == 0 ? bytes << 8 >> 8 : bytes >> 8;
+        }
+        VEC_UNROLL
+        for (int r = 0; r < Rows; ++r) {
+          const Words x = splat_pair(static_cast<const int16_t*>(inputs[r]) + q * kQuad + half * 2);
+          VEC_UNROLL
+          for (int v = 0; v < Vectors; ++v) sums[r][v] = plus_products(sums[r][v], x, w[v]);
+        }
       }
     }
   }
@@ -112,7 +114,8 @@ void fill_rows(QuantizedTiles& tiles) {
 }
 
 QuantizedTiles make_tiles() {
-  QuantizedTiles tiles = {kRows, 1, kQuantizedBlock, sizeof(int16_t), kGatheredBytes, arrange, nullptr, nullptr, {}};
+  QuantizedTiles tiles = {kRows, 1,       kQuantizedBlock, sizeof(int16_t), kGatheredBytes, false,
+                          arrange, nullptr, nullptr, {}};
   fill_rows(tiles);
   return tiles;
 }

@@ -28,12 +28,15 @@ struct MatrixSteps {
         shared(count * quads - depth) {}
 };
 
+// Rows lie one right after the other (QuantizedTiles::gathers).
+VEC_INLINE int64_t row_bytes(const QuantizedTile& tile) { return tile.tap_quads * kQuad; }
+
 // The last `kept` quads of the last 16 of each row, after zeros.
 VEC_INLINE void copy_last_quads(const QuantizedTile& tile, int rows, int64_t kept, uint8_t* to) {
   static constexpr int32_t kMask[2 * kTileQuads] = {0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,
                                                     -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
-  const auto* from = static_cast<const uint8_t*>(tile.rows) + (tile.quads - kTileQuads) * kQuad;
-  for (int row = 0; row < rows; ++row, from += tile.row_bytes, to += kTileBytes) {
+  const auto* from = static_cast<const uint8_t*>(tile.inputs[0]) + (tile.tap_quads - kTileQuads) * kQuad;
+  for (int row = 0; row < rows; ++row, from += row_bytes(tile), to += kTileBytes) {
     VEC_UNROLL
     for (int at = 0; at < kTileBytes; at += kVectorBytes) {
       store(to + at, load<Int>(from + at) & load<Int>(kMask + kept + at / kQuad));
@@ -55,18 +58,18 @@ VEC_INLINE void sum_products(const QuantizedTile& tile, int32_t* sums) {
   if constexpr (Blocks > 1) Tiles::template load<sum_tile(0, 1)>(start[1], 0);
   if constexpr (Rows > 1 && Blocks > 1) Tiles::template load<sum_tile(1, 1)>(start[1], 0);
 
-  const MatrixSteps steps(tile.quads);
+  const MatrixSteps steps(tile.tap_quads);
   const int64_t whole = steps.shared > 0 ? steps.count - 1 : steps.count;
-  const auto* rows = static_cast<const uint8_t*>(tile.rows);
+  const auto* rows = static_cast<const uint8_t*>(tile.inputs[0]);
   const auto step_at = [&](int64_t quad) -> TileStep {
     const int8_t* weights = tile.weights + quad * kQuadBytes;
-    return {rows + quad * kQuad, tile.row_bytes, kTileRows * tile.row_bytes, {weights, weights + tile.block_bytes}};
+    return {rows + quad * kQuad, row_bytes(tile), kTileRows * row_bytes(tile), {weights, weights + tile.block_bytes}};
   };
   for (int64_t i = 0; i < whole; ++i) add_step<Tiles, false, Rows, Blocks>(step_at(i * steps.quads));
   if (steps.shared > 0) {
     alignas(kTileBytes) uint8_t last[Rows * kTileRows * kTileBytes];
     copy_last_quads(tile, Rows * kTileRows, steps.quads - steps.shared, last);
-    TileStep step = step_at(tile.quads - steps.quads);
+    TileStep step = step_at(tile.tap_quads - steps.quads);
     step.rows = last + (kTileQuads - steps.quads) * kQuad;
     step.row_stride = kTileBytes;
     step.tile_stride = kTileRows * kTileBytes;

@@ -26,13 +26,18 @@ class BlockScaling {
     }
   }
 
-  VEC_INLINE PixelBlock operator()(const int32_t* sums) const {
+  VEC_INLINE PixelBlock operator()(const Int (&sums)[kBlockVectors]) const {
     PixelBlock y;
     VEC_UNROLL
-    for (int v = 0; v < kBlockVectors; ++v) {
-      y.parts[v] = floats_of(load<Int>(sums + v * kLanes)) * scale_[v] + bias_[v];
-    }
+    for (int v = 0; v < kBlockVectors; ++v) y.parts[v] = floats_of(sums[v]) * scale_[v] + bias_[v];
     return y;
+  }
+
+  VEC_INLINE PixelBlock operator()(const int32_t* sums) const {
+    Int of_block[kBlockVectors];
+    VEC_UNROLL
+    for (int v = 0; v < kBlockVectors; ++v) of_block[v] = load<Int>(sums + v * kLanes);
+    return (*this)(of_block);
   }
 
  private:
@@ -49,37 +54,62 @@ class BlockScaling {
 // Writes pixels' blocks: bytes are rounded, moved by the zero point and kept in bounds.
 class TileOutput {
  public:
+  // Pixels that are rounded together, by instructions that narrow two vectors to one.
+#if defined(__AVX512BW__)
+  static constexpr int kAtOnce = 4;
+#elif defined(__AVX2__)
+  static constexpr int kAtOnce = 2;
+#else
+  static constexpr int kAtOnce = 1;
+#endif
+
   VEC_INLINE explicit TileOutput(const Requantize& output)
       : dtype_(output.dtype), rounding_(static_cast<float>(output.zero), output.low, output.high) {
-#if defined(__AVX2__) && !defined(__AVX512F__)
+#if defined(__AVX512BW__)
+    highest_ = _mm512_set1_ps(output.high - static_cast<float>(output.zero));
+    zero_ = _mm512_set1_epi16(static_cast<int16_t>(output.zero));
+    lowest_ = _mm512_set1_epi8(static_cast<char>(static_cast<int>(output.low)));
+#elif defined(__AVX2__)
     highest_ = _mm256_set1_ps(output.high - static_cast<float>(output.zero));
     zero_ = _mm256_set1_epi16(static_cast<int16_t>(output.zero));
     lowest_ = _mm256_set1_epi8(static_cast<char>(static_cast<int>(output.low)));
 #endif
   }
 
-  // The first `left` channels of the pixel at `upper`, and of the one at `lower` where `both`.
-  VEC_INLINE void write(const PixelBlock& a, const PixelBlock& b, char* upper, char* lower, bool both,
-                        int64_t left) const {
+  // The first `left` channels of Pixels pixels that are `pitch` bytes apart.
+  template <int Pixels>
+  VEC_INLINE void write(const PixelBlock (&y)[Pixels], char* to, int64_t pitch, int64_t left) const {
     if (dtype_ == DType::F32) {
-      write_floats(a, upper, left);
-      if (both) write_floats(b, lower, left);
+      VEC_UNROLL
+      for (int i = 0; i < Pixels; ++i) write_floats(y[i], to + i * pitch, left);
       return;
     }
-    uint8_t bytes[2][kQuantizedBlock];
-    round_both(a, b, bytes);
-    copy_bytes(bytes[0], upper, left);
-    if (both) copy_bytes(bytes[1], lower, left);
+    VEC_UNROLL
+    for (int i = 0; i < Pixels; i += kAtOnce) {
+      PixelBlock some[kAtOnce];
+      Bytes bytes[kAtOnce];
+      VEC_UNROLL
+      for (int k = 0; k < kAtOnce; ++k) some[k] = y[i + k < Pixels ? i + k : Pixels - 1];
+      round(some, bytes);
+      VEC_UNROLL
+      for (int k = 0; k < kAtOnce; ++k) {
+        if (i + k < Pixels) write_bytes(bytes[k], to + (i + k) * pitch, left);
+      }
+    }
   }
 
  private:
   using Bytes = Vec<uint8_t, kQuantizedBlock>;
 
-  static VEC_INLINE void copy_bytes(const uint8_t* bytes, char* to, int64_t left) {
+  static VEC_INLINE void write_bytes(Bytes bytes, char* to, int64_t left) {
     if (left >= kQuantizedBlock) {
-      store(to, load<Bytes>(bytes));
+      store(to, bytes);
     } else {
-      std::memcpy(to, bytes, static_cast<size_t>(left));
+#if defined(__AVX512BW__)
+      _mm_mask_storeu_epi8(to, static_cast<__mmask16>((1u << left) - 1), reinterpret_cast<__m128i>(bytes));
+#else
+      std::memcpy(to, &bytes, static_cast<size_t>(left));
+#endif
     }
   }
 
@@ -95,8 +125,31 @@ class TileOutput {
     }
   }
 
-#if defined(__AVX2__) && !defined(__AVX512F__)
-  // Eight channels' steps, below the highest: what is under the lowest int16 stays there.
+  // Steps are kept below the highest; what is under the lowest int16 stays there.
+#if defined(__AVX512BW__)
+  VEC_INLINE __m512i steps(const PixelBlock& y) const {
+    return _mm512_maskz_cvtps_epi32(0xffff,
+                                    _mm512_maskz_min_ps(0xffff, reinterpret_cast<__m512>(y.parts[0]), highest_));
+  }
+
+  VEC_INLINE __m512i words(const PixelBlock& a, const PixelBlock& b) const {
+    return _mm512_adds_epi16(_mm512_packs_epi32(steps(a), steps(b)), zero_);
+  }
+
+  VEC_INLINE void round(const PixelBlock (&y)[kAtOnce], Bytes (&to)[kAtOnce]) const {
+    const __m512i a = words(y[0], y[1]);
+    const __m512i b = words(y[2], y[3]);
+    const __m512i narrow = dtype_ == DType::U8 ? _mm512_max_epu8(_mm512_packus_epi16(a, b), lowest_)
+                                               : _mm512_max_epi8(_mm512_packs_epi16(a, b), lowest_);
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const __m512i pixels = _mm512_maskz_permutexvar_epi32(0xffff, order, narrow);
+    std::memcpy(to, &pixels, sizeof(to));
+  }
+
+  __m512 highest_;
+  __m512i zero_;
+  __m512i lowest_;
+#elif defined(__AVX2__)
   VEC_INLINE __m256i steps(const PixelBlock& y, int part) const {
     return _mm256_cvtps_epi32(_mm256_min_ps(reinterpret_cast<__m256>(y.parts[part]), highest_));
   }
@@ -105,23 +158,24 @@ class TileOutput {
     return _mm256_adds_epi16(_mm256_packs_epi32(steps(y, 0), steps(y, 1)), zero_);
   }
 
-  // By instructions that narrow two vectors to one.
-  VEC_INLINE void round_both(const PixelBlock& a, const PixelBlock& b, uint8_t (&to)[2][kQuantizedBlock]) const {
-    const __m256i narrow = dtype_ == DType::U8 ? _mm256_max_epu8(_mm256_packus_epi16(words(a), words(b)), lowest_)
-                                               : _mm256_max_epi8(_mm256_packs_epi16(words(a), words(b)), lowest_);
-    store(to[0], _mm256_permutevar8x32_epi32(narrow, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
+  VEC_INLINE void round(const PixelBlock (&y)[kAtOnce], Bytes (&to)[kAtOnce]) const {
+    const __m256i a = words(y[0]);
+    const __m256i b = words(y[1]);
+    const __m256i narrow = dtype_ == DType::U8 ? _mm256_max_epu8(_mm256_packus_epi16(a, b), lowest_)
+                                               : _mm256_max_epi8(_mm256_packs_epi16(a, b), lowest_);
+    const __m256i pixels = _mm256_permutevar8x32_epi32(narrow, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    std::memcpy(to, &pixels, sizeof(to));
   }
 
   __m256 highest_;
   __m256i zero_;
   __m256i lowest_;
 #else
-  VEC_INLINE void round_both(const PixelBlock& a, const PixelBlock& b, uint8_t (&to)[2][kQuantizedBlock]) const {
+  VEC_INLINE void round(const PixelBlock (&y)[kAtOnce], Bytes (&to)[kAtOnce]) const {
+    uint8_t bytes[kQuantizedBlock];
     VEC_UNROLL
-    for (int v = 0; v < kBlockVectors; ++v) {
-      store_bytes(to[0] + v * kLanes, rounding_.steps(a.parts[v]));
-      store_bytes(to[1] + v * kLanes, rounding_.steps(b.parts[v]));
-    }
+    for (int v = 0; v < kBlockVectors; ++v) store_bytes(bytes + v * kLanes, rounding_.steps(y[0].parts[v]));
+    to[0] = load<Bytes>(bytes);
   }
 #endif
 
@@ -129,20 +183,54 @@ class TileOutput {
   const Rounding rounding_;
 };
 
+// The int32 sums of a tile.
+template <int Rows, int Blocks>
+struct TileSums {
+  Int at[Rows][Blocks][kBlockVectors];
+};
+
+inline int64_t output_bytes(const QuantizedTile& tile) { return tile.format->dtype == DType::F32 ? sizeof(float) : 1; }
+
+inline const float* bias_from(const QuantizedTile& tile, int64_t channel) {
+  return tile.bias == nullptr ? nullptr : tile.bias + channel;
+}
+
+// Ends a tile whose sums are in registers. Each of its blocks has channels to store.
+template <int Rows, int Blocks>
+VEC_INLINE void finish_tile(const QuantizedTile& tile, const TileSums<Rows, Blocks>& sums) {
+  const TileOutput output(*tile.format);
+  VEC_UNROLL
+  for (int b = 0; b < Blocks; ++b) {
+    const int64_t channel = b * kQuantizedBlock;
+    const int64_t left = tile.channels - channel;
+    const BlockScaling scaled(tile.scale + channel, bias_from(tile, channel), left);
+    PixelBlock y[Rows];
+    VEC_UNROLL
+    for (int r = 0; r < Rows; ++r) y[r] = scaled(sums.at[r][b]);
+    output.write(y, tile.output + channel * output_bytes(tile), tile.output_pitch, left);
+  }
+}
+
 // Ends a tile of some rows by `channels` channels, whole blocks that hold those to store.
 // sums[row * channels + channel] are its int32 sums.
 __attribute__((noinline, unused)) void finish_tile(const QuantizedTile& tile, const int32_t* sums, int rows,
                                                    int channels) {
+  constexpr int kAtOnce = TileOutput::kAtOnce;
   const TileOutput output(*tile.format);
-  const int64_t item = tile.format->dtype == DType::F32 ? sizeof(float) : 1;
   for (int64_t channel = 0; channel < tile.channels; channel += kQuantizedBlock) {
     const int64_t left = tile.channels - channel;
-    const BlockScaling scaled(tile.scale + channel, tile.bias == nullptr ? nullptr : tile.bias + channel, left);
-    char* to = tile.output + channel * item;
-    for (int row = 0; row < rows; row += 2, to += 2 * tile.output_pitch) {
-      const bool both = row + 1 < rows;
-      const int32_t* of_row = sums + row * channels + channel;
-      output.write(scaled(of_row), scaled(both ? of_row + channels : of_row), to, to + tile.output_pitch, both, left);
+    const BlockScaling scaled(tile.scale + channel, bias_from(tile, channel), left);
+    char* to = tile.output + channel * output_bytes(tile);
+    int64_t row = 0;
+    for (; row + kAtOnce <= rows; row += kAtOnce) {
+      PixelBlock y[kAtOnce];
+      VEC_UNROLL
+      for (int k = 0; k < kAtOnce; ++k) y[k] = scaled(sums + (row + k) * channels + channel);
+      output.write(y, to + row * tile.output_pitch, tile.output_pitch, left);
+    }
+    for (; row < rows; ++row) {
+      const PixelBlock y[1] = {scaled(sums + row * channels + channel)};
+      output.write(y, to + row * tile.output_pitch, tile.output_pitch, left);
     }
   }
 }

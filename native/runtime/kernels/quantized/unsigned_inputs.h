@@ -2,17 +2,20 @@
 // instruction sets only.
 #pragma once
 
-#include <cstdint>
+#include "kernels/simd/vec.h"
 
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
 
 // Signed inputs become unsigned ones 128 larger.
 void arrange(const void* from, int64_t n, int32_t, bool is_signed, void* to) {
+  using Bytes = Vec<uint8_t, kVectorBytes>;
   const auto* x = static_cast<const uint8_t*>(from);
   auto* y = static_cast<uint8_t*>(to);
   const auto flip = static_cast<uint8_t>(is_signed ? 0x80 : 0);
-  for (int64_t i = 0; i < n; ++i) y[i] = static_cast<uint8_t>(x[i] ^ flip);
+  int64_t i = 0;
+  for (; i + kVectorBytes <= n; i += kVectorBytes) store(y + i, load<Bytes>(x + i) ^ flip);
+  for (; i < n; ++i) y[i] = static_cast<uint8_t>(x[i] ^ flip);
 }
 
 }  // namespace

@@ -17,20 +17,20 @@ void run_dot_products(QuantizedTile tile, int rows) {
   while (rows > 0) {
     const int some = rows < tiles.rows ? rows : tiles.rows;
     tiles.run[some - 1](tile);
-    tile.rows = static_cast<const char*>(tile.rows) + some * tile.row_bytes;
+    tile.inputs += some;
     tile.output += some * tile.output_pitch;
     rows -= some;
   }
 }
 
 void run_rows(const QuantizedTile& tile, int rows) {
-  if (tile.quads < kFewQuads) return run_dot_products(tile, rows);
+  if (tile.tap_quads < kFewQuads) return run_dot_products(tile, rows);
   const int rest = rows % kTileRows <= kFewRows ? rows % kTileRows : 0;
   const int whole = rows - rest;
   if (whole > 0) run_matrix_tile<CpuTiles>(tile, whole);
   if (rest == 0) return;
   QuantizedTile last = tile;
-  last.rows = static_cast<const char*>(tile.rows) + whole * tile.row_bytes;
+  last.inputs += whole;
   last.output = tile.output + whole * tile.output_pitch;
   run_dot_products(last, rest);
 }
@@ -47,6 +47,7 @@ constexpr QuantizedTiles tiles_of(std::integer_sequence<int, Number...>) {
           kMatrixChannels,
           sizeof(uint8_t),
           kMatrixGatheredBytes,
+          true,
           arrange,
           begin_matrix_tiles<CpuTiles>,
           end_matrix_tiles<CpuTiles>,
