@@ -1,5 +1,5 @@
-// Depthwise convolutions of integers: finds the pairs of input rows of each row of output pixels, which are interleaved
-// once and serve the rows after it too; depthwise_isa.cpp computes.
+// Depthwise convolutions of integers: finds the bundles of input rows of each row of output pixels, which are
+// interleaved once and serve the rows after it too; depthwise_isa.cpp, or a folder of an instruction set, computes.
 #include "kernels/quantized/depthwise.h"
 
 #include <algorithm>
@@ -14,15 +14,23 @@ namespace executorch_ggml::kernels {
 
 namespace {
 
-constexpr int64_t kBlocksAtOnce = 64 / kQuantizedBlock;  // a cache line of a pixel; their pairs of rows stay in L2
+constexpr int64_t kBlocksAtOnce = 64 / kQuantizedBlock;  // a cache line of a pixel; their bundles stay in L2
 
 struct Scratch {
   Buffer<int8_t> weights;
   Buffer<char> packed;
-  Buffer<char> pairs;
-  std::vector<int64_t> rows;  // which input row each of the pairs begins with
+  Buffer<char> bundles;
+  std::vector<int64_t> first_rows;  // which input row each of the bundles begins with
+  std::vector<const char*> rows;    // of a bundle
   std::vector<const void*> of_output_row;
 };
+
+const QuantizedDepthwiseLoops& best_loops() {
+  const Isa isa = active_isa();
+  const QuantizedDepthwiseLoops* vnni = KERNEL_PICK_AVX512VNNI(isa, dot_product_depthwise_loops);
+  if (vnni == nullptr) vnni = KERNEL_PICK_AVXVNNI(isa, dot_product_depthwise_loops);
+  return vnni != nullptr ? *vnni : KERNEL_PICK(quantized_depthwise_loops)();
+}
 
 // Plain weights of some channels with channels innermost.
 const int8_t* channels_inside(const int8_t* plain, Range channels, int64_t taps, int64_t pitch, Scratch& scratch) {
@@ -33,32 +41,35 @@ const int8_t* channels_inside(const int8_t* plain, Range channels, int64_t taps,
   return to;
 }
 
-// The pairs of input rows that were interleaved last, as many as output rows share.
-class InputPairs {
+// The bundles of input rows that were interleaved last, as many as output rows share.
+class InputBundles {
  public:
-  InputPairs(const QuantizedDepthwise& layer, const QuantizedDepthwiseLoops& loops, const char* x, const ImageShape& in,
-             Scratch& scratch)
+  InputBundles(const QuantizedDepthwise& layer, const QuantizedDepthwiseLoops& loops, const char* x,
+               const ImageShape& in, Scratch& scratch)
       : layer_(layer),
         loops_(loops),
         x_(x),
         in_(in),
-        count_(layer.window.h.kernel * layer.window.h.dilation),
-        bytes_(loops.pair_bytes(layer)),
-        pairs_(scratch.pairs.sized(count_ * bytes_)),
+        count_(bundles_of(layer.window.h, loops.bundle) == 1 ? 1 : layer.window.h.kernel * layer.window.h.dilation),
+        bytes_(loops.bundle_bytes(layer)),
+        bundles_(scratch.bundles.sized(count_ * bytes_)),
+        first_rows_(scratch.first_rows),
         rows_(scratch.rows) {
-    rows_.assign(static_cast<size_t>(count_), kNone);
+    first_rows_.assign(static_cast<size_t>(count_), kNone);
+    rows_.resize(static_cast<size_t>(loops.bundle));
   }
 
-  // The pair whose upper row is `y`, which may be outside of the image.
+  // The bundle whose first row is `y`, which may be outside of the image.
   const void* at(int64_t image, int64_t y) {
-    if (image != image_) std::fill(rows_.begin(), rows_.end(), kNone);
+    if (image != image_) std::fill(first_rows_.begin(), first_rows_.end(), kNone);
     image_ = image;
     const int64_t place = (y + layer_.window.h.pad) % count_;
-    char* pair = pairs_ + place * bytes_;
-    if (rows_[place] == y) return pair;
-    rows_[place] = y;
-    loops_.interleave(layer_, row(y), row(y + layer_.window.h.dilation), pair);
-    return pair;
+    char* bundle = bundles_ + place * bytes_;
+    if (first_rows_[place] == y) return bundle;
+    first_rows_[place] = y;
+    for (int64_t i = 0; i < loops_.bundle; ++i) rows_[i] = row(y + i * layer_.window.h.dilation);
+    loops_.interleave(layer_, rows_.data(), bundle);
+    return bundle;
   }
 
  private:
@@ -76,25 +87,30 @@ class InputPairs {
   int64_t image_ = -1;
   int64_t count_;
   int64_t bytes_;
-  char* pairs_;
-  std::vector<int64_t>& rows_;
+  char* bundles_;
+  std::vector<int64_t>& first_rows_;
+  std::vector<const char*>& rows_;
 };
 
 void run_rows(const QuantizedDepthwise& layer, const char* x, const ImageShape& in, char* y, const ImageShape& out,
               Range rows, Scratch& scratch) {
-  const QuantizedDepthwiseLoops& loops = KERNEL_PICK(quantized_depthwise_loops)();
+  const QuantizedDepthwiseLoops& loops = best_loops();
   const Window& down = layer.window.h;
+  const int64_t count = bundles_of(down, loops.bundle);
   char* packed = scratch.packed.sized(loops.packed_bytes(layer));
   loops.pack(layer, packed);
-  InputPairs pairs(layer, loops, x, in, scratch);
-  scratch.of_output_row.resize(static_cast<size_t>(tap_pairs(down)));
+  InputBundles bundles(layer, loops, x, in, scratch);
+  scratch.of_output_row.resize(static_cast<size_t>(count));
   const int64_t pitch = out.channels * (layer.output.dtype == DType::F32 ? static_cast<int64_t>(sizeof(float)) : 1);
-  for (int64_t r = rows.begin; r < rows.end; ++r) {
-    const int64_t first = r % out.height * down.stride - down.pad;
-    for (int64_t pair = 0; pair < tap_pairs(down); ++pair) {
-      scratch.of_output_row[pair] = pairs.at(r / out.height, first + upper_tap(down, pair) * down.dilation);
+  for (int64_t r = rows.begin; r < rows.end;) {
+    const int64_t line = r % out.height;
+    const int64_t some = std::min({rows_at_once(down, loops.bundle), rows.end - r, out.height - line});
+    for (int64_t number = 0; number < count; ++number) {
+      const int64_t first = line * down.stride - down.pad + first_tap(down, loops.bundle, number) * down.dilation;
+      scratch.of_output_row[number] = bundles.at(r / out.height, first);
     }
-    loops.run(layer, packed, scratch.of_output_row.data(), y + r * out.width * pitch, pitch);
+    loops.run(layer, packed, scratch.of_output_row.data(), some, y + r * out.width * pitch, pitch);
+    r += some;
   }
 }
 

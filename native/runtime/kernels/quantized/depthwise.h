@@ -1,4 +1,4 @@
-// Between depthwise.cpp (compiled once) and depthwise_isa.cpp (compiled per instruction set).
+// Between depthwise.cpp (compiled once) and its loops (depthwise_isa.cpp, and folders of instruction sets).
 #pragma once
 
 #include <cstdint>
@@ -23,25 +23,39 @@ struct QuantizedDepthwise {
   int64_t out_width;
 };
 
-// Tap rows are multiplied two at a time: 0 and 1, 2 and 3, and so on. The last two of an odd number are a pair of which
-// only the lower counts, so that the pairs of input rows are those of other output rows too.
-inline int64_t tap_pairs(const Window& down) { return (down.kernel + 1) / 2; }
-
-inline int64_t upper_tap(const Window& down, int64_t pair) {
-  return 2 * pair + 1 < down.kernel || down.kernel == 1 ? 2 * pair : down.kernel - 2;
-}
-
+// Input rows are interleaved a bundle at a time, so that one instruction multiplies and sums a channel's pixels of all.
 struct QuantizedDepthwiseLoops {
+  int bundle;  // rows of one
   int64_t (*packed_bytes)(const QuantizedDepthwise& layer);
   void (*pack)(const QuantizedDepthwise& layer, void* weights);
-  int64_t (*pair_bytes)(const QuantizedDepthwise& layer);
-  // Interleaves two rows of input pixels, null where they are outside of the image.
-  void (*interleave)(const QuantizedDepthwise& layer, const char* upper, const char* lower, void* pair);
-  // One row of output pixels, `output_pitch` bytes apart, of packed weights and the pairs of its input rows.
-  void (*run)(const QuantizedDepthwise& layer, const void* weights, const void* const* pairs, char* output,
-              int64_t output_pitch);
+  int64_t (*bundle_bytes)(const QuantizedDepthwise& layer);
+  // Interleaves `bundle` rows of input pixels, null where they are outside of the image.
+  void (*interleave)(const QuantizedDepthwise& layer, const char* const* rows, void* to);
+  // `rows` rows of output pixels, at most rows_at_once(), of packed weights and the bundles of their input rows. Pixels
+  // are `pitch` bytes apart.
+  void (*run)(const QuantizedDepthwise& layer, const void* weights, const void* const* bundles, int64_t rows,
+              char* output, int64_t pitch);
 };
 
+inline int64_t bundles_of(const Window& down, int64_t bundle) { return (down.kernel + bundle - 1) / bundle; }
+
+// The first tap of a bundle. The last bundle may begin among the taps of the one before it, which then don't count in
+// it: where this is the first bundle of another output row, it is interleaved once.
+inline int64_t first_tap(const Window& down, int64_t bundle, int64_t number) {
+  const int64_t first = number * bundle;
+  if (first + bundle <= down.kernel || number == 0) return first;
+  const int64_t least = down.kernel > bundle ? down.kernel - bundle : 0;
+  const int64_t shared = (least + down.stride - 1) / down.stride * down.stride;
+  return shared < first ? shared : first;
+}
+
+// Two output rows are computed at once where one bundle holds the input rows of both.
+inline int64_t rows_at_once(const Window& down, int64_t bundle) {
+  return down.dilation == 1 && down.kernel + down.stride <= bundle ? 2 : 1;
+}
+
 KERNEL_VARIANTS(const QuantizedDepthwiseLoops& quantized_depthwise_loops())
+KERNEL_VARIANT(avxvnni, extern const QuantizedDepthwiseLoops dot_product_depthwise_loops)
+KERNEL_VARIANT(avx512vnni, extern const QuantizedDepthwiseLoops dot_product_depthwise_loops)
 
 }  // namespace executorch_ggml::kernels

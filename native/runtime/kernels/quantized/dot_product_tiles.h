@@ -4,14 +4,10 @@
 
 #include <utility>
 
+#include "kernels/quantized/dot_products.h"
 #include "kernels/quantized/layer.h"
 #include "kernels/quantized/tile.h"
 #include "kernels/quantized/unsigned_inputs.h"
-
-#if !defined(__clang__)  // GCC 12 warns of its own AVX-512 header (bug 105593)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#endif
 
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
@@ -20,19 +16,9 @@ namespace {
 #if defined(__AVX512VNNI__)
 constexpr int kRows = 12;
 constexpr int kBlocks = 2;
-
-VEC_INLINE Int plus_dot_products(Int sum, Int x, Int weights) {
-  return reinterpret_cast<Int>(_mm512_dpbusd_epi32(reinterpret_cast<__m512i>(sum), reinterpret_cast<__m512i>(x),
-                                                   reinterpret_cast<__m512i>(weights)));
-}
 #else
 constexpr int kRows = 6;
 constexpr int kBlocks = 1;
-
-VEC_INLINE Int plus_dot_products(Int sum, Int x, Int weights) {
-  return reinterpret_cast<Int>(_mm256_dpbusd_avx_epi32(reinterpret_cast<__m256i>(sum), reinterpret_cast<__m256i>(x),
-                                                       reinterpret_cast<__m256i>(weights)));
-}
 #endif
 
 VEC_INLINE Int splat_quad(const uint8_t* from) {
