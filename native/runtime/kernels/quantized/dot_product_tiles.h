@@ -74,8 +74,8 @@ void run(const QuantizedTile& tile) {
 
 template <int... Number>
 constexpr QuantizedTiles tiles_of(std::integer_sequence<int, Number...>) {
-  return {kRows, 1,       kBlocks * kQuantizedBlock, sizeof(uint8_t), kGatheredBytes, false,
-          arrange, nullptr, nullptr, {run<Number + 1>...}};
+  return {kRows,   1,       kBlocks * kQuantizedBlock, sizeof(uint8_t), kGatheredBytes, false, arrange,
+          nullptr, nullptr, {run<Number + 1>...}};
 }
 
 constexpr QuantizedTiles kTiles = tiles_of(std::make_integer_sequence<int, kRows>());

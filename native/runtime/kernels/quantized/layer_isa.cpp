@@ -114,8 +114,8 @@ void fill_rows(QuantizedTiles& tiles) {
 }
 
 QuantizedTiles make_tiles() {
-  QuantizedTiles tiles = {kRows, 1,       kQuantizedBlock, sizeof(int16_t), kGatheredBytes, false,
-                          arrange, nullptr, nullptr, {}};
+  QuantizedTiles tiles = {kRows, 1,       kQuantizedBlock, sizeof(int16_t), kGatheredBytes,
+                          false, arrange, nullptr,         nullptr,         {}};
   fill_rows(tiles);
   return tiles;
 }
