@@ -63,27 +63,29 @@ VEC_INLINE void pool(const PoolPixel<float>& pixel) {
   }
 }
 
-// The largest bytes of some channels: no NaN, and no windows outside of the image but those that give the lowest.
+// The largest bytes of Bytes channels from c on: no NaN, and no windows outside of the image but those that give the
+// lowest.
+template <class T, int Bytes>
+VEC_INLINE void max_of_bytes(const PoolPixel<T>& pixel, int64_t c) {
+  using Channels = Vec<T, Bytes>;
+  Channels best = Channels{} + static_cast<T>(static_cast<T>(-1) < 0 ? -128 : 0);
+  for (int64_t ky = 0; ky < pixel.tap_rows; ++ky) {
+    const T* input = pixel.input + ky * pixel.row_pitch + c;
+    for (int64_t kx = 0; kx < pixel.taps; ++kx, input += pixel.tap_pitch) {
+      const auto x = load<Channels>(input);
+      best = x > best ? x : best;
+    }
+  }
+  store(pixel.output + c, best);
+}
+
 template <class T>
 void pool_max_of_bytes(const PoolPixel<T>& pixel) {
-  constexpr int kBytes = 2 * kVectorBytes;
-  constexpr T kLowest = static_cast<T>(-1) < 0 ? -128 : 0;
-  for (int64_t c = 0; c < pixel.channels; c += kBytes) {
-    const int64_t channels = pixel.channels - c < kBytes ? pixel.channels - c : kBytes;
-    T best[kBytes];
-    for (T& byte : best) byte = kLowest;
-    for (int64_t ky = 0; ky < pixel.tap_rows; ++ky) {
-      for (int64_t kx = 0; kx < pixel.taps; ++kx) {
-        const T* input = pixel.input + ky * pixel.row_pitch + kx * pixel.tap_pitch + c;
-        if (channels == kBytes) {
-          for (int i = 0; i < kBytes; ++i) best[i] = input[i] > best[i] ? input[i] : best[i];
-        } else {
-          for (int64_t i = 0; i < channels; ++i) best[i] = input[i] > best[i] ? input[i] : best[i];
-        }
-      }
-    }
-    std::memcpy(pixel.output + c, best, static_cast<size_t>(channels));
-  }
+  constexpr int kShort = 8;
+  int64_t c = 0;
+  for (; c + kVectorBytes <= pixel.channels; c += kVectorBytes) max_of_bytes<T, kVectorBytes>(pixel, c);
+  for (; c + kShort <= pixel.channels; c += kShort) max_of_bytes<T, kShort>(pixel, c);
+  for (; c < pixel.channels; ++c) max_of_bytes<T, 1>(pixel, c);
 }
 
 }  // namespace

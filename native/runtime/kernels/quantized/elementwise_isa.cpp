@@ -77,27 +77,21 @@ struct Mul {
   static VEC_INLINE Float of(Float a, Float b) { return a * b; }
 };
 
-// Bytes as numbers; unsigned ones are read as signed ones that are 128 less.
+// Bytes as numbers: unsigned ones are read as signed ones, of which the low byte counts.
 struct Operand8 {
   const int8_t* bytes;
-  int8_t flip;
+  int32_t mask;
   int32_t zero;
   float scale;
 
   Operand8(const void* from, DType type, int64_t zero_point, float scale)
       : bytes(static_cast<const int8_t*>(from)),
-        flip(static_cast<int8_t>(type == DType::U8 ? -128 : 0)),
-        zero(static_cast<int32_t>(zero_point) - (type == DType::U8 ? 128 : 0)),
+        mask(type == DType::U8 ? 0xff : -1),
+        zero(static_cast<int32_t>(zero_point)),
         scale(scale) {}
 
   VEC_INLINE Float at(int64_t i, int count) const {
-    Vec<int8_t, kLanes> some = {};
-    if (count == kLanes) {
-      some = load<Vec<int8_t, kLanes>>(bytes + i);
-    } else {
-      for (int k = 0; k < count; ++k) some[k] = bytes[i + k];
-    }
-    return rounded(floats_of(__builtin_convertvector(some ^ flip, Int) - zero) * scale);
+    return rounded(floats_of((load_some(bytes + i, count) & mask) - zero) * scale);
   }
 };
 

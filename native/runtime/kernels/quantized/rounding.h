@@ -85,7 +85,10 @@ struct Rounding {
 
   // Keeps NaN, which becomes 0 in bytes as in torch.
   VEC_INLINE Float between(Float x) const {
-#if defined(__AVX2__) && !defined(__AVX512F__)
+#if defined(__AVX512F__)
+    const __m512 at_least = _mm512_maskz_max_ps(0xffff, reinterpret_cast<__m512>(low), reinterpret_cast<__m512>(x));
+    return reinterpret_cast<Float>(_mm512_maskz_min_ps(0xffff, reinterpret_cast<__m512>(high), at_least));
+#elif defined(__AVX2__)
     const __m256 at_least = _mm256_max_ps(reinterpret_cast<__m256>(low), reinterpret_cast<__m256>(x));
     return reinterpret_cast<Float>(_mm256_min_ps(reinterpret_cast<__m256>(high), at_least));
 #else
