@@ -34,7 +34,8 @@ void run_kernel(ggml_tensor* dst, int ith, int nth, void* data) {
   auto* call = static_cast<KernelCallBase*>(data);
   if (nth > 1) return call_kernel(dst, ith, nth, call);
   const KernelPieces pieces = {dst, call};
-  const int64_t count = std::clamp<int64_t>(call->work / kPieceWork, 1, Crew::threads());
+  int64_t count = std::clamp<int64_t>(call->work / kPieceWork, 1, Crew::threads());
+  if (count > 1 && cores_are_contended()) count = std::clamp<int64_t>(call->work / kContendedPieceWork, 1, count);
   run_pieces({KernelPieces::run, &pieces, static_cast<int>(count)});
 }
 

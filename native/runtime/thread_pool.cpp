@@ -5,7 +5,9 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <thread>
@@ -24,6 +26,14 @@ using Clock = std::chrono::steady_clock;
 // and to wake a thread takes tens of them.
 constexpr std::chrono::microseconds kSpin{300};
 
+// Where other processes want the cores, a thread that spins uses up the time that the system gives it, and loses its
+// core in the middle of a piece later: there it sleeps sooner. A caller that spends so much of a window runnable
+// without a core says that the cores are contended, and then they are taken to be for a while.
+constexpr std::chrono::microseconds kContendedSpin{10};
+constexpr std::chrono::milliseconds kWindow{40};
+constexpr int kWaitedPart = 8;
+constexpr std::chrono::milliseconds kContended{100};
+
 // A helper that keeps its caller waiting for so long, and for longer than the work took, had its core taken by another
 // process. Then callers work alone for a multiple of that, so that waits are a small part of a run's time.
 constexpr std::chrono::microseconds kLongWait{500};
@@ -40,10 +50,49 @@ inline void relax() {
 #endif
 }
 
+// How long the calling thread was runnable without a core so far; 0 where the system does not say.
+std::chrono::nanoseconds waited_for_a_core() {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/thread-self/schedstat", "r"),
+                                                             std::fclose);
+  unsigned long long waited = 0;
+  if (file == nullptr || std::fscanf(file.get(), "%*u %llu", &waited) != 1) return {};
+  return std::chrono::nanoseconds(waited);
+}
+
+// Whether other processes want the cores that this one's threads run on.
+class Contention {
+ public:
+  bool is_now(Clock::time_point now) const {
+    return now.time_since_epoch().count() < until_.load(std::memory_order_relaxed);
+  }
+
+  // Called by callers, often: it asks the system once a window.
+  void watch(Clock::time_point now) {
+    static thread_local Window window{now, waited_for_a_core()};
+    const Clock::duration elapsed = now - window.begin;
+    if (elapsed < kWindow) return;
+    const std::chrono::nanoseconds waited = waited_for_a_core();
+    if ((waited - window.waited) * kWaitedPart >= elapsed) {
+      until_.store((now + kContended).time_since_epoch().count(), std::memory_order_relaxed);
+    }
+    window = {now, waited};
+  }
+
+ private:
+  struct Window {
+    Clock::time_point begin;
+    std::chrono::nanoseconds waited;
+  };
+  std::atomic<int64_t> until_{0};  // on the clock
+};
+
+Contention contention;
+
 // Whether it became ready before it was time to sleep.
 template <class Ready>
 bool spin(const Ready& ready) {
-  const Clock::time_point end = Clock::now() + kSpin;
+  const Clock::time_point begin = Clock::now();
+  const Clock::time_point end = begin + (contention.is_now(begin) ? kContendedSpin : kSpin);
   do {
     for (int i = 0; i < 64; ++i) {
       if (ready()) return true;
@@ -145,6 +194,7 @@ class ThreadPool final : private ForkListener {
 
   void run(const Pieces& pieces, Job* job) {
     const Clock::time_point begin = Clock::now();
+    contention.watch(begin);
     if (begin.time_since_epoch().count() < parts_->alone_until.load(std::memory_order_relaxed)) {
       return pieces.run(pieces.context, 0, 1);
     }
@@ -247,6 +297,8 @@ void run_alone(const Pieces& pieces) {
 }
 
 }  // namespace
+
+bool cores_are_contended() { return contention.is_now(Clock::now()); }
 
 Status start_helpers(int count) { return ThreadPool::instance().start(count); }
 

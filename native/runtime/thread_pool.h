@@ -17,6 +17,9 @@ struct Pieces {
 // Starts threads until the process has so many. They stay, asleep, until the library is unloaded or the process exits.
 Status start_helpers(int count);
 
+// Whether other processes want the cores that callers run on: then it takes long until another thread has one.
+bool cores_are_contended();
+
 struct Job;
 
 // While it lives, the pieces of the thread that made it are shared with so many other threads of the process.

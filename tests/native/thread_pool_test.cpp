@@ -45,9 +45,9 @@ void run_in_pieces(int count, const Function& function) {
   run_pieces({call, &function, count});
 }
 
-double cpu_seconds() {
+double cpu_seconds(int who = RUSAGE_SELF) {
   rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
+  getrusage(who, &usage);
   const auto seconds = [](const timeval& time) { return double(time.tv_sec) + 1e-6 * double(time.tv_usec); };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
@@ -150,6 +150,80 @@ void test_idle_threads_sleep() {
 }
 
 #if !defined(__SANITIZE_THREAD__)
+#if defined(RUSAGE_THREAD)
+// Processes that use all cores, while it lives.
+class BusyProcesses {
+ public:
+  BusyProcesses() {
+    for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i) {
+      const pid_t child = fork();
+      if (child == 0) {
+        for (volatile int forever = 1; forever != 0;) {
+        }
+      }
+      children_.push_back(child);
+    }
+  }
+  ~BusyProcesses() {
+    for (const pid_t child : children_) {
+      kill(child, SIGKILL);
+      waitpid(child, nullptr, 0);
+    }
+  }
+
+ private:
+  std::vector<pid_t> children_;
+};
+
+// The processor time of helpers for one second of the caller's, which has as much to do between two sets of pieces.
+double helpers_share(std::chrono::milliseconds duration) {
+  const Crew crew(1);
+  const auto work = [] {
+    const auto end = std::chrono::steady_clock::now() + 1ms;
+    while (std::chrono::steady_clock::now() < end) {
+    }
+  };
+  const double before = cpu_seconds();
+  const double of_caller = cpu_seconds(RUSAGE_THREAD);
+  const auto end = std::chrono::steady_clock::now() + duration;
+  while (std::chrono::steady_clock::now() < end) {
+    run_in_pieces(2, [](int, int) {});
+    work();
+  }
+  const double caller = cpu_seconds(RUSAGE_THREAD) - of_caller;
+  return (cpu_seconds() - before - caller) / caller;
+}
+
+std::atomic<int> pieces_seen{0};
+
+void count_pieces(ggml_tensor*, int, int count, void*) { pieces_seen = count; }
+
+// Into how many pieces a kernel of so much work is cut.
+int pieces_of(int64_t work) {
+  KernelCallBase call;
+  call.kernel = count_pieces;
+  call.work = work;
+  const Crew crew(1);
+  run_kernel(nullptr, 0, 1, &call);
+  return pieces_seen;
+}
+
+// Spinning beside other processes would only let the system take the core away sooner.
+void test_threads_that_share_their_cores_sleep() {
+  if (access("/proc/thread-self/schedstat", R_OK) != 0) return;  // the system does not say how long threads wait
+  const BusyProcesses busy;
+  helpers_share(200ms);  // which sees that the caller is preempted
+  double least = 1;
+  int fewest = 2;
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    least = std::min(least, helpers_share(200ms));
+    fewest = std::min(fewest, pieces_of(2 * kPieceWork));
+  }
+  expect(least < 0.04, "helpers do not spin where other processes want the cores");
+  expect(fewest == 1, "there small pieces are the caller's alone");
+}
+#endif
+
 void test_fork() {
   run_sets(2, 10, "before the fork");
   std::atomic<bool> stop{false};
@@ -236,6 +310,9 @@ int main() {
   test_late_helpers();
   test_idle_threads_sleep();
 #if !defined(__SANITIZE_THREAD__)  // which ends a forked process that starts threads
+#if defined(RUSAGE_THREAD)
+  test_threads_that_share_their_cores_sleep();
+#endif
   test_fork();
   test_fork_within_a_run();
   test_exit_during_a_run();
