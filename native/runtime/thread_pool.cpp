@@ -1,5 +1,8 @@
 #include "thread_pool.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -7,7 +10,6 @@
 #include <condition_variable>
 #include <cstdio>
 #include <exception>
-#include <memory>
 #include <mutex>
 #include <new>
 #include <thread>
@@ -50,13 +52,16 @@ inline void relax() {
 #endif
 }
 
-// How long the calling thread was runnable without a core so far; 0 where the system does not say.
+// How long the calling thread was runnable without a core so far; 0 where the system does not say. Allocates nothing.
 std::chrono::nanoseconds waited_for_a_core() {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/thread-self/schedstat", "r"),
-                                                             std::fclose);
+  const int file = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return {};
+  char text[64];
+  const ssize_t size = read(file, text, sizeof(text) - 1);
+  close(file);
+  text[std::max<ssize_t>(size, 0)] = '\0';
   unsigned long long waited = 0;
-  if (file == nullptr || std::fscanf(file.get(), "%*u %llu", &waited) != 1) return {};
-  return std::chrono::nanoseconds(waited);
+  return std::chrono::nanoseconds(std::sscanf(text, "%*u %llu", &waited) == 1 ? waited : 0);
 }
 
 // Whether other processes want the cores that this one's threads run on.
