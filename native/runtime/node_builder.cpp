@@ -418,7 +418,7 @@ ggml_tensor* NodeBuilder::quantized_conv_2d(ggml_tensor* x, ggml_tensor* weight,
   Storage kind{};
   if (!use_kernel_weight(by_channel, groups, &weight, &kind)) return nullptr;
   const kernels::QuantizedLayerParams params{window, groups, zero, output, kind};
-  const bool depthwise = by_channel && kind != Storage::KernelBlocks;
+  const bool depthwise = by_channel && kind != Storage::KernelBlocks && kernels::is_quantized_depthwise(window, x, ne_);
   return custom(depthwise ? kernels::quantized_depthwise : kernels::quantized_layer, params, {x, weight, scale, bias});
 }
 

@@ -594,6 +594,17 @@ def integer_depthwise(p: Program) -> None:
     wide = Window2d(Window(3, stride=2, pad=2, dilation=2), Window(3, stride=3))
     layer = {"ne": (19, 5, 2, 1), "window": wide, "groups": 19, "zero": 3, "output": output}
     p.output(y, p.emit("quantized_conv_2d_nhwc", y, p.constant(_int8(19, 1, 3, 3)), scale, None, **layer))
+    cropped = Window2d(Window(3, pad=-1), Window(3, pad=-2))  # windows that begin inside the image
+    layer = {"ne": (19, 5, 3, 1), "window": cropped, "groups": 19, "zero": 3, "output": output}
+    p.output(p.emit("quantized_conv_2d_nhwc", y, p.constant(_int8(19, 1, 3, 3)), scale, None, **layer))
+    far = Window2d(Window(3, pad=5000, dilation=5000), Window(3, pad=5000, dilation=5000))  # one tap sees the image
+    layer = {"ne": (19, 9, 8, 1), "window": far, "groups": 19, "zero": 3, "output": output}
+    for kernel in (p.constant(_int8(19, 1, 3, 3), Storage.DEPTHWISE, 19), p.constant(_int8(19, 1, 3, 3))):
+        p.output(p.emit("quantized_conv_2d_nhwc", y, kernel, scale, None, **layer))
+    image = p.input(_int8(1, 8, 9, 8))
+    layer = {"ne": (5, 5, 3, 1), "window": cropped, "groups": 1, "zero": 3, "output": output}
+    five = p.constant(torch.rand(5) * 0.05)
+    p.output(p.emit("quantized_conv_2d_nhwc", image, p.constant(_int8(5, 8, 3, 3)), five, None, **layer))
 
 
 @program

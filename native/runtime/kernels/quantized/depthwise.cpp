@@ -153,6 +153,13 @@ void run_share(ggml_tensor* dst, int ith, int nth, const KernelCall<QuantizedLay
 
 }  // namespace
 
+bool is_quantized_depthwise(const Window2d& window, const ggml_tensor* x, const std::array<int64_t, 4>& out) {
+  constexpr int64_t kBeyond = 1024;  // pixels
+  const int64_t across = (out[1] - 1) * window.w.stride + (window.w.kernel - 1) * window.w.dilation;
+  const int64_t down = window.h.kernel * window.h.dilation;
+  return across <= 2 * x->ne[1] + kBeyond && down <= 2 * x->ne[2] + kBeyond;
+}
+
 void quantized_depthwise(ggml_tensor* dst, int ith, int nth, void* call) {
   run_share(dst, ith, nth, as_call<QuantizedLayerParams>(call));
 }

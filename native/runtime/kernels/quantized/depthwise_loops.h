@@ -64,6 +64,9 @@ inline int64_t columns_of(const QuantizedDepthwise& layer) {
   return (layer.out_width - 1) * across.stride + (across.kernel - 1) * across.dilation + 1;
 }
 
+// `n` where it is from 0 to `most`, else the nearer of the two.
+inline int64_t bounded(int64_t n, int64_t most) { return n < 0 ? 0 : n < most ? n : most; }
+
 template <class Arithmetic>
 struct Depthwise {
   static constexpr int kRows = Arithmetic::kRows;
@@ -151,14 +154,16 @@ struct Depthwise {
   static void interleave_rows(const QuantizedDepthwise& layer, const char* const* rows, char* to) {
     const Bytes<Byte> outside = Bytes<Byte>{} + static_cast<Byte>(layer.zero);
     const int64_t columns = columns_of(layer);
-    const int64_t pad = layer.window.w.pad < columns ? layer.window.w.pad : columns;
-    const int64_t inside = layer.in_width < columns - pad ? layer.in_width : columns - pad;
+    const int64_t pad = bounded(layer.window.w.pad, columns);
+    const int64_t skipped = bounded(-layer.window.w.pad, layer.in_width);  // a window may begin inside the image
+    const int64_t inside = bounded(layer.in_width - skipped, columns - pad);
     for (int64_t v = 0; v < vectors_of(layer); ++v) {
       const int64_t channel = first_of(layer, v);
       const char* of_channels[kRows];
       int64_t pitches[kRows];
       for (int i = 0; i < kRows; ++i) {
-        of_channels[i] = rows[i] == nullptr ? reinterpret_cast<const char*>(&outside) : rows[i] + channel;
+        of_channels[i] =
+            rows[i] == nullptr ? reinterpret_cast<const char*>(&outside) : rows[i] + skipped * layer.pitch + channel;
         pitches[i] = rows[i] == nullptr ? 0 : layer.pitch;
       }
       to = fill_outside(layer, pad, to);

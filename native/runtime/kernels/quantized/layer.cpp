@@ -110,7 +110,7 @@ class QuantizedLayer {
     const Range pixels = Range::part(out_.pixels(), ith % pixel_parts, pixel_parts);
     const Range blocks = Range::part(params_.groups * group_blocks_, ith / pixel_parts, nth / pixel_parts);
     if (pixels.empty() || blocks.empty()) return;
-    if (params_.weights == Storage::Plain) pack(blocks);
+    if (params_.weights == Storage::Plain || params_.weights == Storage::Depthwise) pack(blocks);
     const TileSetup setup(tiles_, quads_);
     inputs_ = scratch_.inputs.sized(taps_ * tiles_.rows);
     if (!gathers_) find_zeros();
@@ -140,7 +140,8 @@ class QuantizedLayer {
 
   // ------------------------------------------------------------------------------------------------------- weights
 
-  // Plain weights (KW, KH, IC and OC from the inside out) as they are stored in blocks of int8.
+  // Plain weights (KW, KH, IC and OC from the inside out), or a depthwise layer's, as they are stored in blocks of
+  // int8.
   void pack(Range blocks) {
     int8_t* packed = scratch_.weights.sized(blocks.size() * block_bytes_);
     std::memset(packed, 0, static_cast<size_t>(blocks.size() * block_bytes_));
@@ -149,9 +150,11 @@ class QuantizedLayer {
       int32_t sums[kQuantizedBlock] = {};
       const int64_t first = block % group_blocks_ * kQuantizedBlock;
       for (int64_t lane = 0; lane < std::min<int64_t>(kQuantizedBlock, group_out_ - first); ++lane) {
-        const int8_t* from = weights_ + (block / group_blocks_ * group_out_ + first + lane) * depth_;
+        const int64_t channel = block / group_blocks_ * group_out_ + first + lane;
         for (int64_t k = 0; k < depth_; ++k) {
-          const int8_t weight = from[k % group_in_ * taps_ + k / group_in_];
+          const int8_t weight = params_.weights == Storage::Plain
+                                    ? weights_[channel * depth_ + k % group_in_ * taps_ + k / group_in_]
+                                    : weights_[k * out_.channels + channel];
           to[k / kQuad * kQuadBytes + lane * kQuad + k % kQuad] = weight;
           sums[lane] += weight;
         }

@@ -2,6 +2,7 @@
 // of instruction sets).
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "kernels/simd/isa.h"
@@ -26,7 +27,9 @@ struct QuantizedLayerParams {
   Storage weights = Storage::Plain;  // how the weight lies
 };
 
-// Convolutions whose channels are their groups, of dense images.
+// Convolutions whose channels are their groups, of dense images, and of windows that span little more than these: what
+// a row of output pixels sees is kept interleaved.
+bool is_quantized_depthwise(const Window2d& window, const ggml_tensor* x, const std::array<int64_t, 4>& out);
 void quantized_depthwise(ggml_tensor* dst, int ith, int nth, void* call);
 
 // One tile: some rows (output pixels) by some adjacent output channels.
