@@ -128,6 +128,11 @@ CONVOLUTIONS = [
     Convolution(x=Grid(0.0371, -128), y=Grid(0.05, 127)),
     Convolution(size=(1, 1)),
     Convolution(batch=1, size=(224, 3), inputs=3, outputs=16, stride=2),
+    Convolution(inputs=16, outputs=24, groups=2),
+    Convolution(inputs=64, outputs=16, size=(80, 70)),  # its rows are arranged part by part
+    Convolution(inputs=8, outputs=8, kernel=(2, 2), padding=0, stride=2, transposed=True),
+    Convolution(inputs=20, outputs=20, groups=20, size=(7, 4), kernel=(7, 3), padding=3),
+    Convolution(inputs=16, outputs=16, groups=16, size=(9, 9), kernel=(2, 5), stride=2, padding=1),
 ]
 
 
@@ -358,7 +363,7 @@ def test_products_of_integers(width: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8], ids=str)
-@pytest.mark.parametrize("channels", [3, 70])
+@pytest.mark.parametrize("channels", [3, 77])
 def test_max_pooling(dtype: torch.dtype, channels: int) -> None:
     grid = Grid(0.05, 100 if dtype == torch.uint8 else -20, dtype)
 
