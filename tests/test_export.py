@@ -26,6 +26,14 @@ def test_a_dim_without_a_maximum_is_named() -> None:
         executorch_ggml.export(nn.Linear(4, 3), (torch.randn(2, 4),), dynamic_shapes=({0: Dim("rows")},))
 
 
+def test_a_batch_of_images_as_large_as_was_declared(tmp_path: Path) -> None:
+    """Torch's choice of a library for 16 images and more says nothing about the program."""
+    path = tmp_path / "model.pte"
+    model, images = nn.Conv2d(3, 4, 3).eval(), torch.randn(32, 3, 8, 8)
+    executorch_ggml.export(model, (images[:2],), dynamic_shapes=({0: Dim("batch", max=32)},)).save(str(path))
+    torch.testing.assert_close(executorch_ggml.load(path)(images), model(images))
+
+
 def test_keyword_inputs(tmp_path: Path) -> None:
     class Model(nn.Module):
         def forward(self, x: torch.Tensor, *, y: torch.Tensor) -> torch.Tensor:

@@ -48,6 +48,7 @@ from .grouping import groups
 from .kernels import missing_kernels, missing_kernels_text
 from .memory_formats import contiguous_inside
 from .outside_core import carried_through
+from .ranges import keep_ranges
 from .regions import inlined
 from .states import TAG, separate_state_accesses, tag_states
 
@@ -201,6 +202,7 @@ class GgmlPartitioner(Partitioner):
                 tags.append(f"ggml_{len(tags)}")
                 for node in group:
                     node.meta[TAG] = tags[-1]
+        keep_ranges(exported_program)
         tag_constant_data(exported_program)
         _release_returned_constants(exported_program)
         if self.weights is not None:
