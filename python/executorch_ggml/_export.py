@@ -14,6 +14,7 @@ from executorch.exir import (
     to_edge_transform_and_lower,
 )
 from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
+from torch.export import ExportedProgram
 from torch.utils._pytree import tree_map_only
 
 from .frontends.aten.graph import upper_bound
@@ -31,8 +32,8 @@ from .tracing import data_dependence_named, trace
 
 
 def export(
-    model: torch.nn.Module,
-    args: tuple[Any, ...],
+    model: torch.nn.Module | ExportedProgram,
+    args: tuple[Any, ...] = (),
     *,
     kwargs: dict[str, Any] | None = None,
     dynamic_shapes: Any = None,
@@ -46,8 +47,9 @@ def export(
     """Export a module, delegate to ggml all that it computes right, and make the ExecuTorch program.
 
     ``args``, ``kwargs`` and ``dynamic_shapes`` are those of ``torch.export.export``; an example input that is channels
-    last makes an input of that memory format. ``weights`` is that of :class:`GgmlPartitioner`. ``quantize`` says in
-    which types weights are stored: the name of one ("q4_k"), the path of a JSON file, or a
+    last makes an input of that memory format. An ``ExportedProgram`` in place of the module brings its own inputs and
+    sizes (and takes no ``args``, ``kwargs`` or ``dynamic_shapes``). ``weights`` is that of :class:`GgmlPartitioner`.
+    ``quantize`` says in which types weights are stored: the name of one ("q4_k"), the path of a JSON file, or a
     :class:`~executorch_ggml.quant.GgmlQuantConfig`. ``precision`` ("bf16", "f16", "int8-dynamic") is that of
     :class:`GgmlPartitioner`: it is for the layers whose weights ``quantize`` leaves in float32. What it costs on the
     example inputs is told on stderr, by running the program from a temporary file beside the module in eager mode;
@@ -62,15 +64,20 @@ def export(
     for, for a quantization with a rule that matches none of the model's parameters, for a precision that no layer is
     left for, and for a module of :func:`executorch_ggml.gguf.load` without the weights that came with it.
     """
+    exported = model if isinstance(model, ExportedProgram) else None
+    if isinstance(model, ExportedProgram):
+        module, args, kwargs = _parts_of(model, args, kwargs, dynamic_shapes)
+    else:
+        module = model
     if quantize is not None:
         if weights is not None:
             raise ValueError("weights and quantize both say how parameters are stored: pass one of them")
         weights = GgmlQuantConfig.of(quantize)
-        weights.check(model)
-    check_values(model, weights)
+        weights.check(module)
+    check_values(module, weights)
     args, kwargs = tree_map_only(torch.Tensor, _in_memory_format, (args, kwargs))
-    program = trace(model, args, kwargs, dynamic_shapes)
-    _check_evaluated(model, program)
+    program = trace(module, args, kwargs, dynamic_shapes) if exported is None else exported
+    _check_evaluated(module, program)
     _check_bounded(program)
     _check_control_flow(program)
     # ExecuTorch's check of the Edge program makes a symbolic batch constant where an op gives a list (split, in a GRU).
@@ -84,8 +91,19 @@ def export(
         options = {PRECISION_KEY: precision, LAYOUT_KEY: layout}
         check_applied([f"{key}={value}" for key, value in options.items() if value is not None])
     if precision is not None and report_error:
-        tell_error(precision, lowered, model, args, kwargs)
+        tell_error(precision, lowered, module, args, kwargs)
     return lowered
+
+
+def _parts_of(
+    program: ExportedProgram, args: tuple[Any, ...], kwargs: dict[str, Any] | None, dynamic_shapes: Any
+) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
+    """The module of an exported program, and the inputs that it was traced with."""
+    if args or kwargs or dynamic_shapes is not None:
+        raise ValueError("an ExportedProgram has its own inputs and sizes: pass it alone, or the module with these")
+    if program.example_inputs is None:
+        raise ValueError("the ExportedProgram has no example inputs: it was saved or made without them")
+    return program.module(), *program.example_inputs
 
 
 def check_kernels(edge: EdgeProgramManager, partitioner: GgmlPartitioner, own_kernels: Collection[str] = ()) -> None:
@@ -110,7 +128,7 @@ def executorch_config() -> ExecutorchBackendConfig:
     return ExecutorchBackendConfig(passes=[InitializedMutableBufferPass([""])])
 
 
-def _check_evaluated(model: torch.nn.Module, program: torch.export.ExportedProgram) -> None:
+def _check_evaluated(model: torch.nn.Module, program: ExportedProgram) -> None:
     """Raise where the model is in training mode, and computes something else in it."""
     if not any(module.training for module in model.modules()):
         return
@@ -122,7 +140,7 @@ def _check_evaluated(model: torch.nn.Module, program: torch.export.ExportedProgr
                 )
 
 
-def _check_control_flow(program: torch.export.ExportedProgram) -> None:
+def _check_control_flow(program: ExportedProgram) -> None:
     """Raise for control flow that ExecuTorch cannot write into a program."""
     for module in graph_modules(program.graph_module):
         for node in module.graph.nodes:
@@ -130,7 +148,7 @@ def _check_control_flow(program: torch.export.ExportedProgram) -> None:
                 raise ValueError(f"{node.name}: {fault}")
 
 
-def _check_bounded(program: torch.export.ExportedProgram) -> None:
+def _check_bounded(program: ExportedProgram) -> None:
     """Raise for the first input dim that has no upper bound."""
     for node in program.graph.find_nodes(op="placeholder"):
         fake = node.meta.get("val")

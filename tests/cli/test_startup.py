@@ -15,15 +15,12 @@ import executorch_ggml
 HELP = """
 import contextlib, io, sys
 from executorch_ggml.cli import COMMANDS, main
-names = [command.__name__.rpartition(".")[2].replace("_", "-") for command in COMMANDS]
+names = [module.command.name for module in COMMANDS]
 lines = [[], *([name] for name in names), ["webnn", "convert"], ["webnn", "run"]]
 for line in lines:
     with contextlib.redirect_stdout(io.StringIO()) as text:
-        try:
-            main([*line, "--help"])
-        except SystemExit as end:
-            assert end.code == 0, line
-    assert text.getvalue().startswith(" ".join(["usage: executorch-ggml", *line])), line
+        assert main([*line, "--help"]) == 0, line
+    assert text.getvalue().startswith(" ".join(["Usage: executorch-ggml", *line])), line
 print({"torch", "executorch", "numpy", "transformers"} & set(sys.modules))
 """
 

@@ -279,14 +279,14 @@ def test_devices_lists_those_of_servers(one: Server, other: Server, capsys: pyte
 
 def test_the_command_refuses_what_it_cannot_listen_at(one: Server, capsys: pytest.CaptureFixture[str]) -> None:
     port = one.endpoint.rpartition(":")[2]
-    for arguments, reason in (
-        (["--port", port], f"cannot listen at 127.0.0.1:{port}: Address already in use"),
-        (["--port", "0"], "--port 0: expected 1 to 65535"),
-        (["--threads", "-1"], "--threads -1: expected 1 or more"),
-        (["--host", "no.such.host.invalid"], "cannot listen at no.such.host.invalid"),
-        (["--port", str(free_port()), "--device", "nothing"], "no device nothing here"),
+    for arguments, code, reason in (
+        (["--port", port], 1, f"cannot listen at 127.0.0.1:{port}: Address already in use"),
+        (["--port", "0"], 2, "Invalid value for '--port': 0 is not in the range"),
+        (["--threads", "-1"], 2, "Invalid value for '--threads': -1 is not in the range"),
+        (["--host", "no.such.host.invalid"], 1, "cannot listen at no.such.host.invalid"),
+        (["--port", str(free_port()), "--device", "nothing"], 1, "no device nothing here"),
     ):
-        assert main(["rpc-server", *arguments]) == 1
+        assert main(["rpc-server", *arguments]) == code
         assert reason in capsys.readouterr().err
 
 

@@ -102,7 +102,7 @@ def test_types_by_rules(checkpoint: Path, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["export-gguf", "{folder}", "-o", "{tmp}/x.gguf", "--type", "q9"], "no type is called 'q9'; there are"),
-        (["export-gguf", "{tmp}", "-o", "{tmp}/x.gguf"], "neither a GGUF file nor a folder with a transformers"),
+        (["export-gguf", "{tmp}", "-o", "{tmp}/x.gguf"], "neither a GGUF file nor a folder with the checkpoint"),
         (
             ["export-gguf", "{folder}", "-o", "{tmp}/x.gguf", "--config", "{folder}/tokenizer.json"],
             "a quantization has",

@@ -17,9 +17,9 @@ from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 
 import executorch_ggml
 from executorch_ggml import llm
-from executorch_ggml.cli.inspect import outside_calls, read_program
 from executorch_ggml.llm.pooling import POOLINGS, Pooling, pooling_of
 from executorch_ggml.llm.sentence_encoder import PooledModel
+from executorch_ggml.pte import outside_calls, read_program
 
 # How each of the models is pooled, and whether its embeddings have length 1.
 HOW = {

@@ -17,8 +17,8 @@ from transformers import PreTrainedModel
 
 import executorch_ggml
 from executorch_ggml import llm
-from executorch_ggml.cli.inspect import outside_calls, read_program
 from executorch_ggml.llm.start import start_metadata
+from executorch_ggml.pte import outside_calls, read_program
 
 SIZES: dict[str, Any] = {"max_seq_len": 280, "max_source_len": 300, "chunk": 64}
 

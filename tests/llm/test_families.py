@@ -14,9 +14,9 @@ from tests.llm.conftest import Exported
 from transformers import DynamicCache, PreTrainedModel
 
 from executorch_ggml import llm
-from executorch_ggml.cli.inspect import outside_calls, read_program
 from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.ir.serialize import deserialize
+from executorch_ggml.pte import outside_calls, read_program
 
 # Those whose caches are not f32, with what that may change; and whose logits of all tokens are asked for.
 OPTIONS: dict[str, dict[str, Any]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import shlex
 import subprocess
 import sys
@@ -245,7 +246,6 @@ def test_command(
     assert capsys.readouterr().out == expected + "\n"
     for arguments, reason in (
         ([path, "-p", ""], "the prompt is empty"),
-        ([path, "-p", "Hi", "--system", "Be kind"], "--system is the system's message of a conversation"),
         ([__file__, "-p", "Hi"], f"{__file__}: not an ExecuTorch program"),
         ([path, "-p", "Hi", "--device", "cpu=1,nothing=2"], "no device nothing here"),
     ):
@@ -253,6 +253,26 @@ def test_command(
         error = capsys.readouterr().err
         assert reason in error
         assert error.count("\n") == 1
+    assert main(["generate", path, "-p", "Hi", "--system", "Be kind"]) == 2
+    assert "--system is the system's message of a conversation" in capsys.readouterr().err
+    assert main(["generate", path, "-p", PROMPT, "-n", "6", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["text"], said["finish"], len(said["tokens"])) == (expected, "length", 6)
+
+
+def test_a_conversation(
+    exported: Callable[..., Exported], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(exported("llama")[1])
+    system = {"role": "system", "content": "Be kind"}
+    generator = llm.Generator(path)
+    messages = [system, {"role": "user", "content": "Hi"}]
+    first = "".join(generator.chat(messages, max_new_tokens=4))
+    messages += [{"role": "assistant", "content": first}, {"role": "user", "content": "More"}]
+    second = "".join(generator.chat(messages, max_new_tokens=4))
+    monkeypatch.setattr("sys.stdin", io.StringIO("Hi\n\nMore\n/clear\nHi\n/exit\nunread\n"))
+    assert main(["chat", path, "--system", "Be kind", "-n", "4"]) == 0
+    assert capsys.readouterr().out == f"{first}\n{second}\n{first}\n"
 
 
 def test_a_command_that_is_stopped(exported: Callable[..., Exported], monkeypatch: pytest.MonkeyPatch) -> None:

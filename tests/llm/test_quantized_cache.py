@@ -15,10 +15,10 @@ from tests.llm.test_families import Eager, error, tokens
 from transformers import DynamicCache, PreTrainedModel
 
 from executorch_ggml import llm
-from executorch_ggml.cli.inspect import read_program
 from executorch_ggml.ir.codec import dequantize, quantize
 from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.ir.serialize import deserialize
+from executorch_ggml.pte import read_program
 
 HEAD_DIM = 32  # a row of the cache is quantized head by head, in blocks of 32
 MOST = 0.05  # of what is asserted to be as much as rounding does

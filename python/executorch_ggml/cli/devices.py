@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
-from typing import Any
 
-from ..runtime import add_rpc_server, cpu, list_devices
+import click
 
-
-def register(commands: Any) -> None:
-    """Add the command."""
-    parser = commands.add_parser("devices", help="list ggml's devices on this machine and on RPC servers")
-    parser.add_argument(
-        "--add-rpc", metavar="HOST:PORT", action="append", default=[], help="list a server's devices too; repeatable"
-    )
-    parser.set_defaults(run=run)
+from . import options
+from .output import show
 
 
-def run(args: argparse.Namespace) -> None:
-    """Print one device a line, then what the CPU uses."""
-    for endpoint in args.add_rpc:
+@click.command("devices", short_help="List ggml's devices.")
+@click.option("--add-rpc", metavar="HOST:PORT", multiple=True, help="List a server's devices too; repeatable.")
+@options.as_json
+def command(add_rpc: tuple[str, ...], as_json: bool) -> None:
+    """List ggml's devices on this machine and on RPC servers."""
+    from ..runtime import add_rpc_server, cpu, list_devices
+
+    for endpoint in add_rpc:
         add_rpc_server(endpoint)
-    for device in list_devices():
-        print(f"{device.name}\t{device.kind}\t{device.description}")
-    used = cpu()
-    print(f"CPU kernels: {used.kernels}; ggml's CPU library: {Path(used.library).name} ({used.library_isa})")
+    found, used = list_devices(), cpu()
+    facts = {"devices": [device._asdict() for device in found], "cpu": used._asdict()}
+    lines = [f"{device.name}\t{device.kind}\t{device.description}" for device in found]
+    lines.append(f"CPU kernels: {used.kernels}; ggml's CPU library: {Path(used.library).name} ({used.library_isa})")
+    show(facts, as_json, lines)

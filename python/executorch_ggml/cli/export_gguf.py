@@ -2,52 +2,59 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
+import click
 
-def register(commands: Any) -> None:
-    """Add the command."""
-    parser = commands.add_parser("export-gguf", help="write a transformers checkpoint as a GGUF file")
-    parser.add_argument("checkpoint", type=Path, help="its folder, or a GGUF file to write in other types")
-    parser.add_argument("-o", "--output", type=Path, required=True, help="the GGUF file to write")
-    parser.add_argument(
-        "--type", default="f16", help="of the matrices: f16, q8_0, q4_0, q4_k, q4_k_m ... (default: f16)"
-    )
-    parser.add_argument("--config", type=Path, help="a GgmlQuantConfig as JSON, in place of a type")
-    parser.set_defaults(run=run)
+from . import options
+from .checkpoints import generates_text, has_tokenizer, pretrained
+from .output import show
 
 
-def run(args: argparse.Namespace) -> None:
-    """Load the module, and write it."""
+@click.command("export-gguf", short_help="Write a checkpoint as a GGUF file.")
+@click.argument("checkpoint", type=options.FILE)
+@options.output_of("The GGUF file to write.")
+@click.option(
+    "--type",
+    "kind",
+    default="f16",
+    show_default=True,
+    metavar="TYPE",
+    help="Of the matrices: f16, q8_0, q4_0, q4_k, q4_k_m ...",
+)
+@click.option("--config", type=options.FILE, help="A GgmlQuantConfig as JSON, in place of a type.")
+@options.as_json
+def command(checkpoint: Path, output: Path, kind: str, config: Path | None, as_json: bool) -> None:
+    """Write a transformers checkpoint as a GGUF file, for llama.cpp and this.
+
+    CHECKPOINT is its folder, or a GGUF file to write in other types.
+    """
     from ..gguf.mixtures import MIXTURES, mixture
     from ..gguf.model import load
     from ..gguf.writer import export_gguf
     from ..quant import GgmlQuantConfig
 
-    if args.type not in MIXTURES:
-        raise ValueError(f"no type is called {args.type!r}; there are {', '.join(MIXTURES)}")
-    if args.output.exists() and args.output.samefile(args.checkpoint):
-        raise ValueError(f"{args.output} is the file to read; give another to write")
+    if kind not in MIXTURES:
+        raise ValueError(f"no type is called {kind!r}; there are {', '.join(MIXTURES)}")
+    if output.exists() and output.samefile(checkpoint):
+        raise ValueError(f"{output} is the file to read; give another to write")
     tokenizer = None
-    if args.checkpoint.is_file():
-        module = load(args.checkpoint, dequantize=True).module
+    if checkpoint.is_file():
+        module = load(checkpoint, dequantize=True).module
     else:
-        module, tokenizer = _checkpoint(args.checkpoint)
-    types = mixture(args.type, module.config) if args.config is None else GgmlQuantConfig.of(args.config)
-    export_gguf(module, args.output, types=types, tokenizer=tokenizer)
-    print(f"{args.output}: {args.output.stat().st_size / 2**20:.1f} MiB")
+        module, tokenizer = _checkpoint(checkpoint)
+    types = mixture(kind, module.config) if config is None else GgmlQuantConfig.of(config)
+    export_gguf(module, output, types=types, tokenizer=tokenizer)
+    size = output.stat().st_size
+    show({"file": output, "bytes": size}, as_json, [f"{output}: {size / 2**20:.1f} MiB"])
 
 
 def _checkpoint(folder: Path) -> tuple[Any, Any]:
     """The causal LM in a folder, and its tokenizer if there is one."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils import logging
+    from transformers import AutoTokenizer
 
-    if not (folder / "config.json").is_file():
-        raise FileNotFoundError(f"{folder}: neither a GGUF file nor a folder with a transformers checkpoint")
-    logging.disable_progress_bar()
-    module = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True, dtype="auto")
-    has_tokenizer = any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json"))
-    return module, AutoTokenizer.from_pretrained(folder, local_files_only=True) if has_tokenizer else None
+    if not generates_text(folder):
+        raise FileNotFoundError(f"{folder}: neither a GGUF file nor a folder with the checkpoint of a language model")
+    module = pretrained(folder, dtype="auto")
+    return module, AutoTokenizer.from_pretrained(folder, local_files_only=True) if has_tokenizer(folder) else None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..runtime import set_num_threads
+import click
+
+from . import options
+from .output import show
 
 if TYPE_CHECKING:
     from ..llm import Generation, Generator
@@ -21,57 +24,107 @@ _SAMPLING = {
 }
 
 
-def register(commands: Any) -> None:
-    """Add the command."""
-    parser = commands.add_parser("generate", help="generate text with a language model's program")
-    parser.add_argument("program", type=Path, help="the .pte file")
-    parser.add_argument("-p", "--prompt", help="the text to go on from (default: standard input)")
-    parser.add_argument("--chat", action="store_true", help="the prompt is a message to answer, by the chat template")
-    parser.add_argument("--system", help="with --chat: the system's message")
-    parser.add_argument("-n", "--max-new-tokens", type=int, metavar="N", help="stop after so many tokens")
-    parser.add_argument("--stop", action="append", default=[], metavar="TEXT", help="stop before this text; repeatable")
-    parser.add_argument("--seed", type=int, help="the same text each time, where the temperature is not 0")
-    for name, (kind, default, what) in _SAMPLING.items():
-        option, described = f"--{name.replace('_', '-')}", f"{what} (default: {default:g})"
-        parser.add_argument(option, type=kind, default=default, metavar="X", help=described)
-    parser.add_argument("--tokenizer", type=Path, help="tokenizer.json, folder or GGUF file (default: the program's)")
-    parser.add_argument("--data", type=Path, help="the .ptd file with the weights, where they are apart")
-    parser.add_argument("--gguf", type=Path, help="the GGUF file with the weights, where they were left there")
-    parser.add_argument(
-        "--device", default="", help="a device of ggml's, or several: CUDA0=3,CUDA1=1 (default: the CPU)"
-    )
-    parser.add_argument("--threads", type=int, default=0, help="CPU threads (default: one a core)")
-    parser.set_defaults(run=run)
+def loading(function: options.Command) -> options.Command:
+    """The argument and the options that say which program to load, and on what."""
+    for option in reversed(
+        (
+            click.argument("program", type=options.FILE),
+            click.option("--tokenizer", type=options.FILE, help="tokenizer.json, folder or GGUF file (the program's)."),
+            options.data,
+            options.gguf,
+            options.device,
+            options.threads,
+        )
+    ):
+        function = option(function)
+    return function
 
 
-def run(args: argparse.Namespace) -> None:
-    """Print the text as it comes, and on standard error how fast it came."""
+def sampling(function: options.Command) -> options.Command:
+    """The options of how tokens are chosen, and when it ends."""
+    for name, (kind, default, what) in reversed(_SAMPLING.items()):
+        flag = f"--{name.replace('_', '-')}"
+        function = click.option(flag, type=kind, default=default, metavar="X", help=f"{what} ({default:g}).")(function)
+    for option in (
+        click.option("--seed", type=int, help="The same text each time, where the temperature is not 0."),
+        click.option("--stop", multiple=True, metavar="TEXT", help="Stop before this text; repeatable."),
+        click.option("-n", "--max-new-tokens", type=int, metavar="N", help="Stop after so many tokens."),
+    ):
+        function = option(function)
+    return function
+
+
+def generator_of(
+    program: Path, tokenizer: Path | None, data: Path | None, gguf: tuple[Path, ...], device: str, threads: int
+) -> Generator:
+    """The loaded program."""
     from ..llm import Generator
+    from ..runtime import set_num_threads
 
-    if args.system is not None and not args.chat:
-        raise ValueError("--system is the system's message of a conversation, which --chat begins")
+    set_num_threads(threads)
+    return Generator(program, tokenizer=tokenizer, data_path=data, gguf=gguf, device=device)
+
+
+@click.command("generate", short_help="Generate text with a program.")
+@loading
+@click.option("-p", "--prompt", help="The text to go on from (default: standard input).")
+@click.option("--chat", is_flag=True, help="The prompt is a message to answer, by the chat template.")
+@click.option("--system", help="With --chat: the system's message.")
+@sampling
+@options.as_json
+def command(
+    program: Path,
+    tokenizer: Path | None,
+    data: Path | None,
+    gguf: tuple[Path, ...],
+    device: str,
+    threads: int,
+    prompt: str | None,
+    chat: bool,
+    system: str | None,
+    as_json: bool,
+    **choice: Any,
+) -> None:
+    """Generate text with a language model's program; standard error says how fast it came."""
+    if system is not None and not chat:
+        raise click.UsageError("--system is the system's message of a conversation, which --chat begins")
     # A newline at the end of standard input is echo's and the keyboard's, not the text's.
-    prompt = sys.stdin.read().removesuffix("\n") if args.prompt is None else args.prompt
-    set_num_threads(args.threads)
-    generator = Generator(
-        args.program, tokenizer=args.tokenizer, data_path=args.data, gguf=args.gguf or (), device=args.device
-    )
-    made = _started(generator, prompt, args)
-    for piece in made:
-        print(piece, end="", flush=True)
-    print()
-    print(_summary(generator, made), file=sys.stderr)
+    text = sys.stdin.read().removesuffix("\n") if prompt is None else prompt
+    generator = generator_of(program, tokenizer, data, gguf, device, threads)
+    begin: Callable[..., Generation] = generator.chat if chat else generator.stream
+    generation = begin(conversation(text, system) if chat else text, **choice)
+    for piece in generation:
+        if not as_json:
+            click.echo(piece, nl=False)
+    if as_json:
+        show(facts_of(generator, generation), as_json, ())
+        return
+    click.echo()
+    click.echo(summary(generator, generation), err=True)
 
 
-def _started(generator: Generator, prompt: str, args: argparse.Namespace) -> Generation:
-    options = {name: getattr(args, name) for name in (*_SAMPLING, "max_new_tokens", "stop", "seed")}
-    if not args.chat:
-        return generator.stream(prompt, **options)
-    system = [] if args.system is None else [{"role": "system", "content": args.system}]
-    return generator.chat([*system, {"role": "user", "content": prompt}], **options)
+def conversation(text: str, system: str | None) -> list[dict[str, str]]:
+    """A message of the user's, behind the system's."""
+    begin = [] if system is None else [{"role": "system", "content": system}]
+    return [*begin, {"role": "user", "content": text}]
 
 
-def _summary(generator: Generator, generation: Generation) -> str:
+def facts_of(generator: Generator, generation: Generation) -> dict[str, Any]:
+    """What was generated, and the seconds that it took."""
+    timing = generation.timing
+    return {
+        "text": generation.text,
+        "tokens": generation.tokens,
+        "finish": generation.finish,
+        "load_seconds": generator.load_seconds,
+        "prefill_tokens_per_second": timing.prefill_speed,
+        "decode_tokens_per_second": timing.decode_speed,
+        **vars(timing),
+    }
+
+
+def summary(generator: Generator, generation: Generation) -> str:
+    """One line of how fast it came."""
     timing = generation.timing
     return (
         f"\nload {generator.load_seconds:.2f} s; "

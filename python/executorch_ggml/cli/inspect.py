@@ -2,58 +2,88 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
+from . import options
+from .output import show
+
 if TYPE_CHECKING:
     from ..ir.graph import Graph
 
-GGUF_MAGIC = b"GGUF"
 
-
-def register(commands: Any) -> None:
-    """Add the command."""
-    parser = commands.add_parser("inspect", help="print the ggml graphs inside a .pte program")
-    parser.add_argument("program", type=Path, help="the .pte file")
-    parser.add_argument("--summary", action="store_true", help="leave the graphs' nodes out")
-    parser.add_argument("--target", choices=("cpu", "ggml"), default="cpu", help="whose graphs to print (cpu)")
-    parser.add_argument(
-        "--device", help="say which nodes a device or several (CUDA0=3,CUDA1=1) compute, and what moves"
-    )
-    parser.add_argument("--gguf", type=Path, action="append", default=[], help="the file with the program's weights")
-    parser.set_defaults(run=run)
-
-
-def run(args: argparse.Namespace) -> None:
-    """Print the program's methods, delegates and calls that ExecuTorch runs."""
+@click.command("inspect", short_help="Print the ggml graphs inside a program.")
+@click.argument("program", type=options.FILE)
+@click.option("--summary", is_flag=True, help="Leave the graphs' nodes out.")
+@click.option("--target", type=click.Choice(["cpu", "ggml"]), default="cpu", help="Whose graphs to print (cpu).")
+@click.option("--device", help="Say which nodes a device or several (CUDA0=3,CUDA1=1) compute, and what moves.")
+@options.gguf
+@options.as_json
+def command(
+    program: Path, summary: bool, target: str, device: str | None, gguf: tuple[Path, ...], as_json: bool
+) -> None:
+    """Print the ggml graphs inside a .pte program, and what stayed outside of them and why."""
     from ..ir.serialize import deserialize
     from ..ir.target import Target
+    from ..pte import read_program
 
-    program, payloads = read_program(args.program)
-    for plan in program.execution_plan:
-        print(f"method {plan.name}: {len(plan.delegates)} delegates, {outside_calls(plan)} calls outside")
-        for index, delegate in enumerate(plan.delegates):
-            print(f"\ndelegate {index}: {delegate.id}")
-            if delegate.id != "GgmlBackend":
-                continue
-            _print_delegate(deserialize(payloads(delegate), Target[args.target.upper()]), args.summary)
-            if args.device is not None:
-                print(_placement(payloads(delegate), args.device, args.gguf))
-        for line in refusal_lines(plan):
-            print(line)
+    described, payloads = read_program(program)
+    methods = []
+    for plan in described.execution_plan:
+        delegates = []
+        for delegate in plan.delegates:
+            facts = {"backend": delegate.id}
+            if delegate.id == "GgmlBackend":
+                graph = deserialize(payloads(delegate), Target[target.upper()])
+                facts |= _graph_facts(graph, summary)
+                if device is not None:
+                    facts["placement"] = _placement(payloads(delegate), device, gguf)
+            delegates.append(facts)
+        methods.append(_method_facts(plan, delegates))
+    show({"methods": methods}, as_json, (line for method in methods for line in _lines(method)))
 
 
-def _print_delegate(graph: Graph, summary: bool) -> None:
+def _method_facts(plan: Any, delegates: list[dict[str, Any]]) -> dict[str, Any]:
+    from ..pte import inputs_of, outside_calls, refusals
+
+    refused = refusals(plan)
+    return {
+        "method": plan.name,
+        "inputs": [str(port) for port in inputs_of(plan)],
+        "delegates": delegates,
+        "calls_outside": outside_calls(plan),
+        "refused": None
+        if refused is None
+        else [{"op": op, "reason": reason, "count": count} for (op, reason), count in refused.most_common()],
+    }
+
+
+def _graph_facts(graph: Graph, summary: bool) -> dict[str, Any]:
     from ..ir.printer import to_text
 
     counts = Counter(node.op for node in graph.nodes)
-    print(f"{len(graph.nodes)} nodes: " + ", ".join(f"{op} x{count}" for op, count in counts.most_common()))
-    if not summary:
-        print(to_text(graph))
+    return {"nodes": len(graph.nodes), "ops": dict(counts.most_common()), "graph": None if summary else to_text(graph)}
+
+
+def _lines(method: dict[str, Any]) -> Iterator[str]:
+    yield f"method {method['method']}: {len(method['delegates'])} delegates, {method['calls_outside']} calls outside"
+    for index, delegate in enumerate(method["delegates"]):
+        yield f"\ndelegate {index}: {delegate['backend']}"
+        if "nodes" not in delegate:
+            continue
+        yield f"{delegate['nodes']} nodes: " + ", ".join(f"{op} x{count}" for op, count in delegate["ops"].items())
+        if delegate["graph"] is not None:
+            yield delegate["graph"]
+        if "placement" in delegate:
+            yield delegate["placement"]
+    if method["refused"] is not None:
+        yield f"\n{sum(row['count'] for row in method['refused'])} nodes refused" + (":" if method["refused"] else "")
+        for row in method["refused"]:
+            yield f"  [left to ExecuTorch x{row['count']}] {row['op']}: {row['reason']}"
 
 
 def _placement(payload: bytes, device: str, gguf: Sequence[Path]) -> str:
@@ -71,40 +101,3 @@ def _placement(payload: bytes, device: str, gguf: Sequence[Path]) -> str:
     text = str(session.placement(*inputs_of_sizes(graph, sizes)))
     used = ", ".join(f"{symbol}={size}" for symbol, size in sizes.items())
     return text + (f"\n  (for {used})" if used else "")
-
-
-def read_program(path: Path) -> tuple[Any, Any]:
-    """The program's description, and a function from a delegate of it to its payload."""
-    from executorch.exir._serialize._program import deserialize_pte_binary
-
-    with path.open("rb") as file:
-        if file.read(len(GGUF_MAGIC)) == GGUF_MAGIC:
-            raise ValueError(f"{path} is a GGUF file and no program: `executorch-ggml export` makes one of it")
-    data = path.read_bytes()
-    try:
-        program = deserialize_pte_binary(data).program
-    except Exception as error:
-        raise ValueError(f"{path} is not an ExecuTorch program: {error}") from error
-
-    def payload(delegate: Any) -> bytes:
-        return bytes(program.backend_delegate_data[delegate.processed.index].data)
-
-    return program, payload
-
-
-def outside_calls(plan: Any) -> int:
-    """How many kernel calls of a method ExecuTorch runs itself."""
-    return sum(type(i.instr_args).__name__ == "KernelCall" for chain in plan.chains for i in chain.instructions)
-
-
-def refusal_lines(plan: Any) -> Iterator[str]:
-    """Why calls stayed outside, aggregated: the partitioner left this in the delegates' compile specs."""
-    from ..partition.partitioner import REFUSED_KEY
-
-    specs = [spec for delegate in plan.delegates for spec in delegate.compile_specs if spec.key == REFUSED_KEY]
-    if not specs:
-        return
-    rows = json.loads(bytes(specs[0].value))
-    yield f"\n{len(rows)} nodes refused" + (":" if rows else "")
-    for (op, reason), count in Counter((row["op"], row["reason"]) for row in rows).most_common():
-        yield f"  [left to ExecuTorch x{count}] {op}: {reason}"

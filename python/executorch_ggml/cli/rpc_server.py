@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
-import argparse
 import ipaddress
 import signal
 import socket
 import sys
-from typing import Any
 
-from .. import _session
-from ..runtime import get_num_threads
+import click
 
-
-def register(commands: Any) -> None:
-    """Add the command."""
-    parser = commands.add_parser(
-        "rpc-server",
-        help="lend devices to programs on other machines",
-        description="Lends devices to one client at a time, which names them RPC[host:port]. The protocol has no "
-        "authentication: whoever reaches the port can read and write the server's memory.",
-    )
-    parser.add_argument("--host", default="127.0.0.1", help="the address to listen at (this machine alone)")
-    parser.add_argument("--port", type=int, default=50052)
-    parser.add_argument("--device", action="append", help="a device to lend, by ggml's name; repeatable (cpu)")
-    parser.add_argument("--threads", type=int, default=0, help="CPU threads (one a core)")
-    parser.set_defaults(run=run)
+from . import options
 
 
-def run(args: argparse.Namespace) -> None:
-    """Serve until the process is ended."""
-    if not 1 <= args.port <= 65535:
-        raise ValueError(f"--port {args.port}: expected 1 to 65535")
-    if args.threads < 0:
-        raise ValueError(f"--threads {args.threads}: expected 1 or more, or 0 for one a core")
-    address = _address(args.host, args.port)
+@click.command("rpc-server", short_help="Lend devices to other machines.")
+@click.option("--host", default="127.0.0.1", help="The address to listen at (this machine alone).")
+@click.option("--port", type=click.IntRange(1, 65535), default=50052, show_default=True)
+@click.option("--device", "devices", multiple=True, help="A device to lend, by ggml's name; repeatable (cpu).")
+@options.threads
+def command(host: str, port: int, devices: tuple[str, ...], threads: int) -> None:
+    """Lend devices to programs on other machines.
+
+    One client at a time has them, and names them RPC[host:port]. The protocol has no authentication: whoever reaches
+    the port can read and write the server's memory. Serves until the process is ended.
+    """
+    from .. import _session
+    from ..runtime import get_num_threads
+
+    address = _address(host, port)
     if not ipaddress.ip_address(address).is_loopback:
         print(
             f"warning: {address} can be reached from other machines, and the protocol has no authentication: whoever "
@@ -42,7 +34,7 @@ def run(args: argparse.Namespace) -> None:
             file=sys.stderr,
         )
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # ggml's loop does not return to Python
-    _session.serve_rpc(f"{address}:{args.port}", args.device or ["cpu"], args.threads or get_num_threads())
+    _session.serve_rpc(f"{address}:{port}", list(devices) or ["cpu"], threads or get_num_threads())
 
 
 def _address(host: str, port: int) -> str:

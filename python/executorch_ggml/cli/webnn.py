@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import click
+
+from . import options
+from .output import described, show
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,39 +19,30 @@ _BY_SUFFIX = {".onnx": "onnx", ".mlpackage": "coreml", ".pte": "torch", ".pt2": 
 _FORMS = ", ".join(dict.fromkeys(_BY_SUFFIX.values()))
 
 
-def register(commands: Any) -> None:
-    """Add the command with its own."""
-    parser = commands.add_parser("webnn", help="convert or run a WebNN graph file")
-    actions = parser.add_subparsers(required=True, metavar="action")
-
-    convert = actions.add_parser("convert", help="write a graph in another form")
-    convert.add_argument("graph", type=Path, help="the .webnn file; its .weights stands beside it")
-    convert.add_argument("target", type=Path, help="the file to write; a .pte is an ExecuTorch program")
-    convert.add_argument(
-        "--to", metavar="FORM", help=f"{_FORMS}, or another that is installed (default: by the target's suffix)"
-    )
-    convert.set_defaults(run=run_convert)
-
-    run = actions.add_parser("run", help="compute a graph")
-    run.add_argument("graph", type=Path, help="the .webnn file")
-    run.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="an input (zeros without)")
-    run.add_argument("--output", type=Path, metavar="FILE.npz", help="write the outputs")
-    run.add_argument("--backend", help=f"{_FORMS} or an installed one (default: the first that can be had)")
-    run.add_argument("--accelerated", action="store_true", help="on a GPU or NPU if there is one")
-    run.set_defaults(run=run_graph)
+@click.group("webnn", short_help="Convert or run a WebNN graph file.")
+def command() -> None:
+    """Convert or run a WebNN graph file."""
 
 
-def run_convert(args: argparse.Namespace) -> None:
-    """Convert and write."""
+@command.command("convert")
+@click.argument("graph", type=options.FILE)
+@click.argument("target", type=options.FILE)
+@click.option("--to", "form", metavar="FORM", help=f"{_FORMS}, or another installed one (default: by TARGET's suffix).")
+@options.as_json
+def convert(graph: Path, target: Path, form: str | None, as_json: bool) -> None:
+    """Write a graph in another form.
+
+    GRAPH is the .webnn file, with its .weights beside it. A TARGET with the suffix .pte is an ExecuTorch program.
+    """
     from ..webnn import load
     from ..webnn.registry import find, names
 
-    form = args.to or _BY_SUFFIX.get(args.target.suffix)
+    form = form or _BY_SUFFIX.get(target.suffix)
     if form is None:
-        raise ValueError(f"{args.target}: say with --to in which form ({', '.join(names('converter'))})")
-    graph = load(args.graph)
-    _write(find("converter", form)(graph), graph, args.target)
-    print(f"wrote {args.target}")
+        raise ValueError(f"{target}: say with --to in which form ({', '.join(names('converter'))})")
+    info = load(graph)
+    _write(find("converter", form)(info), info, target)
+    show({"file": target, "form": form}, as_json, [f"wrote {target}"])
 
 
 def _write(converted: Any, graph: GraphInfo, target: Path) -> None:
@@ -72,15 +67,24 @@ def _write(converted: Any, graph: GraphInfo, target: Path) -> None:
         converted.save(str(target))
 
 
-def run_graph(args: argparse.Namespace) -> None:
-    """Compute on arrays from files, and tell what comes out."""
+@command.command("run")
+@click.argument("graph_file", metavar="GRAPH", type=options.FILE)
+@click.option("--input", "files", multiple=True, metavar="NAME=FILE.npy", help="An input (zeros without).")
+@click.option("--output", type=options.FILE, metavar="FILE.npz", help="Write the outputs.")
+@click.option("--backend", help=f"{_FORMS} or an installed one (default: the first that can be had).")
+@click.option("--accelerated", is_flag=True, help="On a GPU or NPU if there is one.")
+@options.as_json
+def run(
+    graph_file: Path, files: tuple[str, ...], output: Path | None, backend: str | None, accelerated: bool, as_json: bool
+) -> None:
+    """Compute a graph on arrays from files, and tell what comes out."""
     import numpy as np
 
     from ..webnn import ML
 
-    given = dict(entry.partition("=")[::2] for entry in args.input)
-    context = ML().create_context(accelerated=args.accelerated, backend=args.backend)
-    graph = context.load(args.graph)
+    given = dict(entry.partition("=")[::2] for entry in files)
+    context = ML().create_context(accelerated=accelerated, backend=backend)
+    graph = context.load(graph_file)
     unknown = set(given) - set(graph.input_names)
     if unknown:
         raise ValueError(f"no input {', '.join(sorted(unknown))}, there are {', '.join(graph.input_names)}")
@@ -89,12 +93,14 @@ def run_graph(args: argparse.Namespace) -> None:
         results = context.compute(graph, inputs)
     except TypeError as error:
         raise ValueError(str(error)) from error
-    print(f"on {context.backend}")
-    for name, array in results.items():
-        print(f"{name}: {array.dtype}{list(array.shape)} {np.array2string(array, threshold=16, edgeitems=3)}")
-    if args.output is not None:
+    show(
+        {"backend": context.backend, "outputs": {name: array.tolist() for name, array in results.items()}},
+        as_json,
+        [f"on {context.backend}", *(described(name, array) for name, array in results.items())],
+    )
+    if output is not None:
         arrays: dict[str, Any] = dict(results)
-        np.savez(args.output, **arrays)
+        np.savez(output, **arrays)
 
 
 def _zeros(graph: GraphInfo) -> dict[str, np.ndarray[Any, Any]]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from .. import _session
-from ..ir.ops import OPS
 
 
 class Device(NamedTuple):
@@ -171,6 +170,8 @@ def paths(path_or_paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str
 
 
 def _op_name(number: int) -> str:
+    from ..ir.ops import OPS
+
     spec = OPS.by_number(number)
     return f"op #{number}" if spec is None else spec.name
 

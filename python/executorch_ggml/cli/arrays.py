@@ -1,0 +1,107 @@
+"""Files with tensors: .npy, .npz, .json, images and .wav in; .npy, .npz and .json out."""
+
+from __future__ import annotations
+
+import json
+import wave
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+if TYPE_CHECKING:
+    from ..pte import Port
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+def read(path: Path, port: Port) -> list[torch.Tensor]:
+    """The tensors in a file: one, or all of a .npz in its order. ``port`` is the input that the first of them is for.
+
+    Images are resized to the input's last two sizes, scaled to 0 to 1 and normalized by ImageNet's mean and standard
+    deviation; sound is float32 from -1 to 1, of shape ``[1, samples]``, its channels averaged. Raises ValueError for
+    what cannot be read.
+    """
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        raise ValueError(f"{path}: expected a file of {', '.join(_READERS)}")
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file")
+    return [torch.from_numpy(np.ascontiguousarray(array)) for array in reader(path, port)]
+
+
+def write(path: Path, outputs: Sequence[torch.Tensor]) -> None:
+    """Write outputs: all to a .npz (``output_0`` ...) or a .json, one to a .npy."""
+    arrays = [
+        tensor.detach().float().numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy() for tensor in outputs
+    ]
+    writer = _WRITERS.get(path.suffix.lower())
+    if writer is None:
+        raise ValueError(f"{path}: expected a file of {', '.join(_WRITERS)}")
+    writer(path, arrays)
+
+
+def _npz(path: Path, _port: Port) -> list[np.ndarray[Any, Any]]:
+    with np.load(path, allow_pickle=False) as file:
+        return [file[name] for name in file.files]
+
+
+def _json(path: Path, port: Port) -> list[np.ndarray[Any, Any]]:
+    return [torch.tensor(json.loads(path.read_text("utf-8")), dtype=port.dtype).numpy()]
+
+
+def _image(path: Path, port: Port) -> list[np.ndarray[Any, Any]]:
+    from PIL import Image
+
+    channels, height, width = port.shape[-3:] if len(port.shape) >= 3 else (0, 0, 0)
+    if channels not in (1, 3):
+        raise ValueError(f"{path}: the input {port} takes no image, which has 1 or 3 channels, a height and a width")
+    with Image.open(path) as image:
+        pixels = image.convert("RGB" if channels == 3 else "L").resize((width, height), Image.Resampling.BILINEAR)
+    array = np.asarray(pixels, np.float32).reshape(height, width, channels) / 255
+    if channels == 3:
+        array = (array - np.array(IMAGENET_MEAN, np.float32)) / np.array(IMAGENET_STD, np.float32)
+    return [array.transpose(2, 0, 1)[None]]
+
+
+def _sound(path: Path, _port: Port) -> list[np.ndarray[Any, Any]]:
+    with wave.open(str(path)) as file:
+        bytes_each, channels = file.getsampwidth(), file.getnchannels()
+        data = file.readframes(file.getnframes())
+    if bytes_each not in (2, 4):
+        raise ValueError(f"{path}: samples of {8 * bytes_each} bits; convert them to 16")
+    samples = np.frombuffer(data, f"<i{bytes_each}").astype(np.float32) / 2 ** (8 * bytes_each - 1)
+    return [samples.reshape(-1, channels).mean(axis=1)[None]]
+
+
+_READERS: dict[str, Callable[[Path, Port], list[np.ndarray[Any, Any]]]] = {
+    ".npy": lambda path, _: [np.load(path, allow_pickle=False)],
+    ".npz": _npz,
+    ".json": _json,
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".bmp", ".webp"), _image),
+    ".wav": _sound,
+}
+
+
+def _write_npz(path: Path, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
+    named: dict[str, Any] = {f"output_{index}": array for index, array in enumerate(arrays)}
+    np.savez(path, **named)
+
+
+def _write_npy(path: Path, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
+    if len(arrays) != 1:
+        raise ValueError(f"{path}: the program has {len(arrays)} outputs; write them to a .npz")
+    np.save(path, arrays[0])
+
+
+def _write_json(path: Path, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
+    path.write_text(json.dumps([array.tolist() for array in arrays]), "utf-8")
+
+
+_WRITERS: dict[str, Callable[[Path, Sequence[np.ndarray[Any, Any]]], None]] = {
+    ".npy": _write_npy,
+    ".npz": _write_npz,
+    ".json": _write_json,
+}

@@ -1,0 +1,99 @@
+"""``executorch-ggml compare``: how far the outputs of two programs are from each other, or a program's from eager's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from . import options
+from .output import show, table
+from .run import inputs_for
+
+if TYPE_CHECKING:
+    import torch
+
+DIFFERENT = 3
+
+
+@click.command("compare", short_help="Say how far two programs, or eager, differ.")
+@click.argument("program", type=options.FILE)
+@click.argument("other")
+@click.option("-i", "--input", "files", type=options.FILE, multiple=True, help="A file with an input; repeatable.")
+@click.option("--method", default="forward", show_default=True)
+@click.option("--seed", type=int, default=0, help="Of the inputs that no file is given for (0).")
+@click.option("--random-weights", is_flag=True, help="torchvision and timm: no download.")
+@click.option("--at-most", type=float, metavar="X", help=f"Fail with {DIFFERENT} where the error is larger.")
+@options.threads
+@options.as_json
+def command(
+    program: Path,
+    other: str,
+    files: tuple[Path, ...],
+    method: str,
+    seed: int,
+    threads: int,
+    as_json: bool,
+    **choice: Any,
+) -> int:
+    """Run PROGRAM and OTHER on the same inputs, and print how far the outputs differ.
+
+    OTHER is a .pte file, or a model as `export` takes it, which runs in eager PyTorch. The error of an output is its
+    largest difference over the largest magnitude that OTHER has there.
+    """
+    from .. import load, set_num_threads
+
+    inputs = inputs_for(program, method, files, seed)
+    set_num_threads(threads)
+    actual = _as_list(load(program).run(method, inputs))
+    expected = _outputs_of(other, method, inputs, choice["random_weights"])
+    if len(actual) != len(expected):
+        raise ValueError(f"{program} has {len(actual)} outputs, {other} {len(expected)}")
+    rows = [_compared(*pair) for pair in zip(actual, expected, strict=True)]
+    lines = table(
+        ("output", "shape", "error", "largest difference", "cosine"),
+        (
+            (i, row["shape"], f"{row['error']:.2g}", f"{row['difference']:.2g}", f"{row['cosine']:.6f}")
+            for i, row in enumerate(rows)
+        ),
+    )
+    show({"outputs": rows}, as_json, lines)
+    limit = choice["at_most"]
+    return DIFFERENT if limit is not None and not all(row["error"] <= limit for row in rows) else 0
+
+
+def _outputs_of(other: str, method: str, inputs: list[torch.Tensor], random_weights: bool) -> list[torch.Tensor]:
+    import torch
+
+    from .. import load
+    from .models import model_of
+
+    if other.endswith(".pte"):
+        return _as_list(load(other).run(method, inputs))
+    with torch.no_grad():
+        return _as_list(model_of(other, random_weights=random_weights).module(*inputs))
+
+
+def _as_list(outputs: Any) -> list[torch.Tensor]:
+    from torch.utils._pytree import tree_leaves
+
+    return list(tree_leaves(outputs))
+
+
+def _compared(actual: torch.Tensor, expected: torch.Tensor) -> dict[str, Any]:
+    """NaN and infinities count where one side alone has them: the error is infinite then."""
+    import torch
+
+    if actual.shape != expected.shape:
+        raise ValueError(f"an output has shape {list(actual.shape)} in one and {list(expected.shape)} in the other")
+    a, b = actual.double().flatten(), expected.double().flatten()
+    finite = torch.isfinite(b)
+    if not torch.equal(finite, torch.isfinite(a)):
+        return {"shape": list(actual.shape), "error": float("inf"), "difference": float("inf"), "cosine": 0.0}
+    a, b = a[finite], b[finite]
+    difference = float((a - b).abs().max()) if len(a) else 0.0
+    largest = float(b.abs().max()) if len(b) else 0.0
+    error = difference / largest if largest else float("inf") if difference else 0.0
+    cosine = float(torch.nn.functional.cosine_similarity(a, b, dim=0)) if largest else 1.0
+    return {"shape": list(actual.shape), "error": error, "difference": difference, "cosine": cosine}

@@ -1,0 +1,35 @@
+"""``executorch-ggml explain``: which nodes of a model run in ggml, and why the others do not."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from . import options
+from .output import show
+
+
+@click.command("explain", short_help="Say which nodes run in ggml, and why others do not.")
+@click.argument("model")
+@click.option("--dynamic", multiple=True, metavar="DIM=MIN:MAX", help="batch=1:64, or INPUT.DIM=1:512; repeatable.")
+@click.option("--input-shape", multiple=True, metavar="SHAPE[:DTYPE]", help="An example input, like 1x3x224x224.")
+@click.option("--random-weights", is_flag=True, help="torchvision and timm: no download.")
+@options.device
+@options.as_json
+def command(model: str, dynamic: tuple[str, ...], input_shape: tuple[str, ...], device: str, **choice: Any) -> None:
+    """Say of each node of a model whether ggml runs it, and if not, why.
+
+    MODEL is what `export` takes, language models apart: torchvision:NAME, timm:NAME, package.module:FUNCTION,
+    file.py:FUNCTION, a .pt2 file, or the folder of a checkpoint.
+    """
+    from .. import explain
+    from ..tracing import trace
+    from .models import dynamic_shapes, model_of, with_inputs
+
+    found = with_inputs(model_of(model, random_weights=choice["random_weights"]), input_shape)
+    shapes = dynamic_shapes(found, dynamic)
+    exported = found.exported or trace(found.module, found.args, found.kwargs, shapes)
+    explanation = explain(exported, device=device)
+    show(asdict(explanation), choice["as_json"], [str(explanation)])

@@ -1,0 +1,191 @@
+"""What a command's argument MODEL names: a module with example inputs, or an exported program."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .checkpoints import pretrained
+
+KINDS = (
+    "torchvision:NAME or timm:NAME, package.module:FUNCTION or file.py:FUNCTION that returns a module and its example "
+    "inputs, a .pt2 file of torch.export, or the folder of a transformers checkpoint"
+)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A module in evaluation mode with example inputs; ``exported`` is what a .pt2 file has, with its own sizes."""
+
+    module: torch.nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    exported: torch.export.ExportedProgram | None = None
+
+
+def model_of(name: str, *, random_weights: bool = False) -> Model:
+    """The model that an argument names. Raises ValueError for what names none, with the forms that there are."""
+    path = Path(name)
+    if path.is_dir():
+        return _checkpoint(path)
+    if path.suffix == ".pt2":
+        return _exported(path)
+    if path.is_file():
+        raise ValueError(f"{name}: not a GGUF file; expected that, or {KINDS}")
+    library, colon, what = name.rpartition(":")
+    if not colon:
+        raise ValueError(f"{name}: expected {KINDS}")
+    if library in _LIBRARIES:
+        return _LIBRARIES[library](what, random_weights)
+    return _from_function(library, what)
+
+
+def with_inputs(model: Model, shapes: Sequence[str]) -> Model:
+    """The model with random inputs of these shapes, like "1x3x224x224" or "1x128:int64", in place of its own."""
+    if shapes and model.exported is not None:
+        raise ValueError("--input-shape: a .pt2 file has the inputs that it was exported with")
+    return replace(model, args=tuple(_random(text) for text in shapes), kwargs={}) if shapes else model
+
+
+_SHAPE = re.compile(r"(?P<sizes>\d+(x\d+)*)?(:(?P<dtype>\w+))?")
+
+
+def _random(text: str) -> torch.Tensor:
+    match = _SHAPE.fullmatch(text)
+    dtype = getattr(torch, (match["dtype"] if match else None) or "float32", None)
+    if match is None or not isinstance(dtype, torch.dtype):
+        raise ValueError(f"--input-shape {text}: expected sizes and a dtype, like 1x3x224x224 or 1x128:int64")
+    sizes = [int(size) for size in (match["sizes"] or "").split("x") if size]
+    return random_tensor(sizes, dtype, torch.Generator().manual_seed(0))
+
+
+def random_tensor(sizes: Sequence[int], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Of the normal distribution, or integers below 2 for dtypes without fractions: any table has such rows."""
+    if dtype.is_floating_point:
+        return torch.randn(*sizes, generator=generator).to(dtype)
+    return torch.randint(0, 2, tuple(sizes), generator=generator).to(dtype)
+
+
+_DYNAMIC = re.compile(r"(?P<where>\w+)(\.(?P<dim>\d+))?=(?P<least>\d+):(?P<most>\d+)")
+
+
+def dynamic_shapes(model: Model, texts: Sequence[str]) -> Any:
+    """What torch.export takes, of texts like "batch=1:64" (dim 0 of all inputs) or "x.2=16:512" (dim 2 of input x)."""
+    from inspect import signature
+
+    if not texts:
+        return None
+    if model.exported is not None:
+        raise ValueError("--dynamic: a .pt2 file has the sizes that it was exported with; give them to torch.export")
+    bound = signature(model.module.forward).bind(*model.args, **model.kwargs)
+    shapes: dict[str, Any] = {name: _no_dims(value) for name, value in bound.arguments.items()}
+    for text in texts:
+        match = _DYNAMIC.fullmatch(text)
+        if match is None:
+            raise ValueError(f"--dynamic {text}: expected batch=1:64 for all inputs, or INPUT.DIM=1:512")
+        dim = torch.export.Dim(
+            match["where"] + (f"_{match['dim']}" if match["dim"] else ""),
+            min=int(match["least"]),
+            max=int(match["most"]),
+        )
+        names = list(shapes) if match["dim"] is None else [match["where"]]
+        for name in names:
+            if not isinstance(shapes.get(name), dict):
+                raise ValueError(f"--dynamic {text}: no tensor input {name}, there are {', '.join(shapes)}")
+            shapes[name][int(match["dim"] or 0)] = dim
+    return shapes
+
+
+def _no_dims(value: Any) -> Any:
+    return {} if isinstance(value, torch.Tensor) else None
+
+
+def _from_function(where: str, function: str) -> Model:
+    """What a function returns: (module, args) or (module, args, kwargs)."""
+    found = getattr(_module(where), function, None)
+    if not callable(found):
+        raise ValueError(f"{where} has no function {function}")
+    returned = found()
+    if not isinstance(returned, tuple) or len(returned) not in (2, 3) or not isinstance(returned[0], torch.nn.Module):
+        raise ValueError(f"{where}:{function} returned {type(returned).__name__}, expected (module, inputs)")
+    module, args, *kwargs = returned
+    return Model(module.eval(), tuple(args), dict(kwargs[0]) if kwargs else {})
+
+
+def _module(where: str) -> Any:
+    path = Path(where)
+    if path.suffix == ".py":
+        if not path.is_file():
+            raise FileNotFoundError(f"{where}: no such file")
+        sys.path.insert(0, str(path.parent))
+        where = path.stem
+    else:
+        sys.path.insert(0, "")
+    try:
+        return importlib.import_module(where)
+    except ModuleNotFoundError as error:
+        if error.name is None or not where.startswith(error.name):
+            raise
+        raise ValueError(f"{where}: no such module; expected {KINDS}") from error
+
+
+def _exported(path: Path) -> Model:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file")
+    program = torch.export.load(path)
+    if program.example_inputs is None:
+        raise ValueError(f"{path}: it was saved without its example inputs")
+    args, kwargs = program.example_inputs
+    return Model(program.module(), tuple(args), dict(kwargs), program)
+
+
+def _torchvision(name: str, random_weights: bool) -> Model:
+    from torchvision import models
+
+    if name not in models.list_models():
+        raise ValueError(f"torchvision has no model {name!r}; torchvision.models.list_models() lists them")
+    module = models.get_model(name, weights=None if random_weights else "DEFAULT")
+    return Model(module.eval(), (torch.randn(1, 3, 224, 224, generator=torch.Generator().manual_seed(0)),))
+
+
+def _timm(name: str, random_weights: bool) -> Model:
+    import timm
+
+    if not timm.is_model(name):
+        raise ValueError(f"timm has no model {name!r}; timm.list_models() lists them")
+    module = timm.create_model(name, pretrained=not random_weights)
+    sizes = timm.data.resolve_model_data_config(module)["input_size"]
+    return Model(module.eval(), (torch.randn(1, *sizes, generator=torch.Generator().manual_seed(0)),))
+
+
+_LIBRARIES: dict[str, Callable[[str, bool], Model]] = {"torchvision": _torchvision, "timm": _timm}
+
+
+def _checkpoint(folder: Path) -> Model:
+    """A model of ``transformers`` that reads images or tokens alone."""
+    module = pretrained(folder)
+    example = _EXAMPLES.get(module.main_input_name)
+    if example is None:
+        raise ValueError(
+            f"{folder}: {type(module).__name__} reads {module.main_input_name}, for which no example is known here; "
+            f"write a function that returns the module and its inputs, and pass package.module:FUNCTION"
+        )
+    return Model(module, (), {module.main_input_name: example(module.config)})
+
+
+def _pixels(config: Any) -> torch.Tensor:
+    height, width = config.image_size if isinstance(config.image_size, (list, tuple)) else (config.image_size,) * 2
+    return torch.randn(1, config.num_channels, height, width, generator=torch.Generator().manual_seed(0))
+
+
+_EXAMPLES: dict[str, Callable[[Any], torch.Tensor]] = {
+    "pixel_values": _pixels,
+    "input_ids": lambda _: torch.ones(1, 16, dtype=torch.int64),
+}

@@ -1,0 +1,226 @@
+"""``export``, ``run``, ``compare`` and ``explain`` of modules, from what names them to numbers."""
+
+from __future__ import annotations
+
+import json
+import wave
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import executorch_ggml
+from executorch_ggml.cli import main
+
+MODELS = """
+import torch
+from torch import nn
+
+
+def small():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)), (torch.randn(2, 8),)
+
+
+def picture():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 30 * 30, 5)), (torch.randn(1, 3, 32, 32),)
+
+
+def named():
+    class Scaled(nn.Module):
+        def forward(self, x, scale):
+            return x * scale
+
+    return Scaled(), (torch.randn(2, 3),), {"scale": torch.randn(3)}
+
+
+def sound():
+    return nn.Conv1d(1, 2, 5), (torch.randn(1, 400),)
+
+
+def nothing():
+    return 3
+"""
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with functions that return models."""
+    path = tmp_path_factory.mktemp("models") / "models_of_cli_tests.py"
+    path.write_text(MODELS)
+    return path
+
+
+@pytest.fixture(scope="module")
+def program(models: Path) -> Path:
+    """A program with a symbolic batch."""
+    path = models.with_name("small.pte")
+    assert main(["export", f"{models}:small", "-o", str(path), "--dynamic", "batch=1:64"]) == 0
+    return path
+
+
+def facts(capsys: pytest.CaptureFixture[str]) -> Any:
+    """The JSON object that a command printed."""
+    return json.loads(capsys.readouterr().out)
+
+
+def test_an_export_says_its_error(models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["export", f"{models}:small", "-o", str(tmp_path / "m.pte"), "--precision", "bf16", "--check", "--json"]
+    assert main(line) == 0
+    said = facts(capsys)
+    assert 1e-5 < said["error"] < 0.02
+    assert said["bytes"] == (tmp_path / "m.pte").stat().st_size
+
+
+def test_keyword_inputs_and_one_dim_of_one(models: Path, tmp_path: Path) -> None:
+    path = tmp_path / "m.pte"
+    assert main(["export", f"{models}:named", "-o", str(path), "--dynamic", "x.0=1:9"]) == 0
+    x, scale = torch.randn(9, 3), torch.randn(3)
+    torch.testing.assert_close(executorch_ggml.load(path)(x, scale), x * scale)
+
+
+def test_a_pt2_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, x = nn.Linear(3, 4).eval(), torch.randn(5, 3)
+    shapes = ({0: torch.export.Dim("batch", max=16)},)
+    torch.export.save(torch.export.export(model, (x,), dynamic_shapes=shapes), tmp_path / "m.pt2")
+    assert main(["export", str(tmp_path / "m.pt2"), "-o", str(tmp_path / "m.pte"), "--check", "--json"]) == 0
+    assert facts(capsys)["error"] < 1e-6
+    more = torch.randn(16, 3)
+    torch.testing.assert_close(executorch_ggml.load(tmp_path / "m.pte")(more), model(more))
+
+
+def test_a_checkpoint_that_makes_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from transformers import ViTConfig, ViTForImageClassification
+
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = ViTConfig(image_size=32, patch_size=8, **sizes)
+    ViTForImageClassification(config).save_pretrained(tmp_path / "vit")
+    assert main(["export", str(tmp_path / "vit"), "-o", str(tmp_path / "m.pte"), "--check", "--json"]) == 0
+    assert facts(capsys)["error"] < 1e-5
+
+
+def test_a_checkpoint_of_a_language_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1, "num_attention_heads": 2}
+    LlamaForCausalLM(LlamaConfig(vocab_size=96, **sizes)).save_pretrained(tmp_path / "llama")
+    line = ["export", str(tmp_path / "llama"), "-o", str(tmp_path / "m.pte"), "--max-seq-len", "32", "--quantize"]
+    assert main([*line, "q8_0", "--json"]) == 0
+    assert facts(capsys)["max_seq_len"] == 32
+    assert set(executorch_ggml.load(tmp_path / "m.pte").method_names) >= {"forward", "prefill", "decode"}
+
+
+def test_files_go_in_and_out(models: Path, program: Path, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).standard_normal((3, 8)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    np.savez(tmp_path / "x.npz", x=x)
+    (tmp_path / "x.json").write_text(json.dumps(x.tolist()))
+    expected = executorch_ggml.load(program)(torch.from_numpy(x)).numpy()
+    for suffix in ("npy", "npz", "json"):
+        out = tmp_path / f"out.{suffix}"
+        assert main(["run", str(program), "-i", str(tmp_path / f"x.{suffix}"), "-o", str(out)]) == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), expected)
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["output_0"], expected)
+    np.testing.assert_allclose(json.loads((tmp_path / "out.json").read_text())[0], expected)
+
+
+def test_random_inputs_are_the_same_each_time(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = []
+    for seed in ("1", "1", "2"):
+        assert main(["run", str(program), "--seed", seed, "--json"]) == 0
+        texts.append(facts(capsys)["outputs"])
+    assert texts[0] == texts[1] != texts[2]
+    assert texts[0][0]["shape"] == [64, 4]
+
+
+def test_an_image(models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    program = tmp_path / "picture.pte"
+    assert main(["export", f"{models}:picture", "-o", str(program)]) == 0
+    image.new("RGB", (50, 40), (255, 0, 0)).save(tmp_path / "red.png")
+    capsys.readouterr()
+    assert main(["run", str(program), "-i", str(tmp_path / "red.png"), "--json"]) == 0
+    pixel = (torch.tensor([1.0, 0, 0]) - torch.tensor([0.485, 0.456, 0.406])) / torch.tensor([0.229, 0.224, 0.225])
+    expected = executorch_ggml.load(program)(pixel.reshape(1, 3, 1, 1).expand(1, 3, 32, 32).contiguous())
+    np.testing.assert_allclose(facts(capsys)["outputs"][0]["values"], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_sound(models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = tmp_path / "sound.pte"
+    assert main(["export", f"{models}:sound", "-o", str(program)]) == 0
+    samples = np.arange(-200, 200, dtype="<i2") * 100
+    with wave.open(str(tmp_path / "x.wav"), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(16000)
+        file.writeframes(samples.tobytes())
+    capsys.readouterr()
+    assert main(["run", str(program), "-i", str(tmp_path / "x.wav"), "--json"]) == 0
+    expected = executorch_ggml.load(program)(torch.from_numpy(samples.astype(np.float32) / 32768)[None])
+    np.testing.assert_allclose(facts(capsys)["outputs"][0]["values"], expected, rtol=1e-5)
+
+
+def test_how_far_programs_are_apart(
+    models: Path, program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    coarse = tmp_path / "coarse.pte"
+    line = ["export", f"{models}:small", "-o", str(coarse), "--dynamic", "batch=1:64", "--precision", "bf16"]
+    assert main(line) == 0
+    capsys.readouterr()
+    assert main(["compare", str(program), f"{models}:small", "--at-most", "1e-5", "--json"]) == 0
+    (row,) = facts(capsys)["outputs"]
+    assert row["error"] < 1e-6
+    assert row["cosine"] == pytest.approx(1, abs=1e-6)
+    assert main(["compare", str(coarse), str(program), "--at-most", "1e-5", "--json"]) == 3
+    assert 1e-5 < facts(capsys)["outputs"][0]["error"] < 0.02
+
+
+def test_what_runs_in_ggml(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", f"{models}:small", "--input-shape", "7x8"]) == 0
+    assert capsys.readouterr().out == "3 of 3 nodes run in ggml, in 1 delegate\n"
+
+
+def test_the_doctor_finds_what_is_installed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--json"]) == 0
+    said = facts(capsys)
+    assert said["packages"]["torch"] == torch.__version__
+    assert said["cpu"]["kernels"]
+    assert said["devices"][0]["kind"] == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "message"),
+    [
+        (["export", "{models}:nowhere", "-o", "{tmp}/x.pte"], 1, "has no function nowhere"),
+        (["export", "{models}:nothing", "-o", "{tmp}/x.pte"], 1, "returned int, expected (module, inputs)"),
+        (["export", "no.such.package:f", "-o", "{tmp}/x.pte"], 1, "no.such.package: no such module"),
+        (["export", "resnet18", "-o", "{tmp}/x.pte"], 1, "resnet18: expected torchvision:NAME"),
+        (["export", "{models}:small", "-o", "{tmp}/x.pte", "--dynamic", "y.0=1:4"], 1, "no tensor input y, there are"),
+        (["export", "{models}:small", "-o", "{tmp}/x.pte", "--dynamic", "batch"], 1, "expected batch=1:64"),
+        (["export", "{models}:small", "-o", "{tmp}/x.pte", "--input-shape", "2xb"], 1, "--input-shape 2xb: expected"),
+        (["export", "{models}:small", "-o", "{tmp}/x.pte", "--chunk", "3"], 2, "--chunk is for language models"),
+        (["export", "{tmp}/none.gguf", "-o", "{tmp}/x.pte", "--check"], 2, "--check is not for language models"),
+        (["run", "{program}", "-i", "{models}"], 1, "expected a file of .npy"),
+        (["run", "{program}", "-i", "{tmp}/none.npy"], 1, "none.npy: no such file"),
+        (["run", "{program}", "--method", "backward"], 1, "has no method 'backward', but forward"),
+        (["compare", "{program}", "resnet18"], 1, "resnet18: expected torchvision:NAME"),
+        (["run"], 2, "Missing argument 'PROGRAM'"),
+        (["frobnicate"], 2, "No such command 'frobnicate'"),
+    ],
+)
+def test_errors_say_what_to_do(
+    line: list[str],
+    code: int,
+    message: str,
+    models: Path,
+    program: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main([argument.format(models=models, program=program, tmp=tmp_path) for argument in line]) == code
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "x.pte").exists()
