@@ -19,7 +19,9 @@ from .._export import check_kernels, executorch_config
 from ..frontends.aten.weights import StoredWeight, WeightSource
 from ..ir.dtypes import DType
 from ..partition import GgmlPartitioner
+from ..partition.functional import decomposed
 from ..partition.kernels import ANY_KERNEL
+from ..partition.outlines import outline_delegates
 from .attention import exported_functions
 from .metadata import METHODS, TOKENIZER_KEY
 from .rotary import kept_rotary
@@ -116,13 +118,14 @@ def lowered(
         own_kernels=ANY_KERNEL,
     )
     edge = to_edge_transform_and_lower(
-        dict(programs),
+        {name: decomposed(program) for name, program in programs.items()},
         partitioner=[partitioner],
         compile_config=EdgeCompileConfig(_check_ir_validity=False),
         constant_methods=dict(metadata),
     )
     if tokenizer is not None:
         edge._named_data_store.add_named_data(TOKENIZER_KEY, tokenizer.to_bytes())
+    outline_delegates(edge)
     check_kernels(edge, partitioner)
     _warn_of_what_is_left(partitioner)
     return edge.to_executorch(executorch_config())

@@ -26,7 +26,7 @@ def placement(program: ExportedProgram, device: DeviceNames, *, smallest: bool =
     Nothing is run. Raises RuntimeError where there is no such device, or too little memory on it.
     """
     placed: list[Placement] = []
-    for delegate, arguments in _delegates(program):
+    for delegate, arguments in delegates(program):
         graph = deserialize(delegate.processed_bytes)
         session = Session(delegate.processed_bytes, _constants(delegate), device=device)
         sizes = smallest_sizes(graph) if smallest else sizes_at(graph, arguments)
@@ -48,10 +48,11 @@ def _together(uses: Sequence[DeviceUse]) -> DeviceUse:
 
 def has_delegates(edge: EdgeProgramManager) -> bool:
     """Whether ggml computes anything of a program."""
-    return any(True for method in edge.methods for _ in _delegates(edge.exported_program(method)))
+    return any(True for method in edge.methods for _ in delegates(edge.exported_program(method)))
 
 
-def _delegates(program: ExportedProgram) -> Iterator[tuple[LoweredBackendModule, Sequence[Any]]]:
+def delegates(program: ExportedProgram) -> Iterator[tuple[LoweredBackendModule, Sequence[Any]]]:
+    """The delegates of ggml in a program, and the values that each is called with."""
     for module in graph_modules(program.graph_module):
         for node in module.graph.nodes:
             if node.target is not executorch_call_delegate:
