@@ -3,10 +3,11 @@
 All start from the same GGUF files. The weights are random, which speed does not depend on. Each engine lives in a
 process of its own with the same number of threads. They take turns in rounds; a ratio is that of the fastest times,
 which a busy machine disturbs the least. Where a file or a process comes to lie in a machine's memory may change its
-speed by a third, as long as it lies there: all of it is done anew some times, files read again into other memory.
+speed by a third, as long as it lies there: all of it is done anew once, files read again into other memory, but for
+long texts, whose reading would take most of the time.
 
-A whole run takes an hour. What is measured is kept, so that it can be done in pieces: with ``--resume`` a model that
-was measured with the same code, the same engines and the same parts is not measured again.
+A whole run takes some half an hour on two cores of a Zen 4. What is measured is kept, so that it can be done in pieces:
+with ``--resume`` a model that was measured with the same code, the same engines and the same parts is left alone.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -33,6 +35,9 @@ from benchmarks.worker import EngineError, Worker
 TYPES = ("q4_0", "q4_k_m", "q8_0", "f16", "bf16")
 PREFILLS = (32, 128, 512)
 CONTEXTS = (16, 512, 2048)
+LONG = 512
+"""Tokens of a prefill that each engine gets one turn for. What reads more is left out when all is done anew."""
+EXPORTS_AT_ONCE = 2
 STEPS = 12
 SETTLE_SECONDS = 0.1
 OURS, BASE = "ggml", "llama.cpp"
@@ -43,8 +48,8 @@ the speed as a multiple of llama.cpp's. "prefill n" reads n tokens into an empty
 n. XNNPACK runs 4-bit weights with 8-bit activations by ExecuTorch's own recipe (8da4w, groups of 32, its custom
 attention and cache ops), transformers bf16. "-": not measured."""
 EXPORT = """\
-Seconds that a program's export from the GGUF file took, with the imports of a new process; llama.cpp runs the file
-itself:"""
+Seconds that a program's export from the GGUF file took, with the imports of a new process, beside another export on the
+second core; llama.cpp runs the file itself:"""
 
 START = """\
 Loading a file that is in the page cache, loading and the first token after 32, and the most memory that the process had
@@ -68,7 +73,7 @@ class Measured:
 
     def with_more(self, other: Measured) -> Measured:
         """Both as one: all times, the fastest start, the most memory."""
-        parts = {part: self.times.get(part, []) + times for part, times in other.times.items()}
+        parts = {part: self.times.get(part, []) + other.times.get(part, []) for part in {**self.times, **other.times}}
         load, first = min(self.load, other.load), min(self.first, other.first)
         return Measured(other.export, load, first, max(self.memory, other.memory), parts, other.logits)
 
@@ -97,6 +102,18 @@ class Plan:
     def parts(self) -> list[str]:
         """In the order of the tables."""
         return [*(f"prefill {n}" for n in self.prefills), *(f"decode {n}" for n in self.contexts)]
+
+    def order(self, repeat: int) -> list[str]:
+        """What to measure, as it reads the least: each part goes on where the one before it ended."""
+        longest = max(self.prefills, default=0)
+        contexts = sorted(count for count in self.contexts if repeat == 0 or count <= LONG)
+        contexts = [count for count in contexts if count >= longest] + [count for count in contexts if count < longest]
+        return [*(f"prefill {n}" for n in sorted(self.prefills)), *(f"decode {n}" for n in contexts)]
+
+    def rounds_of(self, part: str) -> int:
+        """How often each engine gets its turn: a long part is disturbed less, and gets one."""
+        kind, count = part.split()
+        return 1 if kind == "prefill" and int(count) >= LONG else self.rounds
 
     def engines_for(self, label: str) -> list[str]:
         """The engines that have weights like a file's, and a program of it or leave to export one."""
@@ -152,32 +169,39 @@ def prepare(shape: str, kind: str, engines: Sequence[str]) -> Path:
     from benchmarks.random_gguf import random_gguf
 
     path = random_gguf(shape, kind, FOLDER)
-    for name in engines:
-        if ENGINES[name].ending is not None and not ENGINES[name].program(path).exists():
-            print(f"exporting {path} for {ENGINES[name].title}", flush=True)
-            with Worker(name, 2, Exporter) as worker:
-                try:
-                    worker.ask("export", str(path))
-                except EngineError as error:
-                    print(f"    {error}", file=sys.stderr)
+    missing = [
+        name for name in engines if ENGINES[name].ending is not None and not ENGINES[name].program(path).exists()
+    ]
+    with ThreadPoolExecutor(EXPORTS_AT_ONCE) as pool:
+        list(pool.map(lambda name: export(path, name), missing))
     return path
+
+
+def export(path: Path, name: str) -> None:
+    """Write an engine's program of a file; what fails is said, and its row has no figures."""
+    print(f"exporting {path} for {ENGINES[name].title}", flush=True)
+    with Worker(name, 2, Exporter) as worker:
+        try:
+            worker.ask("export", str(path))
+        except EngineError as error:
+            print(f"    {error}", file=sys.stderr)
 
 
 def measure(path: Path, engines: Sequence[str], plan: Plan) -> Found:
     """What `measure_once` finds, in processes and memory of its own each time."""
     found = {name: Measured() for name in engines}
-    for _ in range(plan.repeats):
+    for repeat in range(plan.repeats):
         for name in engines:
             forget(ENGINES[name].file(path))
-        once = measure_once(path, list(found), plan)
+        once = measure_once(path, list(found), plan, plan.order(repeat))
         found = {name: found[name].with_more(once[name]) for name in once}
     for part in plan.parts:
         print(f"    {path.stem} {part}: {_line(found, part)}", flush=True)
     return found
 
 
-def measure_once(path: Path, engines: Sequence[str], plan: Plan) -> Found:
-    """Load a file in each engine, and time the parts in turns."""
+def measure_once(path: Path, engines: Sequence[str], plan: Plan, parts: Sequence[str]) -> Found:
+    """Load a file in each engine, and time some parts in turns."""
     found = {name: Measured() for name in engines}
     with ExitStack() as stack:
         workers = {name: stack.enter_context(Worker(name, plan.threads, make_engine)) for name in engines}
@@ -190,8 +214,8 @@ def measure_once(path: Path, engines: Sequence[str], plan: Plan) -> Found:
                 print(f"    {path.name}: {name} failed: {error}", file=sys.stderr)
                 worker.stop()
                 del found[name]
-        for part in plan.parts:
-            for turn in range(plan.rounds):
+        for part in parts:
+            for turn in range(plan.rounds_of(part)):
                 order = list(found)
                 for name in order[turn % len(order) :] + order[: turn % len(order)]:
                     time.sleep(SETTLE_SECONDS)
@@ -342,7 +366,7 @@ def main() -> None:
     parser.add_argument("--contexts", nargs="*", type=int, default=list(CONTEXTS), metavar="TOKENS")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=2, help="how often each engine gets its turn")
-    parser.add_argument("--repeats", type=int, default=3, help="how often all of it is done, in other memory")
+    parser.add_argument("--repeats", type=int, default=2, help="how often all of it is done, in other memory")
     parser.add_argument("--write", action="store_true", help="put the tables into RESULTS.md, not all models too")
     parser.add_argument("--resume", action="store_true", help="keep what was measured before with the same code")
     parser.add_argument("--no-export", action="store_true", help="leave out the programs that are not exported yet")

@@ -204,6 +204,7 @@ class Ggml(LlmEngine):
     packages = ("torch", "executorch_ggml", "executorch_ggml.runtime")
     ending = ".ggml.pte"
     layout: ClassVar[Literal["cpu"] | None] = None
+    precision: ClassVar[str | None] = None
 
     @classmethod
     def exporter_version(cls) -> str:
@@ -219,7 +220,14 @@ class Ggml(LlmEngine):
         from executorch_ggml.llm import export
 
         model = load(gguf)
-        program = export(model.module, max_seq_len=LENGTH, chunk=CHUNK, weights=model.weights, layout=cls.layout)
+        program = export(
+            model.module,
+            max_seq_len=LENGTH,
+            chunk=CHUNK,
+            weights=model.weights,
+            layout=cls.layout,
+            precision=cls.precision,
+        )
         program.save(str(path))
 
     def open(self, gguf: Path) -> None:
@@ -245,6 +253,15 @@ class GgmlInPanels(Ggml):
     types = ("q4_0", "q4_k_m")
     ending = ".panels.pte"
     layout = "cpu"
+
+
+class GgmlInBfloats(Ggml):
+    """Programs whose layers multiply bf16, as transformers does, of files in half types."""
+
+    title = "ggml (ours), bf16"
+    types = ("f16", "bf16")
+    ending = ".bfloats.pte"
+    precision = "bf16"
 
 
 class LlamaCpp(LlmEngine):
@@ -370,6 +387,7 @@ class Xnnpack(LlmEngine):
 ENGINES: dict[str, type[LlmEngine]] = {
     "ggml": Ggml,
     "ggml-panels": GgmlInPanels,
+    "ggml-bf16": GgmlInBfloats,
     "llama.cpp": LlamaCpp,
     "xnnpack": Xnnpack,
     "transformers": Transformers,

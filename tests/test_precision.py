@@ -299,11 +299,37 @@ def test_quantized_weights_keep_their_type(precision: str, saved: Callable[..., 
         saved(model, (x,), quantize="q8_0", precision=precision)
 
 
-@pytest.mark.parametrize("precision", [*HALVES, "int8-dynamic"])
-def test_half_models_have_no_layer_for_it(precision: str, saved: Callable[..., Path]) -> None:
+def test_half_models_have_no_layer_for_int8(saved: Callable[..., Path]) -> None:
     model, x = nn.Linear(16, 16).half(), torch.randn(3, 16).half()
-    with pytest.raises(ValueError, match=re.escape(f"precision {precision!r}: no layer")):
-        saved(model, (x,), precision=precision)
+    with pytest.raises(ValueError, match="precision 'int8-dynamic': no layer"):
+        saved(model, (x,), precision="int8-dynamic")
+
+
+@halves
+@pytest.mark.parametrize("dtype", HALVES.values(), ids=str)
+@pytest.mark.parametrize("rows", [1, 2, 7, 8, 33])
+@pytest.mark.parametrize("bias", [False, True])
+def test_half_models(bias: bool, rows: int, dtype: torch.dtype, precision: str, saved: Callable[..., Path]) -> None:
+    """Weights that a model has in a half type are rounded to the precision, and so is what they multiply."""
+    torch.manual_seed(0)
+    model, x = nn.Linear(67, 35, bias=bias).to(dtype), torch.randn(rows, 67).to(dtype)
+    actual = run(saved(model, (x,), precision=precision), x)
+    expected = in_halves(copy.deepcopy(model).float(), precision)(x.float())
+    assert_same(actual, expected.to(dtype), 2.0**-7 if dtype == torch.bfloat16 else 2.0**-10)
+
+
+@halves
+@pytest.mark.parametrize("stored", ["f16", "bf16"])
+def test_weights_stored_in_halves(stored: str, precision: str, saved: Callable[..., Path]) -> None:
+    """Of a model in float32, with what rounding twice gives, NaN and infinities; odd rows too."""
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(66, 33), nn.Linear(33, 130, bias=False)), torch.randn(9, 66)
+    x[2, 5], x[4, 0] = float("nan"), float("inf")
+    actual = run(saved(model, (x,), precision=precision, quantize=stored), x)
+    for layer in model:
+        assert isinstance(layer, nn.Linear)
+        layer.weight = nn.Parameter(to_half(layer.weight.detach(), stored))
+    assert_same(actual, in_halves(model, precision)(x), SUMS)
 
 
 def test_errors(saved: Callable[..., Path]) -> None:

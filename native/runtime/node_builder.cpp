@@ -453,6 +453,7 @@ ggml_tensor* NodeBuilder::as_bfloats(ggml_tensor* x) {
   const auto found = rounded_.find(x);
   if (found == rounded_.end()) return nullptr;
   ggml_tensor* source = found->second;
+  if (source != x && rounded_.count(source) != 0) return as_bfloats(source);  // rounded once already
   return source->type == GGML_TYPE_BF16 && ggml_is_contiguous(source) ? source : bfloats_of(source);
 }
 

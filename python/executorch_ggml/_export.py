@@ -51,11 +51,12 @@ def export(
     sizes (and takes no ``args``, ``kwargs`` or ``dynamic_shapes``). ``weights`` is that of :class:`GgmlPartitioner`.
     ``quantize`` says in which types weights are stored: the name of one ("q4_k"), the path of a JSON file, or a
     :class:`~executorch_ggml.quant.GgmlQuantConfig`. ``precision`` ("bf16", "f16", "int8-dynamic") is that of
-    :class:`GgmlPartitioner`: it is for the layers whose weights ``quantize`` leaves in float32. What it costs on the
-    example inputs is told on stderr, by running the program from a temporary file beside the module in eager mode;
-    ``report_error=False`` leaves that out. ``layout`` ("cpu") is that of :class:`GgmlPartitioner`. ``own_kernels``
-    names kernels, or patterns of names (``mylib::*``), that the runtime which the program is for has beside
-    ExecuTorch's. Mixtures of experts in models of ``transformers`` are computed with this project's operator for them.
+    :class:`GgmlPartitioner`: it is for the layers whose weights ``quantize`` leaves in float32, and with "bf16" and
+    "f16" in a half type. What it costs on the example inputs is told on stderr, by running the program from a temporary
+    file beside the module in eager mode; ``report_error=False`` leaves that out. ``layout`` ("cpu") is that of
+    :class:`GgmlPartitioner`. ``own_kernels`` names kernels, or patterns of names (``mylib::*``), that the runtime which
+    the program is for has beside ExecuTorch's. Mixtures of experts in models of ``transformers`` are computed with this
+    project's operator for them.
 
     Write the result with ``.save(path)`` and run it with :func:`executorch_ggml.load`. Raises ValueError for a model in
     training mode whose results that changes (dropout, batch norm), for a dynamic dim without a maximum (ExecuTorch

@@ -32,9 +32,26 @@ def test_causal_models(precision: str, tmp_path: Path) -> None:
     assert error(logits, expected) < error(exact, expected) / 3
 
 
-def test_half_models_have_no_layer_for_it() -> None:
-    with pytest.raises(ValueError, match="precision 'bf16': no layer"):
-        llm.export(models.make("qwen2").half(), max_seq_len=16, precision="bf16")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("precision", HALVES)
+def test_half_models(precision: str, dtype: torch.dtype, tmp_path: Path) -> None:
+    """Matrices that a model has in a half type are multiplied in the precision, for one token and for many."""
+    model = models.make("llama").eval().to(dtype)  # whose head has a matrix of its own
+    path = tmp_path / "model.pte"
+    llm.export(model, max_seq_len=64, cache_type="f32", all_logits=True, precision=precision).save(str(path))
+    text = tokens(20)
+    program = executorch_ggml.load(path)
+    parts = [(0, 11), (11, 12), (12, 20)]
+    logits = torch.cat([program(torch.tensor([text[a:b]]), torch.tensor([a])) for a, b in parts], 1).numpy()
+    model = model.float()
+    with torch.no_grad():
+        exact, expected = (each(torch.tensor([text])).logits.numpy() for each in (model, in_halves(model, precision)))
+    assert error(logits, expected) < error(exact, expected) / 3
+
+
+def test_half_models_have_no_layer_for_int8() -> None:
+    with pytest.raises(ValueError, match="precision 'int8-dynamic': no layer"):
+        llm.export(models.make("qwen2").half(), max_seq_len=16, precision="int8-dynamic")
 
 
 def test_encoders(tmp_path: Path) -> None:

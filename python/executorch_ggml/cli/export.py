@@ -24,7 +24,7 @@ _MODULE = ("dynamic", "input_shape", "random_weights", "check")
 @click.option(
     "--quantize", metavar="TYPE|FILE", help="Store weights as q8_0, q4_k ..., or by a GgmlQuantConfig's JSON."
 )
-@click.option("--precision", type=click.Choice(options.PRECISIONS), help="What float32 layers are computed in.")
+@click.option("--precision", type=click.Choice(options.PRECISIONS), help="What layers not quantized are computed in.")
 @click.option("--layout", type=click.Choice(["cpu"]), help="Store quantized matrices as the CPU reads them.")
 @click.option("--dynamic", multiple=True, metavar="DIM=MIN:MAX", help="batch=1:64, or INPUT.DIM=1:512; repeatable.")
 @click.option("--input-shape", multiple=True, metavar="SHAPE[:DTYPE]", help="An example input, like 1x3x224x224.")

@@ -48,10 +48,10 @@ def export(
     that as its third input, and reads these rows alone.
 
     ``weights`` says how parameters are stored (see :class:`executorch_ggml.GgmlPartitioner`), ``cache_type`` how keys
-    and values are; ``precision`` is what layers are computed in whose weights are float32 (see the same; its error
-    is not told here); ``layout="cpu"`` stores quantized matrices as the CPU reads them (again the same), which makes
-    loading quick; a ``tokenizer`` goes into the file, where :class:`Generator` finds it. A model in half precision
-    keeps its matrices as they are, but is computed in float32.
+    and values are; ``precision`` is what layers are computed in whose weights are float32, or with "bf16" and "f16" of
+    a half type (see the same; its error is not told here); ``layout="cpu"`` stores quantized matrices as the CPU reads
+    them (again the same), which makes loading quick; a ``tokenizer`` goes into the file, where :class:`Generator` finds
+    it. A model in half precision keeps its matrices as they are, but without a ``precision`` is computed in float32.
 
     A model with ``longrope`` rotates texts of up to ``original_max_position_embeddings`` tokens by other factors than
     longer ones. Where ``max_seq_len`` is more than that (a warning says so), the method above is for long texts: it

@@ -110,8 +110,8 @@ class GgmlBackend(BackendDetails):
 
 
 _UNUSED = {
-    PRECISION_KEY: "no layer with constant weights in float32 is computed by ggml, or all are stored in other types "
-    "(quantize=, weights=); leave the precision out",
+    PRECISION_KEY: "no layer with constant weights in float32 (bf16, f16: or in these) is computed by ggml, or all are "
+    "stored in other types (quantize=, weights=); leave the precision out",
     LAYOUT_KEY: "no matrix of the program is stored in a type that has panels (q4_0, q4_k, q6_k: quantize=, weights=) "
     "and read by products alone; leave the layout out",
 }

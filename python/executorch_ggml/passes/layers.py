@@ -102,12 +102,18 @@ def activated(builder: Builder, value: Value, epilogue: Epilogue) -> Value:
             return builder.emit("gelu_erf", value)
 
 
-def own_weight(rewriter: Rewriter, weight: Value | None) -> Constant | None:
-    """The constant of f32 that is a layer's weight, plain in the program, and that nothing keeps in another type."""
+def weight_at_hand(rewriter: Rewriter, weight: Value | None) -> Constant | None:
+    """The constant that is a layer's weight, plain in the program."""
     constant = None if weight is None else rewriter.constant(weight)
-    if constant is None or constant.data is None or constant.outside or constant.kept_in is not None:
+    if constant is None or constant.data is None or constant.outside:
         return None
-    return constant if constant.value.dtype == DType.F32 and constant.storage == PLAIN else None
+    return constant if constant.storage == PLAIN else None
+
+
+def own_weight(rewriter: Rewriter, weight: Value | None) -> Constant | None:
+    """The same, of f32, if nothing keeps it in another type."""
+    constant = weight_at_hand(rewriter, weight)
+    return constant if constant is not None and constant.value.dtype == DType.F32 and constant.kept_in is None else None
 
 
 def _is_conversion(value: Value) -> bool:

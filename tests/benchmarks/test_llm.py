@@ -1,0 +1,41 @@
+"""What the benchmark of language models measures, and in which order."""
+
+from __future__ import annotations
+
+from benchmarks.llm import Measured, Plan
+from benchmarks.llm_engines import ENGINES
+
+
+def plan(prefills: tuple[int, ...] = (32, 128, 512), contexts: tuple[int, ...] = (16, 512, 2048)) -> Plan:
+    return Plan(list(ENGINES), prefills, contexts, threads=2, rounds=2, repeats=2)
+
+
+def test_parts_go_on_where_others_ended() -> None:
+    prefills = ["prefill 32", "prefill 128", "prefill 512"]
+    assert plan().order(0) == [*prefills, "decode 512", "decode 2048", "decode 16"]
+    assert set(plan().order(0)) == set(plan().parts)
+
+
+def test_what_reads_most_is_measured_once() -> None:
+    assert set(plan().parts) - set(plan().order(1)) == {"decode 2048"}
+    assert [plan().rounds_of(part) for part in ("prefill 128", "prefill 512", "decode 2048")] == [2, 1, 2]
+
+
+def test_only_decoding_or_prefill() -> None:
+    assert plan(prefills=()).order(0) == ["decode 16", "decode 512", "decode 2048"]
+    assert plan(contexts=()).order(1) == ["prefill 32", "prefill 128", "prefill 512"]
+
+
+def test_repeats_keep_every_part() -> None:
+    first, second = Measured(times={"prefill 32": [2.0], "decode 2048": [0.5]}), Measured(times={"prefill 32": [1.0]})
+    both = first.with_more(second)
+    assert both.times == {"prefill 32": [2.0, 1.0], "decode 2048": [0.5]}
+    assert both.rate("prefill 32") == 32.0
+    assert both.rate("decode 2048") == 2.0
+
+
+def test_engines_of_a_file() -> None:
+    fitting = {kind: plan().engines_for(f"tiny {kind}") for kind in ("f16", "bf16", "q4_0", "q8_0")}
+    assert fitting["f16"] == fitting["bf16"] == ["ggml", "ggml-bf16", "llama.cpp", "transformers"]
+    assert fitting["q4_0"] == ["ggml", "ggml-panels", "llama.cpp", "xnnpack"]
+    assert fitting["q8_0"] == ["ggml", "llama.cpp"]
