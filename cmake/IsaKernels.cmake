@@ -19,7 +19,7 @@ set(_isa_flags_avxvnni ${_isa_flags_avx2} -mavxvnni)
 set(_isa_flags_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c)
 set(_isa_flags_avx512vnni ${_isa_flags_avx512} -mavx512vnni)
 set(_isa_flags_avx512bf16 ${_isa_flags_avx512vnni} -mavx512bf16)
-set(_isa_flags_amx ${_isa_flags_avx512vnni} -mamx-tile -mamx-int8)
+set(_isa_flags_amx ${_isa_flags_avx512vnni} -mamx-tile -mamx-int8 -mamx-bf16)
 set(_isa_variants generic avx2 avx512)  # of *_isa.cpp
 set(_isa_folder "/(avx2|avxvnni|avx512|avx512vnni|avx512bf16|amx)/[^/]*\\.cpp$")
 

@@ -343,6 +343,11 @@ ggml_tensor* NodeBuilder::conv_2d_nhwc(ggml_tensor* x, ggml_tensor* weight, ggml
   Storage kind{};
   if (!use_kernel_weight(by_channel, groups, &weight, &kind)) return nullptr;
   const kernels::ConvolutionParams params{window, groups, epilogue, kind};
+  // Tile registers multiply bf16 sixteen times as fast as floats, of which Winograd's algorithm multiplies a quarter.
+  const kernels::BfloatTiles* tiles = kernels::bfloat_conv_tiles();
+  if (tiles != nullptr && tiles->setup != nullptr) {
+    if (ggml_tensor* result = bfloat_layer(x, weight, bias, params)) return result;
+  }
   if (const float* transformed = winograd_weights(weight, params)) {
     return custom(kernels::winograd_conv_2d, kernels::WinogradParams{params, transformed}, {x, weight, bias});
   }

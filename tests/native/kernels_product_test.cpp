@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ggml.h"
+#include "kernels/convolution/conv_2d.h"
 #include "kernels/kernels.h"
 #include "kernels/product/half_product.h"
 #include "kernels/product/integer_product.h"
@@ -412,10 +413,11 @@ void bench_floats() {
 void bench(bool in_panels) {
   std::vector<ggml_type> types = quantized_types();
   types.insert(types.begin(), GGML_TYPE_F16);
+  if (kernels::bfloat_conv_tiles() != nullptr) types.insert(types.begin(), GGML_TYPE_BF16);
   for (const ggml_type type : types) {
     if (in_panels && !Case(type, 256, 1, 1).pack_in_panels()) continue;
     std::printf("%8s%s:", ggml_type_name(type), in_panels ? ", in panels" : "");
-    for (const int64_t rows : {1, 4, 8, 16, 32, 64, 128, 512}) {
+    for (const int64_t rows : {1, 2, 3, 4, 5, 6, 8, 16, 32, 64, 128, 512}) {
       Case test(type, 2048, 1024, rows), plain(type, 2048, 1024, rows);
       if (in_panels) test.pack_in_panels();
       const double ours = seconds_of([&] { test.run(1); });

@@ -1,10 +1,7 @@
-// Kernels by tiles (AMX), and layers of integers on all levels, against plain sums: with the tile instructions emulated
-// in C++ on every machine, with the compiled instructions emulated one by one where the CPU has AVX-512 VNNI but no
-// AMX, and on every instruction set of this CPU.
+// Kernels by tiles (AMX) of int8, and layers of integers on all levels, against plain sums: with the tile instructions
+// emulated in C++ on every machine, with the compiled instructions emulated one by one where the CPU has AVX-512 VNNI
+// but no AMX, and on every instruction set of this CPU.
 #define KERNEL_ISA emulated
-
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -20,8 +17,7 @@
 #include "kernels/product/matrix_product.h"
 #include "kernels/quantized/matrix_tiles.h"
 #include "kernels/quantized/unsigned_inputs.h"
-#include "tile_emulation.h"
-#include "tile_trap.h"
+#include "tile_check.h"
 
 namespace executorch_ggml::kernels::emulated {
 namespace {
@@ -53,45 +49,21 @@ constexpr QuantizedTiles tiles_of(std::integer_sequence<int, Number...>) {
 namespace executorch_ggml {
 namespace {
 
+using kernels::AmxType;
 using kernels::Isa;
 using kernels::QuantizedLayerParams;
 using kernels::QuantizedTiles;
+using testing::below;
+using testing::expect;
+using testing::failures;
+using testing::GuardedBytes;
+using testing::random_bits;
+using testing::result_extent;
+using testing::set_dense;
 using testing::TileUnit;
 
 constexpr QuantizedTiles kEmulated =
     kernels::emulated::tiles_of(std::make_integer_sequence<int, kernels::emulated::kMatrixRows>());
-
-int failures = 0;
-std::mt19937 random_bits(7);
-
-void expect(bool held, const std::string& what) {
-  if (!held && ++failures <= 20) std::printf("FAIL %s\n", what.c_str());
-}
-
-int64_t below(int64_t n) { return static_cast<int64_t>(random_bits() % static_cast<uint64_t>(n)); }
-
-// Bytes that end where memory does: reading on is the end of the test.
-class GuardedBytes {
- public:
-  explicit GuardedBytes(size_t size) : size_(size), page_(static_cast<size_t>(sysconf(_SC_PAGESIZE))) {
-    mapped_ = (size + page_ - 1) / page_ * page_ + page_;
-    memory_ = static_cast<char*>(mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    mprotect(memory_ + mapped_ - page_, page_, PROT_NONE);
-  }
-  ~GuardedBytes() { munmap(memory_, mapped_); }
-  GuardedBytes(const GuardedBytes&) = delete;
-  GuardedBytes& operator=(const GuardedBytes&) = delete;
-
-  char* data() { return memory_ + mapped_ - page_ - size_; }
-  void randomize() {
-    for (size_t i = 0; i < size_; ++i) data()[i] = static_cast<char>(random_bits());
-  }
-
- private:
-  size_t size_, page_;
-  size_t mapped_ = 0;
-  char* memory_ = nullptr;
-};
 
 // ------------------------------------------------------------------------------------------------------- emulation
 
@@ -142,18 +114,6 @@ struct LayerCase {
   DType result = DType::I8;
   bool has_bias = true;
 };
-
-void set_dense(ggml_tensor* t, ggml_type type, std::array<int64_t, 4> ne, void* data) {
-  t->type = type;
-  t->data = data;
-  std::copy(ne.begin(), ne.end(), t->ne);
-  t->nb[0] = ggml_type_size(type);
-  for (int d = 1; d < 4; ++d) t->nb[d] = t->nb[d - 1] * static_cast<size_t>(ne[d - 1]);
-}
-
-int64_t result_extent(const Window& w, int64_t n) {
-  return ((n - 1) * w.up + 1 + 2 * w.pad - w.dilation * (w.kernel - 1) - 1) / w.stride + 1;
-}
 
 class Layer {
  public:
@@ -332,7 +292,7 @@ void check_every_isa() {
   for (int isa = static_cast<int>(kernels::best_isa()); isa >= 0; --isa) {
     kernels::limit_isa(static_cast<Isa>(isa));
     const Isa active = kernels::active_isa();
-    check_layers(kernels::tiles_for(active), kernels::isa_name(active));
+    check_layers(kernels::tiles_for(kernels::amx_or_below(AmxType::Int8, active)), kernels::isa_name(active));
   }
   kernels::limit_isa(kernels::best_isa());
 }
@@ -484,7 +444,7 @@ void check_compiled_products() {
 
 // The compiled instructions where they would not run.
 void check_compiled_instructions() {
-  if (kernels::best_isa() >= Isa::Amx) return check_compiled_products();
+  if (kernels::amx_multiplies(AmxType::Int8)) return check_compiled_products();
 #if defined(EXECUTORCH_GGML_TILE_TRAP)
   if (kernels::best_isa() < Isa::Avx512Vnni) return;
   const QuantizedTiles& tiles = kernels::tiles_for(Isa::Amx);

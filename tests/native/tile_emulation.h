@@ -2,6 +2,7 @@
 // the test. Stands in for CpuTiles (kernels/simd/tiles.h), and behind the instructions themselves (tile_trap.h).
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -73,12 +74,10 @@ class TileUnit {
   // tdpbusd and the like: Row and Column are the types of the operands' bytes. Sums wrap.
   template <class Row, class Column>
   void add_products(int sums, int rows, int columns) {
-    require(sums != rows && sums != columns && rows != columns, "a product of a tile with itself");
-    Tile& s = usable(sums);
-    const Tile& a = usable(rows);
-    const Tile& b = usable(columns);
-    require(s.bytes % 4 == 0 && a.bytes % 4 == 0 && b.bytes % 4 == 0, "a product of tiles without whole quads");
-    require(s.rows == a.rows && s.bytes == b.bytes && a.bytes / 4 == b.rows, "a product of tiles that do not match");
+    require_match(sums, rows, columns);
+    Tile& s = tiles_[sums];
+    const Tile& a = tiles_[rows];
+    const Tile& b = tiles_[columns];
     for (int row = 0; row < s.rows; ++row) {
       for (int k = 0; k < b.rows; ++k) {
         for (int lane = 0; lane < s.bytes / 4; ++lane) {
@@ -94,6 +93,30 @@ class TileUnit {
     }
   }
 
+  // tdpbf16ps: the first and the second elements of a row's pairs are summed apart, their totals added, and that to the
+  // sum; each step rounds to nearest even, and takes and gives zero for denormal numbers.
+  void add_bfloat_products(int sums, int rows, int columns) {
+    require_match(sums, rows, columns);
+    Tile& s = tiles_[sums];
+    const Tile& a = tiles_[rows];
+    const Tile& b = tiles_[columns];
+    for (int row = 0; row < s.rows; ++row) {
+      for (int lane = 0; lane < s.bytes / 4; ++lane) {
+        float totals[2] = {};
+        for (int k = 0; k < b.rows; ++k) {
+          for (int i = 0; i < 2; ++i) {
+            const float x = bfloat(a.data[row] + 4 * k + 2 * i);
+            totals[i] = flushed(std::fma(x, bfloat(b.data[k] + 4 * lane + 2 * i), totals[i]));
+          }
+        }
+        float sum = 0.0f;
+        std::memcpy(&sum, s.data[row] + 4 * lane, sizeof(sum));
+        sum = flushed(flushed(sum) + flushed(totals[0] + totals[1]));
+        std::memcpy(s.data[row] + 4 * lane, &sum, sizeof(sum));
+      }
+    }
+  }
+
  private:
   struct Tile {
     int rows = 0;
@@ -105,6 +128,24 @@ class TileUnit {
     if (held) return;
     std::fprintf(stderr, "AMX: %s\n", fault);
     std::abort();
+  }
+
+  void require_match(int sums, int rows, int columns) {
+    require(sums != rows && sums != columns && rows != columns, "a product of a tile with itself");
+    const Tile& s = usable(sums);
+    const Tile& a = usable(rows);
+    const Tile& b = usable(columns);
+    require(s.bytes % 4 == 0 && a.bytes % 4 == 0 && b.bytes % 4 == 0, "a product of tiles without whole quads");
+    require(s.rows == a.rows && s.bytes == b.bytes && a.bytes / 4 == b.rows, "a product of tiles that do not match");
+  }
+
+  static float flushed(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
+
+  static float bfloat(const uint8_t* from) {
+    const uint32_t bits = static_cast<uint32_t>(from[0]) << 16 | static_cast<uint32_t>(from[1]) << 24;
+    float x = 0.0f;
+    std::memcpy(&x, &bits, sizeof(x));
+    return flushed(x);
   }
 
   Tile& usable(int tile) {
@@ -157,6 +198,10 @@ struct EmulatedTiles {
   template <int Sums, int Rows, int Columns>
   static void add_signed_by_unsigned() {
     tile_unit().add_products<int8_t, uint8_t>(Sums, Rows, Columns);
+  }
+  template <int Sums, int Rows, int Columns>
+  static void add_bfloats() {
+    tile_unit().add_bfloat_products(Sums, Rows, Columns);
   }
 };
 

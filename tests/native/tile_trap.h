@@ -108,6 +108,8 @@ class TileTrap {
       unit.add_products<uint8_t, int8_t>(i.first(), i.second(), i.third());
     } else if (i.opcode() == 0x5e && i.prefix() == kF3 && !in_memory) {
       unit.add_products<int8_t, uint8_t>(i.first(), i.second(), i.third());
+    } else if (i.opcode() == 0x5c && i.prefix() == kF3 && !in_memory) {
+      unit.add_bfloat_products(i.first(), i.second(), i.third());
     } else {
       return false;
     }

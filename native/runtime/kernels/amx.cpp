@@ -8,6 +8,7 @@
 
 #include "ggml.h"
 #include "kernels/product/integer_product.h"
+#include "kernels/product/packed_product.h"
 #include "kernels/quantized/layer.h"
 #include "kernels/simd/isa.h"
 #include "result.h"
@@ -35,13 +36,16 @@ uint64_t enabled_states() {
   return low | static_cast<uint64_t>(high) << 32;
 }
 
-bool cpu_has_amx() {
-  constexpr unsigned kXgetbv = 1u << 27;               // leaf 1, ecx
-  constexpr unsigned kTileInt8 = 1u << 24 | 1u << 25;  // leaf 7, edx: amx-tile and amx-int8
+bool cpu_has_amx(AmxType type) {
+  constexpr unsigned kXgetbv = 1u << 27;  // leaf 1, ecx
+  constexpr unsigned kTile = 1u << 24;    // leaf 7, edx
+  constexpr unsigned kInt8 = 1u << 25;
+  constexpr unsigned kBfloat16 = 1u << 22;
+  const unsigned needed = kTile | (type == AmxType::Int8 ? kInt8 : kBfloat16);
   constexpr uint64_t kTileStates = 1u << 17 | 1u << 18;
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & kXgetbv) == 0) return false;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kTileInt8) != kTileInt8) return false;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & needed) != needed) return false;
   return (enabled_states() & kTileStates) == kTileStates;
 }
 
@@ -53,7 +57,7 @@ Status ask_for_amx() {
   return Status::error(format("the system refuses it (%s)", std::strerror(errno)));
 }
 #else
-bool cpu_has_amx() { return false; }
+bool cpu_has_amx(AmxType) { return false; }
 Status ask_for_amx() { return {}; }
 #endif
 
@@ -177,6 +181,53 @@ class ProductTrial {
   std::vector<float> output_;
 };
 
+struct BfloatCase {
+  int64_t rows, pairs, columns;
+};
+
+// One and two tiles each way, filled and not, of whole steps and with a last one that is shorter.
+constexpr BfloatCase kBfloatCases[] = {{32, 32, 32}, {32, 29, 64}, {50, 17, 27}, {17, 6, 16}, {5, 61, 7}, {1, 20, 40}};
+
+// Products of integers of 8 bits, whose sums floats hold: they are the same in any order.
+class BfloatTrial {
+ public:
+  explicit BfloatTrial(const BfloatCase& of)
+      : of_(of),
+        rows_(random_integers(of.rows * of.pairs * 2)),
+        packed_(random_integers(ceil_div(of.columns, kPackedColumns) * kPackedColumns * of.pairs * 2)),
+        output_(static_cast<size_t>(of.rows * of.columns)) {}
+
+  // Allocates nothing, since it may be ended by a signal.
+  void run(const BfloatTiles& tiles) {
+    const int64_t length = of_.pairs * 2;
+    TileSession session(tiles.setup);
+    for (int64_t row = 0; row < of_.rows; row += tiles.rows) {
+      const int64_t count = std::min<int64_t>(tiles.rows, of_.rows - row);
+      const uint16_t* inputs[kMaxTileRows];
+      for (int64_t i = 0; i < count; ++i) inputs[i] = rows_.data() + (row + i) * length;
+      multiply_packed(tiles, session, inputs, count, length, packed_.data(), of_.columns,
+                      output_.data() + row * of_.columns, of_.columns);
+    }
+  }
+
+  const std::vector<float>& output() const { return output_; }
+
+ private:
+  std::vector<uint16_t> random_integers(int64_t count) {
+    std::vector<uint16_t> integers(static_cast<size_t>(count));
+    for (uint16_t& integer : integers) {
+      const auto number = static_cast<int>(random_() / 256 % 511) - 255;
+      integer = ggml_fp32_to_bf16(static_cast<float>(number)).bits;
+    }
+    return integers;
+  }
+
+  BfloatCase of_;
+  std::minstd_rand random_{1};
+  std::vector<uint16_t> rows_, packed_;
+  std::vector<float> output_;
+};
+
 // What ends the trial of `kernel`, or "" where it gives what `expected` does to the bit.
 template <class Trial, class Case, class Kernel>
 std::string difference_on(const Case& of, const Kernel& kernel, const Kernel& expected) {
@@ -204,10 +255,23 @@ Status try_products() {
   return {};
 }
 
-Status try_kernels() {
+Status try_int8() {
   const std::string difference = difference_of_tiles(tiles_for(Isa::Amx), tiles_for(Isa::Avx512Vnni));
   return difference.empty() ? try_products() : Status::error("a layer of integers " + difference);
 }
+
+Status try_bfloats() {
+  const BfloatTiles& expected = *bfloat_tiles_for(Isa::Avx512Bf16);
+  const std::string difference = difference_of_bfloats(*bfloat_tiles_for(Isa::Amx), expected);
+  return difference.empty() ? Status() : Status::error("a product of bf16 " + difference);
+}
+
+struct AmxUse {
+  const char* name;
+  Status (*try_kernels)();
+};
+
+constexpr AmxUse kUses[] = {{"int8", try_int8}, {"bf16", try_bfloats}};
 
 void warn(const std::string& message) {
   ggml_log_callback log = nullptr;
@@ -238,17 +302,32 @@ std::string difference_of_products(Multiply multiply, Multiply expected) {
   return "";
 }
 
-bool amx_works() {
-  static const bool works = [] {
-    if (!cpu_has_amx()) return false;
-    const Status status = without_exceptions([] {
-      EXECUTORCH_GGML_TRY(ask_for_amx());
-      return try_kernels();
-    });
-    if (!status.ok()) warn("AMX is not used: " + status.message() + "\n");
-    return status.ok();
-  }();
-  return works;
+std::string difference_of_bfloats(const BfloatTiles& tiles, const BfloatTiles& expected) {
+  for (const BfloatCase& of : kBfloatCases) {
+    const std::string difference = difference_on<BfloatTrial>(of, tiles, expected);
+    if (difference.empty()) continue;
+    return format("of %d rows by %d columns, %d deep, %s", static_cast<int>(of.rows), static_cast<int>(of.columns),
+                  static_cast<int>(2 * of.pairs), difference.c_str());
+  }
+  return "";
 }
+
+bool amx_multiplies(AmxType type) {
+  static const auto is_right = [](AmxType tried) {
+    if (!cpu_has_amx(tried)) return false;
+    const AmxUse& use = kUses[static_cast<int>(tried)];
+    const Status status = without_exceptions([&] {
+      EXECUTORCH_GGML_TRY(ask_for_amx());
+      return use.try_kernels();
+    });
+    if (!status.ok()) warn(format("AMX is not used for %s: %s\n", use.name, status.message().c_str()));
+    return status.ok();
+  };
+  static const bool int8 = is_right(AmxType::Int8);
+  static const bool bfloats = is_right(AmxType::Bfloat16);
+  return type == AmxType::Int8 ? int8 : bfloats;
+}
+
+Isa amx_or_below(AmxType type, Isa isa) { return isa == Isa::Amx && !amx_multiplies(type) ? Isa::Avx512Bf16 : isa; }
 
 }  // namespace executorch_ggml::kernels

@@ -8,8 +8,10 @@
 #include <type_traits>
 #include <vector>
 
+#include "kernels/amx.h"
 #include "kernels/convolution/convolution.h"
 #include "kernels/convolution/image.h"
+#include "kernels/convolution/tile_session.h"
 #include "kernels/elementwise/convert.h"
 #include "kernels/kernels.h"
 #include "kernels/product/packing.h"
@@ -67,8 +69,9 @@ struct Scratch {
   Taps merged;
   std::vector<const Element*> inputs;
   std::vector<Element> rows;
-  std::vector<float> weights;  // packed and in f32, where the node's are not
-  std::vector<float> row;      // one output channel's, in f32
+  std::vector<float*> outputs;  // of gathered pixels
+  std::vector<float> weights;   // packed and in f32, where the node's are not
+  std::vector<float> row;       // one output channel's, in f32
   std::vector<Element> zeros;
 };
 
@@ -85,12 +88,13 @@ class Convolution {
         group_in_(in_.channels / params.groups),
         group_out_(out_.channels / params.groups),
         group_blocks_(ceil_div(group_out_, kOcBlock)),
+        pointwise_(is_pointwise()),
         x_(static_cast<const Element*>(dst->src[0]->data)),
         packed_(dst->src[1]->data),
         packed_type_(weights_type),
         bias_(dst->src[2] == nullptr ? nullptr : static_cast<const float*>(dst->src[2]->data)),
         y_(static_cast<float*>(dst->data)),
-        tiles_(tiles) {
+        tiles_(tiles_of_window(tiles)) {
     block_stride_ = vertical_.kernel * horizontal_.kernel * group_in_ * kOcBlock;
     find_weights();
     flatten_if_pointwise();
@@ -193,10 +197,22 @@ class Convolution {
     return scratch_.row.data();
   }
 
+  bool is_pointwise() const {
+    const auto plain = [](const Axis& w) { return w.kernel == 1 && w.stride == 1 && w.pad == 0 && w.up == 1; };
+    return plain(horizontal_) && plain(vertical_) && in_.width == out_.width && in_.height == out_.height;
+  }
+
+  // To gather a tap's run takes some ten cycles, in which as many pairs of inputs are multiplied with a block.
+  const ConvTilesOf<Element>& tiles_of_window(const ConvTilesOf<Element>& tiles) const {
+    constexpr int64_t kLeastProducts = 16;
+    const bool few = tiles.few != nullptr && !pointwise_ && group_in_ / 2 * group_blocks_ < kLeastProducts;
+    return few ? *tiles.few : tiles;
+  }
+
+  bool gathers() const { return tiles_.gathered_bytes > 0 && !pointwise_; }
+
   // A 1x1 convolution of adjacent pixels is one GEMM: it is computed as a single row of pixels.
   void flatten_if_pointwise() {
-    const auto plain = [](const Axis& w) { return w.kernel == 1 && w.stride == 1 && w.pad == 0 && w.up == 1; };
-    pointwise_ = plain(horizontal_) && plain(vertical_) && in_.width == out_.width && in_.height == out_.height;
     if (pointwise_) {
       in_.width = out_.width = in_.pixels();
       in_.height = out_.height = 1;
@@ -310,20 +326,69 @@ class Convolution {
   }
 
   void run_phase(Range pixels, Range blocks) {
-    if (pixels.size() == 0) {
+    if (pixels.size() == 0 || blocks.size() == 0) {
       return;
     }
+    if (!gathers()) {
+      return run_passes(pixels, blocks);
+    }
+    const int64_t row_bytes = std::max<int64_t>(1, gathered_run() * params_.groups) * int64_t{sizeof(Element)};
+    const int64_t most = std::max<int64_t>(1, tiles_.gathered_bytes / row_bytes / tiles_.rows) * tiles_.rows;
+    for (int64_t begin = pixels.begin; begin < pixels.end; begin += most) {
+      const Range part = {begin, std::min(begin + most, pixels.end)};
+      gather(part, blocks);
+      run_passes(part, blocks);
+    }
+  }
+
+  int64_t gathered_run() const { return static_cast<int64_t>(scratch_.taps.at.size()) * group_in_; }
+
+  // Copies what some pixels see: group by group, a pixel's runs of all taps one right after the other.
+  void gather(Range pixels, Range blocks) {
+    const Range groups = {blocks.begin / group_blocks_, (blocks.end - 1) / group_blocks_ + 1};
+    gathered_ = pixels;
+    first_group_ = groups.begin;
+    group_offset_ = pixels.size() * gathered_run();
+    const auto elements = static_cast<size_t>(groups.size() * group_offset_);
+    if (scratch_.rows.size() < elements) {
+      scratch_.rows.resize(elements);
+    }
+    if (scratch_.outputs.size() < static_cast<size_t>(pixels.size())) {
+      scratch_.outputs.resize(static_cast<size_t>(pixels.size()));
+    }
+    for (int64_t at = 0; at < pixels.size(); at += tiles_.rows) {
+      const int64_t rows = std::min<int64_t>(tiles_.rows, pixels.size() - at);
+      ConvTileOf<Element> tile = {};
+      find_pixels({pixels.begin + at, pixels.begin + at + rows}, scratch_.outputs.data() + at, tile);
+      for (int64_t group = groups.begin; group < groups.end; ++group) {
+        Element* to = scratch_.rows.data() + (group - groups.begin) * group_offset_ + at * gathered_run();
+        copy_runs(tile, rows, group * group_in_, to);
+      }
+    }
+  }
+
+  void copy_runs(const ConvTileOf<Element>& tile, int64_t rows, int64_t offset, Element* to) const {
+    for (int64_t m = 0; m < rows; ++m) {
+      for (int64_t tap = 0; tap < tile.taps; ++tap, to += tile.run) {
+        const Element* from = scratch_.inputs[static_cast<size_t>(tap * rows + m)];
+        std::copy_n(from == zeros_ ? from : from + offset, tile.run, to);
+      }
+    }
+  }
+
+  void run_passes(Range pixels, Range blocks) {
     const int64_t block_bytes = std::max<int64_t>(1, static_cast<int64_t>(scratch_.taps.at.size()) * group_in_) *
                                 kOcBlock * static_cast<int64_t>(sizeof(Element));
     const int64_t most = std::max<int64_t>(1, tiles_.shape[tiles_.shapes - 1].channels / kOcBlock);
     const int64_t pass = std::max<int64_t>(1, kWeightsInCache / block_bytes / most) * most;
     const int64_t tiles = ceil_div(pixels.size(), tiles_.rows);
-    const int64_t even = pixels.size() / tiles;  // tiles of even size: a small last one would waste more
+    // Tiles of even size: a small last one would waste more. Those in registers take as long for any number to 16.
+    const int64_t even = tiles_.setup != nullptr ? tiles_.rows : pixels.size() / tiles;
     for (int64_t begin = blocks.begin; begin < blocks.end; begin += pass) {
       const Range of_pass = {begin, std::min(begin + pass, blocks.end)};
       pack_weights(of_pass);
       for (int64_t left = tiles, at = pixels.begin; left > 0; --left) {
-        const int64_t rows = at + left * even < pixels.end ? even + 1 : even;
+        const int64_t rows = std::min(pixels.end - at, at + left * even < pixels.end ? even + 1 : even);
         run_tile({at, at + rows}, of_pass);
         at += rows;
       }
@@ -337,9 +402,12 @@ class Convolution {
     tile.outputs = outputs;
     if (pointwise_) {
       find_adjacent_pixels(pixels, outputs, tile);
+    } else if (gathers()) {
+      find_gathered_pixels(pixels, outputs, tile);
     } else {
       find_pixels(pixels, outputs, tile);
     }
+    session_.shape(rows, tile.run);
     tile.inputs = scratch_.inputs.data();
     tile.zeros = zeros_;
     tile.block_stride = block_stride_;
@@ -354,7 +422,7 @@ class Convolution {
           tiles_.shape_for(std::min(last * kOcBlock, group_out_) - first * kOcBlock);
       const int64_t end = std::min(first * kOcBlock + shape.channels, group_out_);
       tile.channels = std::min(last * kOcBlock, end) - first * kOcBlock;
-      tile.input_offset = group * group_in_;
+      tile.input_offset = (group - first_group_) * group_offset_;
       tile.output_offset = group * group_out_ + first * kOcBlock;
       tile.weights = weights_ + (block - first_block_) * block_stride_;
       tile.bias = bias_ == nullptr ? nullptr : bias_ + tile.output_offset;
@@ -391,6 +459,21 @@ class Convolution {
       scratch_.inputs[static_cast<size_t>(m)] = from + m * in_.channels;
       outputs[m] = to + m * out_.channels;
     }
+  }
+
+  // The taps' weights lie one right after the other, unless the phase has not all taps: then they are one run.
+  void find_gathered_pixels(Range pixels, float** outputs, ConvTileOf<Element>& tile) {
+    const bool one_run = horizontal_.up == 1 && vertical_.up == 1;
+    tile.taps = one_run ? 1 : static_cast<int64_t>(scratch_.taps.at.size());
+    tile.run = one_run ? gathered_run() : group_in_;
+    tile.tap_weights = scratch_.taps.weights.data();
+    const int64_t first = pixels.begin - gathered_.begin;
+    const Element** to = scratch_.inputs.data();
+    for (int64_t tap = 0; tap < tile.taps; ++tap) {
+      const Element* from = scratch_.rows.data() + first * gathered_run() + tap * tile.run;
+      for (int64_t m = 0; m < pixels.size(); ++m) *to++ = from + m * gathered_run();
+    }
+    std::copy_n(scratch_.outputs.data() + first, pixels.size(), outputs);
   }
 
   // Fills in the output and input pointers of the tile's pixels.
@@ -449,6 +532,7 @@ class Convolution {
   int64_t group_in_;
   int64_t group_out_;
   int64_t group_blocks_;
+  bool pointwise_;
   const Element* x_;
   const void* packed_;
   DType packed_type_;
@@ -458,8 +542,8 @@ class Convolution {
   float* y_;
   int64_t block_stride_;
   const Element* zeros_ = nullptr;
-  bool pointwise_ = false;
   const ConvTilesOf<Element>& tiles_;
+  TileSession session_{tiles_.setup};
   Scratch<Element>& scratch_ = thread_scratch();
 
   int64_t phase_x_ = 0;
@@ -468,14 +552,21 @@ class Convolution {
   int64_t phase_height_ = 0;
   Range interior_x_ = {0, 0};
   Range interior_y_ = {0, 0};
+
+  Range gathered_ = {0, 0};           // pixels
+  int64_t first_group_ = 0;           // of those that are gathered
+  int64_t group_offset_ = group_in_;  // elements from a group's inputs to the next one's
 };
 
 }  // namespace
 
-const BfloatTiles* bfloat_conv_tiles(Isa isa) {
-  const auto tiles = KERNEL_PICK_AVX512BF16(isa, bfloat_tiles);
+const BfloatTiles* bfloat_tiles_for(Isa isa) {
+  auto tiles = KERNEL_PICK_AMX(isa, bfloat_tiles);
+  if (tiles == nullptr) tiles = KERNEL_PICK_AVX512BF16(isa, bfloat_tiles);
   return tiles != nullptr ? &tiles() : nullptr;
 }
+
+const BfloatTiles* bfloat_conv_tiles(Isa isa) { return bfloat_tiles_for(amx_or_below(AmxType::Bfloat16, isa)); }
 
 void activate_pixels(float* const* pixels, int64_t count, int64_t channels, Activation activation) {
   const auto activate_floats = KERNEL_PICK(activate);

@@ -7,12 +7,13 @@
 #include "kernels/convolution/convolution.h"
 #include "kernels/partition.h"
 #include "kernels/simd/isa.h"
+#include "kernels/simd/tile_state.h"
 #include "ops_generated.h"
 
 namespace executorch_ggml::kernels {
 
 constexpr int kOcBlock = 16;      // output channels of a block of packed weights
-constexpr int kMaxTileRows = 12;  // output pixels of a tile, at most
+constexpr int kMaxTileRows = 32;  // output pixels of a tile, at most
 
 // One tile: some output pixels by some adjacent output channels. Each tap multiplies a run of n inputs of each pixel
 // with n rows of kOcBlock weights, which lie in pairs of rows where elements are of bf16.
@@ -41,12 +42,24 @@ struct ConvTileShapeOf {
   void (*by_rows[kMaxTileRows])(const ConvTileOf<Element>& tile);
 };
 
+// How tiles set up a thread's tile registers, which are shaped for so many pixels, and taps with runs of so many
+// inputs.
+struct TileSetup {
+  void (*save)(TileState* before);
+  void (*shape)(int64_t rows, int64_t run);
+  void (*restore)(const TileState& before);
+};
+
 // The tiles of one instruction set; shapes ascend in channels.
 template <class Element>
 struct ConvTilesOf {
   int rows;  // pixels of a full tile
   int shapes;
   const ConvTileShapeOf<Element>* shape;
+  // Of tiles in tile registers: each tap's runs are evenly apart, so those of most windows are gathered.
+  const TileSetup* setup = nullptr;  // null where nothing is to be set up
+  int64_t gathered_bytes = 0;        // of inputs that are gathered at a time: they stay in L2
+  const ConvTilesOf* few = nullptr;  // for windows of so few inputs that to gather them would take longer
 
   // The shape for the next tile where so many channels are left.
   const ConvTileShapeOf<Element>& shape_for(int64_t channels) const {
@@ -69,6 +82,7 @@ using BfloatTiles = ConvTilesOf<uint16_t>;
 
 KERNEL_VARIANTS(const ConvTiles& conv_tiles())
 KERNEL_VARIANT(avx512bf16, const BfloatTiles& bfloat_tiles())
+KERNEL_VARIANT(amx, const BfloatTiles& bfloat_tiles())
 
 // Applies an activation in place; tiles clamp by themselves.
 KERNEL_VARIANTS(void activate(float* y, int64_t n, Activation activation))
@@ -76,7 +90,10 @@ KERNEL_VARIANTS(void activate(float* y, int64_t n, Activation activation))
 // The same for some pixels' channels, unless it is a clamp. Pixels may be null; adjacent ones are one array.
 void activate_pixels(float* const* pixels, int64_t count, int64_t channels, Activation activation);
 
-// Null where an instruction set has no products of bf16.
+// The tiles of an instruction set, or of the best below it that has some; null where none has products of bf16.
+const BfloatTiles* bfloat_tiles_for(Isa isa);
+
+// Likewise, of what the CPU runs: its AMX may be for int8 alone.
 const BfloatTiles* bfloat_conv_tiles(Isa isa = active_isa());
 
 // Some pixels of a convolution with strides of 1, its weights in blocks, and of some blocks of output channels.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kernels/amx.h"
 #include "kernels/kernels.h"
 #include "kernels/partition.h"
 #include "kernels/product/panels.h"
@@ -33,7 +34,7 @@ MatrixMultiplies matrix_multiplies_for(Isa isa) {
 
 decltype(IntegerProduct::multiply) multiply_of_many_rows(const IntegerProduct& product) {
   if (integer_product(product.type) != &product) return product.multiply;  // packed for another instruction set
-  const MatrixMultiplies multiplies = matrix_multiplies_for(active_isa());
+  const MatrixMultiplies multiplies = matrix_multiplies_for(amx_or_below(AmxType::Int8, active_isa()));
   const MatrixMultiply* end = multiplies.of + multiplies.count;
   const MatrixMultiply* found =
       std::find_if(multiplies.of, end, [&](const MatrixMultiply& multiply) { return multiply.type == product.type; });

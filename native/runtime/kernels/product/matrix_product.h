@@ -21,7 +21,7 @@ class MatrixProduct {
  public:
   static void multiply(const RowBlock* rows, int64_t count, int64_t blocks, const ColumnBlock* panel, int64_t columns,
                        float* output, int64_t stride) {
-    constexpr int kMost = 2 * kTileRows;
+    constexpr int kMost = kTwoTiles;
     TileState before;
     Tiles::save(&before);
     int64_t shaped = 0;
@@ -69,14 +69,12 @@ class MatrixProduct {
     const int half = static_cast<int>(part % kParts);
     const auto row_stride = static_cast<int64_t>(sizeof(RowBlock)) * strip.blocks;
     const ColumnBlock* columns = strip.panel + block * kPanelTiles;
-    Tiles::template zero<sum_tile(0, 0)>();
-    if constexpr (Rows > 1) Tiles::template zero<sum_tile(1, 0)>();
-    if constexpr (Columns > 1) Tiles::template zero<sum_tile(0, 1)>();
-    if constexpr (Rows > 1 && Columns > 1) Tiles::template zero<sum_tile(1, 1)>();
-    add_step<Tiles, true, Rows, Columns>({strip.rows[block].values + half * kQuads * 4,
-                                          row_stride,
-                                          kTileRows * row_stride,
-                                          {columns[0].weights[half * kQuads], columns[1].weights[half * kQuads]}});
+    zero_sums<Tiles, Rows, Columns>();
+    add_step<Tiles, TileProducts::SignedByUnsigned, Rows, Columns>(
+        {strip.rows[block].values + half * kQuads * 4,
+         row_stride,
+         kTileRows * row_stride,
+         {columns[0].weights[half * kQuads], columns[1].weights[half * kQuads]}});
     store_sums<Tiles, Rows, Columns>(sums);
   }
 

@@ -1,12 +1,13 @@
 // GEMM of a matrix and rows of floats: panels of columns are packed, and each is multiplied with all rows. Quantized
-// matrices go through int8 GEMM where the CPU has it, else they are dequantized; f16 is widened in registers, and rows
-// are rounded to the type of bf16 matrices.
+// matrices go through int8 GEMM where the CPU has it, else they are dequantized; f16 is widened in registers. Where the
+// CPU multiplies bf16, rows are rounded to it and packed, and the matrix is read in place.
 
 #include <algorithm>
 
 #include "kernels/elementwise/convert.h"
 #include "kernels/kernels.h"
 #include "kernels/partition.h"
+#include "kernels/product/bfloat_product.h"
 #include "kernels/product/dequantize.h"
 #include "kernels/product/half_product.h"
 #include "kernels/product/integer_product.h"
@@ -22,8 +23,8 @@ constexpr int64_t kHalfRowsBytes = 768 << 10;  // of rows that an f16 matrix is 
 constexpr int64_t kIntegerRows = 256;          // that a panel of integers is multiplied with at a time
 
 struct Scratch {
-  Buffer<float> floats, panel;
-  Buffer<uint16_t> halves, bfloat_panel;
+  Buffer<float> floats, panel, products;
+  Buffer<uint16_t> halves, bfloat_panel, columns_of_tile;
   Buffer<RowBlock> rows;
   Buffer<ColumnBlock> columns;
 };
@@ -188,13 +189,15 @@ class HalfProduct {
   int64_t rows_;  // at once
 };
 
-// bf16, by instructions that multiply it: panels whose rows lie in pairs.
+// bf16, by instructions that multiply it: panels of rows, in pairs of numbers. The matrix, which is mostly the larger
+// of the two, is read in place: to pack it took as long as to multiply it with ten rows, and tile registers would
+// multiply it with many more in that time. So the products are the result's transpose.
 class BfloatProduct {
  public:
   BfloatProduct(ggml_tensor* dst, const BfloatTiles& tiles)
       : dst_(dst), a_(dst->src[0]), b_(dst->src[1]), tiles_(tiles), length_(a_->ne[0]), rounded_(dst->src[2]) {
     const int64_t block_bytes = std::max<int64_t>(1, length_) * kPackedColumns * static_cast<int64_t>(sizeof(uint16_t));
-    panel_ = std::max<int64_t>(1, kPanelBytes / block_bytes) * kPackedColumns;
+    panel_ = std::max<int64_t>(1, std::max(kPanelBytes, tiles.gathered_bytes) / block_bytes) * kPackedColumns;
   }
 
   void run(int ith, int nth) const {
@@ -217,25 +220,53 @@ class BfloatProduct {
     return {rounded, length_};
   }
 
-  void multiply(const Matrices& of, HalfRows rows, Range all, Range part) const {
-    uint16_t* panel = thread_scratch().bfloat_panel.sized(panel_ * length_);
-    for (int64_t begin = all.begin; begin < all.end; begin += panel_) {
-      const Range columns = {begin, std::min(begin + panel_, all.end)};
-      // A pair of a column moves as a float does.
-      const FloatRows pairs = {reinterpret_cast<const float*>(of.a + columns.begin * a_->nb[1]),
-                               static_cast<int64_t>(a_->nb[1] / sizeof(float))};
-      KERNEL_PICK(pack_columns)(pairs, columns.size(), length_ / 2, reinterpret_cast<float*>(panel));
-      multiply_rows(rows, part, panel, columns, reinterpret_cast<float*>(of.output) + begin);
+  void multiply(const Matrices& of, HalfRows rows, Range columns, Range part) const {
+    TileSession session(tiles_.setup);
+    for (int64_t begin = 0; begin < part.size(); begin += panel_) {
+      const int64_t count = std::min(panel_, part.size() - begin);
+      const int64_t packed = ceil_div(count, kPackedColumns) * kPackedColumns;
+      uint16_t* panel = thread_scratch().bfloat_panel.sized(packed * length_);
+      // A pair of a row moves as a float does.
+      const FloatRows pairs = {reinterpret_cast<const float*>(rows.row(begin)), rows.stride / 2};
+      KERNEL_PICK(pack_columns)(pairs, count, length_ / 2, reinterpret_cast<float*>(panel));
+      multiply_columns(session, of, columns, panel, {part.begin + begin, part.begin + begin + count});
     }
   }
 
-  void multiply_rows(HalfRows rows, Range part, const uint16_t* panel, Range columns, float* output) const {
+  void multiply_columns(TileSession& session, const Matrices& of, Range columns, const uint16_t* panel,
+                        Range rows) const {
     const uint16_t* tile[kMaxTileRows];
-    for (int64_t row = 0; row < part.size(); row += tiles_.rows) {
-      const int64_t count = std::min<int64_t>(tiles_.rows, part.size() - row);
-      for (int64_t i = 0; i < count; ++i) tile[i] = rows.row(row + i);
-      multiply_packed(tiles_, tile, count, length_, panel, columns.size(), output + (part.begin + row) * dst_->ne[0],
-                      dst_->ne[0]);
+    float* products = thread_scratch().products.sized(tiles_.rows * rows.size());
+    for (int64_t first = columns.begin; first < columns.end; first += tiles_.rows) {
+      const int64_t count = std::min<int64_t>(tiles_.rows, columns.end - first);
+      const HalfRows of_tile = spread({reinterpret_cast<const uint16_t*>(of.a + first * a_->nb[1]),
+                                       static_cast<int64_t>(a_->nb[1] / sizeof(uint16_t))},
+                                      count);
+      for (int64_t i = 0; i < count; ++i) tile[i] = of_tile.row(i);
+      multiply_packed(tiles_, session, tile, count, length_, panel, rows.size(), products, rows.size());
+      store_transposed({products, rows.size()}, count, rows, reinterpret_cast<float*>(of.output) + first);
+    }
+  }
+
+  // A copy with a padded pitch of columns that map to the same sets of L1.
+  HalfRows spread(HalfRows columns, int64_t count) const {
+    constexpr int64_t kAliasing = 4096 / sizeof(uint16_t);
+    if (columns.stride % kAliasing != 0) return columns;
+    const int64_t pitch = length_ + kPackedColumns * 2;
+    uint16_t* copy = thread_scratch().columns_of_tile.sized(count * pitch);
+    for (int64_t i = 0; i < count; ++i) std::copy_n(columns.row(i), length_, copy + i * pitch);
+    return {copy, pitch};
+  }
+
+  void store_transposed(FloatRows products, int64_t count, Range rows, float* output) const {
+    const int64_t blocks = ceil_div(count, kPackedColumns);
+    float* block = thread_scratch().floats.sized(blocks * kPackedColumns * rows.size());
+    KERNEL_PICK(pack_columns)(products, count, rows.size(), block);
+    for (int64_t first = 0; first < count; first += kPackedColumns) {
+      const int64_t width = std::min(kPackedColumns, count - first);
+      for (int64_t row = rows.begin; row < rows.end; ++row, block += kPackedColumns) {
+        std::copy_n(block, width, output + row * dst_->ne[0] + first);
+      }
     }
   }
 
@@ -244,7 +275,7 @@ class BfloatProduct {
   const ggml_tensor* b_;
   const BfloatTiles& tiles_;
   int64_t length_;
-  int64_t panel_;               // its columns
+  int64_t panel_;               // its rows
   const ggml_tensor* rounded_;  // the rows in bf16; null where each thread rounds them for itself
 };
 
@@ -334,6 +365,10 @@ class IntegersProduct {
 
 }  // namespace
 
+void bfloat_product_by(const BfloatTiles& tiles, ggml_tensor* dst, int ith, int nth) {
+  BfloatProduct(dst, tiles).run(ith, nth);
+}
+
 void wide_product(ggml_tensor* dst, int ith, int nth, void*) {
   const ggml_tensor* a = dst->src[0];
   const IntegerProduct* integers = integer_product_of(a);
@@ -342,7 +377,8 @@ void wide_product(ggml_tensor* dst, int ith, int nth, void*) {
   } else if (a->type == GGML_TYPE_F16) {
     HalfProduct(dst).run(ith, nth);
   } else if (a->type == GGML_TYPE_BF16) {
-    BfloatProduct(dst, *bfloat_conv_tiles(best_isa())).run(ith, nth);
+    const BfloatTiles* tiles = bfloat_conv_tiles();
+    bfloat_product_by(tiles != nullptr ? *tiles : *bfloat_conv_tiles(best_isa()), dst, ith, nth);
   } else {
     FloatProduct(dst).run(ith, nth);
   }

@@ -38,8 +38,9 @@ void multiply_packed(const float* const* rows, int64_t count, int64_t length, co
   multiply(KERNEL_PICK(conv_tiles)(), rows, count, length, packed, columns, output, stride);
 }
 
-void multiply_packed(const BfloatTiles& tiles, const uint16_t* const* rows, int64_t count, int64_t length,
-                     const uint16_t* packed, int64_t columns, float* output, int64_t stride) {
+void multiply_packed(const BfloatTiles& tiles, TileSession& session, const uint16_t* const* rows, int64_t count,
+                     int64_t length, const uint16_t* packed, int64_t columns, float* output, int64_t stride) {
+  session.shape(count, length);
   multiply(tiles, rows, count, length, packed, columns, output, stride);
 }
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/convolution/conv_2d.h"
+#include "kernels/convolution/tile_session.h"
 #include "kernels/product/packing.h"
 
 namespace executorch_ggml::kernels {
@@ -17,8 +17,9 @@ inline int64_t max_packed_rows() { return KERNEL_PICK(conv_tiles)().rows; }
 void multiply_packed(const float* const* rows, int64_t count, int64_t length, const float* packed, int64_t columns,
                      float* output, int64_t stride);
 
-// The same in bf16, of rows of an even number of elements, by tiles that take as many rows at most as they say.
-void multiply_packed(const BfloatTiles& tiles, const uint16_t* const* rows, int64_t count, int64_t length,
-                     const uint16_t* packed, int64_t columns, float* output, int64_t stride);
+// The same in bf16, of rows of an even number of elements, one right after the other, by tiles that take as many rows
+// at most as they say, in a session of their setup.
+void multiply_packed(const BfloatTiles& tiles, TileSession& session, const uint16_t* const* rows, int64_t count,
+                     int64_t length, const uint16_t* packed, int64_t columns, float* output, int64_t stride);
 
 }  // namespace executorch_ggml::kernels

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/amx.h"
 #include "kernels/convolution/image.h"
 #include "kernels/kernels.h"
 #include "kernels/scratch.h"
@@ -455,7 +456,7 @@ void quantized_layer_by(const QuantizedTiles& tiles, ggml_tensor* dst, int ith, 
 }
 
 void quantized_layer(ggml_tensor* dst, int ith, int nth, void* call) {
-  quantized_layer_by(tiles_for(active_isa()), dst, ith, nth, call);
+  quantized_layer_by(tiles_for(amx_or_below(AmxType::Int8, active_isa())), dst, ith, nth, call);
 }
 
 }  // namespace executorch_ggml::kernels

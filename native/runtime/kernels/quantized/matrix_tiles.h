@@ -9,24 +9,11 @@
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
 
-constexpr int kMatrixRows = 2 * kTileRows;
+constexpr int kMatrixRows = kTwoTiles;
 constexpr int kMatrixChannels = 2 * kQuantizedBlock;
 constexpr int64_t kMatrixGatheredBytes = 256 * 1024;  // weights are multiplied faster than they come from L3
 static_assert(kMatrixRows <= kMaxQuantizedRows && kQuantizedBlock == kSumLanes && kQuadBytes == kTileBytes,
               "a quad of a block of weights is a row of a tile");
-
-// Steps of one size, since all tiles of columns have one shape. The last ends with the inputs and begins before the end
-// of the one before it, by `shared` quads, which count there.
-struct MatrixSteps {
-  int64_t count;
-  int64_t quads;  // of a step
-  int64_t shared;
-
-  VEC_INLINE explicit MatrixSteps(int64_t depth)
-      : count((depth + kTileQuads - 1) / kTileQuads),
-        quads((depth + count - 1) / count),
-        shared(count * quads - depth) {}
-};
 
 // Rows lie one right after the other (QuantizedTiles::gathers).
 VEC_INLINE int64_t row_bytes(const QuantizedTile& tile) { return tile.tap_quads * kQuad; }
@@ -58,22 +45,23 @@ VEC_INLINE void sum_products(const QuantizedTile& tile, int32_t* sums) {
   if constexpr (Blocks > 1) Tiles::template load<sum_tile(0, 1)>(start[1], 0);
   if constexpr (Rows > 1 && Blocks > 1) Tiles::template load<sum_tile(1, 1)>(start[1], 0);
 
-  const MatrixSteps steps(tile.tap_quads);
+  const TileSteps steps(tile.tap_quads);
   const int64_t whole = steps.shared > 0 ? steps.count - 1 : steps.count;
   const auto* rows = static_cast<const uint8_t*>(tile.inputs[0]);
   const auto step_at = [&](int64_t quad) -> TileStep {
     const int8_t* weights = tile.weights + quad * kQuadBytes;
     return {rows + quad * kQuad, row_bytes(tile), kTileRows * row_bytes(tile), {weights, weights + tile.block_bytes}};
   };
-  for (int64_t i = 0; i < whole; ++i) add_step<Tiles, false, Rows, Blocks>(step_at(i * steps.quads));
-  if (steps.shared > 0) {
+  for (int64_t i = 0; i < whole; ++i)
+    add_step<Tiles, TileProducts::UnsignedBySigned, Rows, Blocks>(step_at(i * steps.quads));
+  if (steps.shared > 0) {  // begins before the end of the step before it, with zeros for what that has multiplied
     alignas(kTileBytes) uint8_t last[Rows * kTileRows * kTileBytes];
     copy_last_quads(tile, Rows * kTileRows, steps.quads - steps.shared, last);
     TileStep step = step_at(tile.tap_quads - steps.quads);
     step.rows = last + (kTileQuads - steps.quads) * kQuad;
     step.row_stride = kTileBytes;
     step.tile_stride = kTileRows * kTileBytes;
-    add_step<Tiles, false, Rows, Blocks>(step);
+    add_step<Tiles, TileProducts::UnsignedBySigned, Rows, Blocks>(step);
   }
   store_sums<Tiles, Rows, Blocks>(sums);
 }
@@ -93,7 +81,7 @@ void run_matrix_tile(const QuantizedTile& tile, int rows) {
 template <class Tiles>
 void begin_matrix_tiles(int64_t quads, TileState* before) {
   Tiles::save(before);
-  const TileShapes shapes(kTileRows, kTileRows, static_cast<int>(MatrixSteps(quads).quads));
+  const TileShapes shapes(kTileRows, kTileRows, static_cast<int>(TileSteps(quads).quads));
   Tiles::configure(shapes);
 }
 

@@ -39,7 +39,7 @@ bool has(Isa isa) {
 #endif
 #if EXECUTORCH_GGML_ISA_AMX
     case Isa::Amx:
-      return has(Isa::Avx512Bf16) && amx_works();
+      return has(Isa::Avx512Bf16) && (amx_multiplies(AmxType::Int8) || amx_multiplies(AmxType::Bfloat16));
 #endif
     default:
       return false;

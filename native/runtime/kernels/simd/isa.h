@@ -45,8 +45,8 @@ namespace executorch_ggml::kernels {
 
 // In the order of preference. Avx2 comes with FMA and F16C; AvxVnni adds int8 dot products of 32 bytes; Avx512 is F,
 // BW, DQ and VL, and all of Avx2, but not AvxVnni; Avx512Vnni adds int8 dot products, and Avx512Bf16 those of bf16. Amx
-// adds int8 products of tiles; it is there where the system allows it and its kernels are right in a trial
-// (kernels/amx.h).
+// adds products of tiles, of int8 or bf16 or both; it is there where the system allows it and its kernels are right in
+// a trial (kernels/amx.h).
 enum class Isa : uint8_t { Generic, Avx2, AvxVnni, Avx512, Avx512Vnni, Avx512Bf16, Amx };
 
 // The names that EXECUTORCH_GGML_CPU takes.

@@ -14,9 +14,10 @@ namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
 
 constexpr int kTileRows = 16;
+constexpr int kTwoTiles = 2 * kTileRows;    // the rows of two
 constexpr int kTileBytes = 64;              // of a row
 constexpr int kTileQuads = kTileBytes / 4;  // four bytes are multiplied at a time: a quad
-constexpr int kSumLanes = kTileBytes / 4;   // int32 sums of a row
+constexpr int kSumLanes = kTileBytes / 4;   // sums of a row, of int32 or float
 
 constexpr int sum_tile(int row, int column) { return 2 * row + column; }
 constexpr int row_tile(int row) { return 4 + row; }
@@ -48,6 +49,21 @@ struct alignas(64) TileShapes {
 };
 static_assert(sizeof(TileShapes) == 64 && offsetof(TileShapes, bytes) == 16 && offsetof(TileShapes, rows) == 48,
               "as the instruction reads it");
+
+// How a sum's elements are multiplied: four bytes of rows by four of columns, or two bf16 by two.
+enum class TileProducts { UnsignedBySigned, SignedByUnsigned, Bfloats };
+
+// Steps of one size, since all tiles of columns have one shape. The last may have `shared` quads less.
+struct TileSteps {
+  int64_t count;
+  int64_t quads;  // of a step
+  int64_t shared;
+
+  VEC_INLINE explicit TileSteps(int64_t depth)
+      : count((depth + kTileQuads - 1) / kTileQuads),
+        quads(count == 0 ? 1 : (depth + count - 1) / count),
+        shared(count * quads - depth) {}
+};
 
 #if defined(__AMX_INT8__)
 // The instructions themselves: gcc 12's intrinsics lose stores to the shapes (bug 114098).
@@ -85,6 +101,11 @@ struct CpuTiles {
   static VEC_INLINE void add_signed_by_unsigned() {
     asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(Sums), "i"(Rows), "i"(Columns));
   }
+  // Likewise of bf16: floats that are rounded to nearest even, denormal ones are zeros.
+  template <int Sums, int Rows, int Columns>
+  static VEC_INLINE void add_bfloats() {
+    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(Sums), "i"(Rows), "i"(Columns));
+  }
 };
 #endif
 
@@ -96,35 +117,46 @@ struct TileStep {
   const void* columns[2];
 };
 
-template <class Tiles, bool SignedRows, int Row, int Column>
+template <class Tiles, TileProducts Products, int Row, int Column>
 VEC_INLINE void add_products() {
-  if constexpr (SignedRows) {
-    Tiles::template add_signed_by_unsigned<sum_tile(Row, Column), row_tile(Row), column_tile(Column)>();
+  constexpr int kSums = sum_tile(Row, Column);
+  if constexpr (Products == TileProducts::SignedByUnsigned) {
+    Tiles::template add_signed_by_unsigned<kSums, row_tile(Row), column_tile(Column)>();
+  } else if constexpr (Products == TileProducts::UnsignedBySigned) {
+    Tiles::template add_unsigned_by_signed<kSums, row_tile(Row), column_tile(Column)>();
   } else {
-    Tiles::template add_unsigned_by_signed<sum_tile(Row, Column), row_tile(Row), column_tile(Column)>();
+    Tiles::template add_bfloats<kSums, row_tile(Row), column_tile(Column)>();
   }
 }
 
+template <class Tiles, int Rows, int Columns>
+VEC_INLINE void zero_sums() {
+  Tiles::template zero<sum_tile(0, 0)>();
+  if constexpr (Rows > 1) Tiles::template zero<sum_tile(1, 0)>();
+  if constexpr (Columns > 1) Tiles::template zero<sum_tile(0, 1)>();
+  if constexpr (Rows > 1 && Columns > 1) Tiles::template zero<sum_tile(1, 1)>();
+}
+
 // Adds one step's products to Rows x Columns tiles of sums. Loads stand between products, which take longer.
-template <class Tiles, bool SignedRows, int Rows, int Columns>
+template <class Tiles, TileProducts Products, int Rows, int Columns>
 VEC_INLINE void add_step(const TileStep& step) {
   Tiles::template load<column_tile(0)>(step.columns[0], kTileBytes);
   Tiles::template load<row_tile(0)>(step.rows, step.row_stride);
-  add_products<Tiles, SignedRows, 0, 0>();
+  add_products<Tiles, Products, 0, 0>();
   if constexpr (Rows > 1) {
     Tiles::template load<row_tile(1)>(static_cast<const char*>(step.rows) + step.tile_stride, step.row_stride);
-    add_products<Tiles, SignedRows, 1, 0>();
+    add_products<Tiles, Products, 1, 0>();
   }
   if constexpr (Columns > 1) {
     Tiles::template load<column_tile(1)>(step.columns[1], kTileBytes);
-    add_products<Tiles, SignedRows, 0, 1>();
-    if constexpr (Rows > 1) add_products<Tiles, SignedRows, 1, 1>();
+    add_products<Tiles, Products, 0, 1>();
+    if constexpr (Rows > 1) add_products<Tiles, Products, 1, 1>();
   }
 }
 
 // Stores Rows x Columns tiles of sums as sums[row][Columns * kSumLanes].
-template <class Tiles, int Rows, int Columns>
-VEC_INLINE void store_sums(int32_t* sums) {
+template <class Tiles, int Rows, int Columns, class Sum>
+VEC_INLINE void store_sums(Sum* sums) {
   constexpr int64_t kStride = Columns * kTileBytes;
   Tiles::template store<sum_tile(0, 0)>(sums, kStride);
   if constexpr (Rows > 1) Tiles::template store<sum_tile(1, 0)>(sums + kTileRows * Columns * kSumLanes, kStride);

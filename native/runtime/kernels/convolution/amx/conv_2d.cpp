@@ -1,0 +1,23 @@
+// The arithmetic of conv_2d on bf16 by AMX: tiles of 16 pixels by 16 channels, and AVX512-BF16 for one pixel.
+#include "kernels/convolution/bfloat_matrix_tiles.h"
+
+namespace executorch_ggml::kernels::KERNEL_ISA {
+namespace {
+
+// A step of tiles takes 16 cycles for up to 16 pixels by 16 channels, as 16 instructions of AVX512-BF16 do for one
+// pixel: from the second on tiles are faster.
+BfloatShapes<CpuTiles> make_shapes(const BfloatTiles& few) {
+  BfloatShapes<CpuTiles> shapes;
+  for (ConvTileShapeOf<uint16_t>& shape : shapes.of) shape.by_rows[0] = few.shape_for(shape.channels).by_rows[0];
+  return shapes;
+}
+
+}  // namespace
+
+const BfloatTiles& bfloat_tiles() {
+  static const BfloatShapes<CpuTiles> shapes = make_shapes(avx512bf16::bfloat_tiles());
+  static const BfloatTiles tiles = bfloat_matrix_tiles_of(shapes, &avx512bf16::bfloat_tiles());
+  return tiles;
+}
+
+}  // namespace executorch_ggml::kernels::KERNEL_ISA

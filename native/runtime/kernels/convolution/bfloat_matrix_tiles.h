@@ -1,0 +1,154 @@
+// The tiles of conv_2d on bf16 by tile registers (simd/tiles.h): weights lie in the file as these are loaded. For
+// folders of instruction sets, and native tests, only.
+#pragma once
+
+#include "kernels/convolution/conv_2d_tiles.h"
+#include "kernels/simd/tiles.h"
+
+namespace executorch_ggml::kernels::KERNEL_ISA {
+namespace {
+
+struct BfloatElements {
+  using Element = uint16_t;
+  static constexpr int kAdjacent = 2;
+};
+
+using BfloatTile = ConvTileOf<uint16_t>;
+
+constexpr int64_t kPair = 2;                        // elements of a quad
+constexpr int64_t kPairWeights = kOcBlock * kPair;  // of a block
+constexpr int kTwoBlocks = 2 * kOcBlock;
+static_assert(kTwoTiles <= kMaxTileRows && kOcBlock == kSumLanes && kPairWeights * sizeof(uint16_t) == kTileBytes,
+              "a pair of rows of a block of weights is a row of a tile");
+
+// Half of L2 of every CPU with AMX. From 100 pixels on weights are multiplied more slowly than they come from L3.
+constexpr int64_t kGatheredBfloats = 1 << 20;
+
+// A step's operands, whose last quads are zeros. Not the inputs alone: zero times an infinite weight would be NaN.
+template <int Rows, int Blocks>
+struct PaddedStep {
+  alignas(kTileBytes) uint8_t rows[Rows * kTileRows * kTileBytes];
+  alignas(kTileBytes) uint8_t columns[Blocks][kTileRows * kTileBytes];
+
+  VEC_INLINE TileStep copy(const TileStep& from, int row_count, int64_t quads) {
+    const auto* row = static_cast<const char*>(from.rows);
+    for (int i = 0; i < row_count; ++i, row += from.row_stride) copy_row(row, quads, rows + i * kTileBytes);
+    for (int b = 0; b < Blocks; ++b) {
+      std::memcpy(columns[b], from.columns[b], static_cast<size_t>(quads * kTileBytes));
+      std::memset(columns[b] + quads * kTileBytes, 0, static_cast<size_t>((kTileRows - quads) * kTileBytes));
+    }
+    return {rows, kTileBytes, kTileRows * kTileBytes, {columns[0], columns[Blocks - 1]}};
+  }
+
+ private:
+  static VEC_INLINE void copy_row(const char* from, int64_t quads, uint8_t* to) {
+    VEC_UNROLL
+    for (int at = 0; at < kTileQuads; at += kLanes) {
+      const auto* floats = reinterpret_cast<const float*>(from) + at;  // as many bytes as pairs have
+      const int64_t left = quads - at;
+      Float x = {};
+      if (left >= kLanes) {
+        x = load<Float>(floats);
+      } else if (left > 0) {
+        x = load_first(floats, left);
+      }
+      store(to + at * 4, x);
+    }
+  }
+};
+
+// Rows x Blocks tiles of sums; `row_count` pixels are in them.
+template <class Tiles, int Rows, int Blocks>
+VEC_INLINE void sum_bfloats(const BfloatTile& tile, int row_count, float* sums) {
+  constexpr auto kElement = static_cast<int64_t>(sizeof(uint16_t));
+  zero_sums<Tiles, Rows, Blocks>();
+  const TileSteps steps(tile.run / kPair);
+  const int64_t whole = steps.shared > 0 ? steps.count - 1 : steps.count;
+  for (int64_t tap = 0; tap < tile.taps; ++tap) {
+    const uint16_t* const* inputs = tile.inputs + tap * row_count;
+    const int64_t pitch = row_count > 1 ? (inputs[1] - inputs[0]) * kElement : 0;
+    const auto step_at = [&](int64_t i) -> TileStep {
+      const uint16_t* weights = tile.weights + tile.tap_weights[tap] + i * steps.quads * kPairWeights;
+      return {inputs[0] + tile.input_offset + i * steps.quads * kPair,
+              pitch,
+              kTileRows * pitch,
+              {weights, weights + (Blocks > 1 ? tile.block_stride : 0)}};
+    };
+    for (int64_t i = 0; i < whole; ++i) add_step<Tiles, TileProducts::Bfloats, Rows, Blocks>(step_at(i));
+    if (steps.shared > 0) {
+      PaddedStep<Rows, Blocks> last;
+      add_step<Tiles, TileProducts::Bfloats, Rows, Blocks>(
+          last.copy(step_at(whole), row_count, steps.quads - steps.shared));
+    }
+  }
+  store_sums<Tiles, Rows, Blocks>(sums);
+}
+
+// Stores the results of `Rows` pixels.
+template <int Rows, int Blocks>
+VEC_INLINE void finish_rows(const BfloatTile& tile, const float* sums) {
+  constexpr int kVectors = Blocks * kSumLanes / kLanes;
+  Float sum[Rows][kVectors];
+  VEC_UNROLL
+  for (int m = 0; m < Rows; ++m) {
+    VEC_UNROLL
+    for (int v = 0; v < kVectors; ++v) sum[m][v] = load<Float>(sums + (m * kVectors + v) * kLanes);
+  }
+  Tile<BfloatElements, Rows, kLanes, kVectors>::finish(tile, sum);
+}
+
+// Once for all numbers of pixels.
+template <class Tiles, int Rows, int Blocks>
+__attribute__((noinline)) void run_bfloat_rows(BfloatTile tile, int row_count) {
+  constexpr int kAtOnce = 4;
+  constexpr int kRowSums = Blocks * kSumLanes;
+  alignas(kTileBytes) float sums[Rows * kTileRows * kRowSums];
+  sum_bfloats<Tiles, Rows, Blocks>(tile, row_count, sums);
+  const float* of_row = sums;
+  for (; row_count >= kAtOnce; row_count -= kAtOnce, tile.outputs += kAtOnce, of_row += kAtOnce * kRowSums) {
+    finish_rows<kAtOnce, Blocks>(tile, of_row);
+  }
+  for (; row_count > 0; --row_count, ++tile.outputs, of_row += kRowSums) finish_rows<1, Blocks>(tile, of_row);
+}
+
+template <class Tiles, int Blocks, int RowCount>
+void run_bfloat_tile(const BfloatTile& tile) {
+  run_bfloat_rows<Tiles, (RowCount > kTileRows ? 2 : 1), Blocks>(tile, RowCount);
+}
+
+template <class Tiles>
+struct BfloatSetup {
+  static void save(TileState* before) { Tiles::save(before); }
+  static void restore(const TileState& before) { Tiles::restore(before); }
+  static void shape(int64_t rows, int64_t run) {
+    const int first = rows < kTileRows ? static_cast<int>(rows) : kTileRows;
+    const TileShapes shapes(first, static_cast<int>(rows) - first, static_cast<int>(TileSteps(run / kPair).quads));
+    Tiles::configure(shapes);
+  }
+  static constexpr TileSetup kSetup = {save, shape, restore};
+};
+
+template <class Tiles, int Blocks, int Rows = 1>
+void fill_bfloat_rows(ConvTileShapeOf<uint16_t>& shape) {
+  shape.by_rows[Rows - 1] = run_bfloat_tile<Tiles, Blocks, Rows>;
+  if constexpr (Rows < kTwoTiles) fill_bfloat_rows<Tiles, Blocks, Rows + 1>(shape);
+}
+
+template <class Tiles>
+struct BfloatShapes {
+  ConvTileShapeOf<uint16_t> of[2] = {{kOcBlock, {}}, {kTwoBlocks, {}}};
+
+  BfloatShapes() {
+    fill_bfloat_rows<Tiles, 1>(of[0]);
+    fill_bfloat_rows<Tiles, 2>(of[1]);
+  }
+};
+
+// `few` computes what tiles would be slower at.
+template <class Tiles>
+BfloatTiles bfloat_matrix_tiles_of(const BfloatShapes<Tiles>& shapes, const BfloatTiles* few) {
+  return {kTwoTiles, 2, shapes.of, &BfloatSetup<Tiles>::kSetup, kGatheredBfloats, few};
+}
+
+}  // namespace
+}  // namespace executorch_ggml::kernels::KERNEL_ISA
