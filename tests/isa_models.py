@@ -17,8 +17,9 @@ from torch import nn
 import executorch_ggml
 from executorch_ggml.quant import dequantized
 
-# A difference as a part of the largest magnitude. Products with quantized weights round activations to 8 bits.
-TOLERANCE = dict.fromkeys(zoo.MODELS, 0.0001) | {"mlp_q8_0": 0.02, "mlp_q4_k": 0.02}
+# A difference as a part of the largest magnitude. Products with quantized weights round activations to 8 bits, those in
+# bf16 both operands.
+TOLERANCE = dict.fromkeys(zoo.MODELS, 0.0001) | dict.fromkeys(("mlp_q8_0", "mlp_q4_k", "layers_bf16"), 0.02)
 
 
 def save(folder: Path) -> None:
@@ -34,6 +35,14 @@ def save(folder: Path) -> None:
         rows = torch.export.Dim("rows", max=64)
         program = executorch_ggml.export(mlp, inputs, dynamic_shapes=({0: rows},), quantize=name)
         _save(folder, f"mlp_{name}", program, dequantized(mlp, name), (inputs, (torch.randn(1, 256),)))
+    torch.manual_seed(0)
+    layers = nn.Sequential(
+        nn.Conv2d(6, 32, 3, padding=1), nn.SiLU(), nn.Conv2d(32, 64, 3, stride=2), nn.ReLU(), nn.Conv2d(64, 48, 1),
+        nn.Flatten(), nn.Linear(48 * 64, 50),
+    ).eval()  # fmt: skip
+    inputs = (torch.randn(5, 6, 17, 17),)
+    program = executorch_ggml.export(layers, inputs, precision="bf16", report_error=False)
+    _save(folder, "layers_bf16", program, layers, (inputs,))
 
 
 def _save(

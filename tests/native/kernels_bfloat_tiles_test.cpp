@@ -36,7 +36,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 const kernels::emulated::BfloatShapes<EmulatedTiles> kShapes;
 
-// Those to fall back to are the emulated ones too, but where nothing is gathered: they take runs that lie anywhere.
+// All windows are gathered, those of few inputs too.
 const BfloatTiles kEmulated = kernels::emulated::bfloat_matrix_tiles_of(kShapes, nullptr);
 
 // ------------------------------------------------------------------------------------------------------- emulation
@@ -305,6 +305,7 @@ void check_layers(const BfloatTiles& tiles, const std::string& name) {
   check({96, 34, 5, 4, 1, {3, 1, 1, 1, 2}});
   check({32, 16, 5, 4, 1, {2, 1, 1, 1, 3}});
   check({40, 20, 0, 3, 1});
+  check({0, 20, 18, 1, 1});
 }
 
 // --------------------------------------------------------------------------------------------------------- products

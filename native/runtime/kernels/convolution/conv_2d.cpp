@@ -382,7 +382,7 @@ class Convolution {
     const int64_t most = std::max<int64_t>(1, tiles_.shape[tiles_.shapes - 1].channels / kOcBlock);
     const int64_t pass = std::max<int64_t>(1, kWeightsInCache / block_bytes / most) * most;
     const int64_t tiles = ceil_div(pixels.size(), tiles_.rows);
-    // Tiles of even size: a small last one would waste more. Those in registers take as long for any number to 16.
+    // Tiles of even size: a small last one would waste more. In tile registers any number up to 16 takes as long.
     const int64_t even = tiles_.setup != nullptr ? tiles_.rows : pixels.size() / tiles;
     for (int64_t begin = blocks.begin; begin < blocks.end; begin += pass) {
       const Range of_pass = {begin, std::min(begin + pass, blocks.end)};
@@ -461,7 +461,7 @@ class Convolution {
     }
   }
 
-  // The taps' weights lie one right after the other, unless the phase has not all taps: then they are one run.
+  // Where a phase has all taps, their weights lie one right after the other as the inputs do: all are one run.
   void find_gathered_pixels(Range pixels, float** outputs, ConvTileOf<Element>& tile) {
     const bool one_run = horizontal_.up == 1 && vertical_.up == 1;
     tile.taps = one_run ? 1 : static_cast<int64_t>(scratch_.taps.at.size());
