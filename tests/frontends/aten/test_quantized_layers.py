@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.frontends.aten.grids import RANGES, Grid, decomposed, grids, ops_of
-from tests.helpers import lowered, run_session, session
+from tests.helpers import lowered, run_interpreter, run_session, session
 from torch import Tensor, nn
 
 from executorch_ggml.ir.graph import Graph
@@ -91,6 +91,8 @@ def check(model: nn.Module, *inputs: Tensor, step: float | None, expected_op: st
     if step is None:
         torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-5 * float(expected.abs().max() + 1e-6))
         return graph
+    (reference,) = run_interpreter(graph, inputs)
+    assert torch.equal(result, reference)  # to the bit, so that all instruction sets give the same numbers
     steps_off = ((result - expected) / step).abs()
     assert float(steps_off.max()) < 1.01
     assert float((steps_off > 0.5).float().mean()) <= 0.01 + 1 / expected.numel()
@@ -130,6 +132,13 @@ CONVOLUTIONS = [
     Convolution(batch=1, size=(224, 3), inputs=3, outputs=16, stride=2),
     Convolution(inputs=16, outputs=24, groups=2),
     Convolution(inputs=64, outputs=16, size=(80, 70)),  # its rows are arranged part by part
+    Convolution(outputs=64, size=(31, 45), kernel=(7, 7), stride=2, padding=3),  # rows of the kernel are read as runs
+    Convolution(outputs=33, size=(9, 16), kernel=(3, 3), x=Grid(0.02, 131, torch.uint8)),
+    Convolution(batch=1, outputs=17, size=(300, 310), stride=2),  # its padded rows are copied part by part
+    Convolution(inputs=5, outputs=20, size=(6, 9), kernel=(2, 5), padding=2),
+    Convolution(inputs=1, outputs=9, size=(8, 5), kernel=(4, 1), padding=0),
+    Convolution(outputs=8, size=(3, 4), kernel=(2, 2), padding=1, stride=3),
+    Convolution(outputs=8, size=(2, 2), kernel=(3, 50), padding=25),  # more padding than image
     Convolution(inputs=8, outputs=8, kernel=(2, 2), padding=0, stride=2, transposed=True),
     Convolution(inputs=20, outputs=20, groups=20, size=(7, 4), kernel=(7, 3), padding=3),
     Convolution(inputs=16, outputs=16, groups=16, size=(9, 9), kernel=(2, 5), stride=2, padding=1),

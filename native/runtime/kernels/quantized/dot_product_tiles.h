@@ -12,19 +12,53 @@
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
 
-// As many sums as the registers hold.
+// As many sums as the registers hold, beside the weights of some quads.
 #if defined(__AVX512VNNI__)
 constexpr int kRows = 12;
 constexpr int kBlocks = 2;
+constexpr int kQuadsAtOnce = 2;
 #else
 constexpr int kRows = 6;
 constexpr int kBlocks = 1;
+constexpr int kQuadsAtOnce = 1;
 #endif
 
 VEC_INLINE Int splat_quad(const uint8_t* from) {
   int32_t x;
   std::memcpy(&x, from, sizeof(x));
   return Int{} + x;
+}
+
+// Adds the products of some adjacent quads: each row's pointer, of which there are more than registers, is used for
+// all.
+template <int Quads, int Rows, int Blocks>
+VEC_INLINE void add_quads(const uint8_t* const* inputs, int64_t first, const int8_t* weights, int64_t block_bytes,
+                          TileSums<Rows, Blocks>& sums) {
+  Int w[Quads][Blocks][kBlockVectors];
+  VEC_UNROLL
+  for (int q = 0; q < Quads; ++q) {
+    VEC_UNROLL
+    for (int b = 0; b < Blocks; ++b) {
+      VEC_UNROLL
+      for (int v = 0; v < kBlockVectors; ++v) {
+        w[q][b][v] = load<Int>(weights + q * kQuadBytes + b * block_bytes + v * kVectorBytes);
+      }
+    }
+  }
+  VEC_UNROLL
+  for (int r = 0; r < Rows; ++r) {
+    VEC_UNROLL
+    for (int q = 0; q < Quads; ++q) {
+      const Int x = splat_quad(inputs[r] + (first + q) * kQuad);
+      VEC_UNROLL
+      for (int b = 0; b < Blocks; ++b) {
+        VEC_UNROLL
+        for (int v = 0; v < kBlockVectors; ++v) {
+          sums.at[r][b][v] = plus_dot_products(sums.at[r][b][v], x, w[q][b][v]);
+        }
+      }
+    }
+  }
 }
 
 template <int Rows, int Blocks>
@@ -43,24 +77,12 @@ VEC_INLINE void run_blocks(const QuantizedTile& tile) {
   const auto* inputs = reinterpret_cast<const uint8_t* const*>(tile.inputs);
   const int8_t* weights = tile.weights;
   for (int64_t tap = 0; tap < tile.taps; ++tap, inputs += Rows) {
-    for (int64_t q = 0; q < tile.tap_quads; ++q, weights += kQuadBytes) {
-      Int w[Blocks][kBlockVectors];
-      VEC_UNROLL
-      for (int b = 0; b < Blocks; ++b) {
-        VEC_UNROLL
-        for (int v = 0; v < kBlockVectors; ++v) w[b][v] = load<Int>(weights + b * tile.block_bytes + v * kVectorBytes);
-      }
-      VEC_UNROLL
-      for (int r = 0; r < Rows; ++r) {
-        const Int x = splat_quad(inputs[r] + q * kQuad);
-        VEC_UNROLL
-        for (int b = 0; b < Blocks; ++b) {
-          VEC_UNROLL
-          for (int v = 0; v < kBlockVectors; ++v) {
-            sums.at[r][b][v] = plus_dot_products(sums.at[r][b][v], x, w[b][v]);
-          }
-        }
-      }
+    int64_t q = 0;
+    for (; q + kQuadsAtOnce <= tile.tap_quads; q += kQuadsAtOnce, weights += kQuadsAtOnce * kQuadBytes) {
+      add_quads<kQuadsAtOnce>(inputs, q, weights, tile.block_bytes, sums);
+    }
+    for (; q < tile.tap_quads; ++q, weights += kQuadBytes) {
+      add_quads<1>(inputs, q, weights, tile.block_bytes, sums);
     }
   }
   finish_tile(tile, sums);

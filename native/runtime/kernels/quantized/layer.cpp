@@ -1,10 +1,12 @@
 // Layers of integers: convolutions and linear layers, these as convolutions of one pixel. This file cuts them into
 // tiles that layer_isa.cpp, or a folder of an instruction set, computes, and finds where the inputs of a tile's pixels
-// begin: in place, in an arranged copy of the rows that they are in, or gathered pixel by pixel in the order of the
-// weights.
+// begin: in place, in an arranged copy of the rows that they are in (padded where pixels are no whole quads, as the
+// three channels of a first layer are none: a row of the kernel is then read as one run), or gathered pixel by pixel in
+// the order of the weights.
 #include "kernels/quantized/layer.h"
 
 #include <algorithm>
+#include <climits>
 #include <cstring>
 
 #include "kernels/amx.h"
@@ -46,6 +48,7 @@ struct Scratch {
   Buffer<const char*> lines;   // of a row of the kernel each
   Buffer<const void*> inputs;  // of a tile
   Buffer<int8_t> weights;      // packed, where the node's are not
+  Buffer<int8_t> by_row;       // the same with whole quads for each row of the kernel
 };
 
 // Goes from output pixel to output pixel.
@@ -66,8 +69,9 @@ struct PixelWalk {
   }
 };
 
-// The first tap of an output pixel, which may be outside of the image.
-struct FirstTap {
+// Adjacent output pixels of one line, and the first tap of the first of them, which may be outside of the image.
+struct PixelRun {
+  int64_t rows;  // of a tile
   int64_t x;
   int64_t y;
   int64_t image_row;  // the image's first row among those that were arranged
@@ -103,7 +107,14 @@ class QuantizedLayer {
     // Arranging whole rows of the image for a 1x1 window that skips pixels would cost more than to gather those it
     // sees.
     adjacent_ = params_.groups == 1 && params_.window.w.dilation == 1 && params_.window.w.up == 1;
-    gathers_ = tiles_.gathers || group_in_ % kQuad != 0 || (taps_ == 1 && !pointwise_);
+    row_width_ = in_.width;
+    row_pad_ = params_.window.w.pad;
+    reads_padded_ = reads_padded_rows();
+    if (reads_padded_) {
+      row_width_ = padded_width();
+      row_pad_ = 0;
+    }
+    gathers_ = !reads_padded_ && (tiles_.gathers || group_in_ % kQuad != 0 || (taps_ == 1 && !pointwise_));
   }
 
   void run(int ith, int nth) {
@@ -112,6 +123,7 @@ class QuantizedLayer {
     const Range blocks = Range::part(params_.groups * group_blocks_, ith / pixel_parts, nth / pixel_parts);
     if (pixels.empty() || blocks.empty()) return;
     if (params_.weights == Storage::Plain || params_.weights == Storage::Depthwise) pack(blocks);
+    if (reads_padded_) align_kernel_rows(blocks);
     const TileSetup setup(tiles_, quads_);
     inputs_ = scratch_.inputs.sized(taps_ * tiles_.rows);
     if (!gathers_) find_zeros();
@@ -166,7 +178,61 @@ class QuantizedLayer {
     first_block_ = blocks.begin;
   }
 
+  // Moves the weights of each row of the kernel to whole quads of their own, the last filled with 0.
+  void align_kernel_rows(Range blocks) {
+    const int64_t run = params_.window.w.kernel * group_in_;
+    const int64_t row_quads = ceil_div(run, kQuad);
+    const int64_t quads = params_.window.h.kernel * row_quads;
+    const int64_t sums_bytes = block_bytes_ - quads_ * kQuadBytes;
+    const int64_t bytes = quads * kQuadBytes + sums_bytes;
+    int8_t* to = scratch_.by_row.sized(blocks.size() * bytes);
+    for (int64_t block = blocks.begin; block < blocks.end; ++block) {
+      const int8_t* from = weights_ + (block - first_block_) * block_bytes_;
+      for (int64_t row = 0; row < params_.window.h.kernel; ++row) {
+        for (int64_t input = 0; input < run; input += kQuad, to += kQuadBytes) {
+          align_quad(from, row * run + input, std::min<int64_t>(kQuad, run - input), to);
+        }
+      }
+      std::memcpy(to, from + quads_ * kQuadBytes, static_cast<size_t>(sums_bytes));
+      to += sums_bytes;
+    }
+    weights_ = to - blocks.size() * bytes;
+    first_block_ = blocks.begin;
+    quads_ = quads;
+    block_bytes_ = bytes;
+  }
+
+  // The weights of `count` inputs from the first on, in each channel of a block, as a quad.
+  void align_quad(const int8_t* block, int64_t first, int64_t count, int8_t* to) const {
+    const int8_t* low = block + first / kQuad * kQuadBytes;
+    const bool is_last = first / kQuad + 1 == quads_;
+    const int8_t* high = is_last ? low : low + kQuadBytes;  // of the last quad nothing past it counts
+    const int64_t shift = first % kQuad * CHAR_BIT;
+    const uint32_t mask = count == kQuad ? UINT32_MAX : (1u << count * CHAR_BIT) - 1;
+    for (int64_t lane = 0; lane < kQuadBytes; lane += kQuad) {
+      uint32_t halves[2];
+      std::memcpy(&halves[0], low + lane, sizeof(halves[0]));
+      std::memcpy(&halves[1], high + lane, sizeof(halves[1]));
+      const uint64_t both = halves[0] | static_cast<uint64_t>(halves[1]) << 32;
+      const uint32_t quad = static_cast<uint32_t>(both >> shift) & mask;
+      std::memcpy(to + lane, &quad, sizeof(quad));
+    }
+  }
+
   // -------------------------------------------------------------------------------------------------------- inputs
+
+  // Whether the inputs of each row of the kernel are read as one run from padded rows of the image: the bytes after it
+  // that fill its last quad are multiplied with 0. For tiles that may begin at any byte, and little padding.
+  bool reads_padded_rows() const {
+    const Window& across = params_.window.w;
+    const bool in_any_order = tiles_.element_bytes == 1 && !tiles_.gathers;
+    const bool plain = adjacent_ && params_.window.h.up == 1 && group_in_ % kQuad != 0 && in_.pixels() > 0;
+    return in_any_order && plain && across.pad >= 0 && across.pad <= padded_width() &&
+           padded_width() <= 2 * in_.width + kCopied;
+  }
+
+  // Of the image, with what windows see beside it.
+  int64_t padded_width() const { return (out_.width - 1) * params_.window.w.stride + params_.window.w.kernel; }
 
   // A 1x1 convolution of adjacent pixels is one GEMM: each pixel is a row of the image by itself.
   void flatten_if_pointwise() {
@@ -185,14 +251,14 @@ class QuantizedLayer {
       const int64_t rows = tiles_.gathered_bytes / std::max<int64_t>(1, quads_ * kQuad * tiles_.element_bytes);
       return std::max<int64_t>(1, rows / tiles_.rows) * tiles_.rows;
     }
-    if (as_they_are_) return out_.pixels();
+    if (as_they_are_ && !reads_padded_) return out_.pixels();
     const int64_t down = std::max<int64_t>(1, params_.window.h.stride / params_.window.h.up);
-    const int64_t row_bytes = std::max<int64_t>(1, down * in_.width * pixel_bytes_);
+    const int64_t row_bytes = std::max<int64_t>(1, down * row_width_ * pixel_bytes_);
     return std::max<int64_t>(1, kArrangedBytes / row_bytes) * out_.width;
   }
 
   void find_zeros() {
-    const int64_t run = params_.window.w.kernel * group_in_;
+    const int64_t run = ceil_div(params_.window.w.kernel * group_in_, kQuad) * kQuad;
     const int64_t bytes = run * tiles_.element_bytes;
     char* zeros = scratch_.zeros.sized(bytes + run);
     fill(zeros + bytes, run);
@@ -218,6 +284,24 @@ class QuantizedLayer {
     char* arranged = scratch_.arranged.sized((end - first_row_) * row * tiles_.element_bytes);
     arrange(x_ + first_row_ * row, (end - first_row_) * row, arranged);
     source_ = arranged;
+  }
+
+  // Finds the same rows in an arranged copy with the padding that windows see on both sides.
+  void pad_rows(Range pixels) {
+    first_row_ = input_row(pixels.begin / out_.width, 0);
+    const int64_t end = input_row((pixels.end - 1) / out_.width, params_.window.h.kernel - 1) + 1;
+    const int64_t left = params_.window.w.pad * in_.channels;
+    const int64_t pitch = row_width_ * in_.channels;
+    const int64_t inside = std::clamp<int64_t>(pitch - left, 0, in_.width * in_.channels);
+    char* to = scratch_.arranged.sized((end - first_row_) * pitch + kQuad);
+    source_ = to;
+    const char* from = x_ + first_row_ * in_.width * in_.channels;
+    for (int64_t row = first_row_; row < end; ++row, from += in_.width * in_.channels, to += pitch) {
+      std::memset(to, arranged_zero_, static_cast<size_t>(left));
+      arrange(from, inside, to + left);
+      std::memset(to + left + inside, arranged_zero_, static_cast<size_t>(pitch - left - inside));
+    }
+    std::memset(to, 0, kQuad);  // is read with the last run
   }
 
   void gather(Range pixels, int64_t group) {
@@ -302,7 +386,11 @@ class QuantizedLayer {
   // ------------------------------------------------------------------------------------------------------ products
 
   void run_pixels(Range pixels, Range blocks) {
-    if (!gathers_) arrange_rows(pixels);
+    if (reads_padded_) {
+      pad_rows(pixels);
+    } else if (!gathers_) {
+      arrange_rows(pixels);
+    }
     for (int64_t group = blocks.begin / group_blocks_; group * group_blocks_ < blocks.end; ++group) {
       const Range of_group = {std::max(blocks.begin, group * group_blocks_),
                               std::min(blocks.end, (group + 1) * group_blocks_)};
@@ -370,32 +458,61 @@ class QuantizedLayer {
     for (int64_t row = 0; row < rows; ++row) inputs_[row] = from + row * pitch;
   }
 
+  // Cuts output pixels into those of a line each; returns how many there are.
+  int64_t split_by_line(Range pixels, PixelRun (&runs)[kMaxQuantizedRows]) const {
+    const Window& down = params_.window.h;
+    PixelWalk at(pixels.begin, out_);
+    int64_t count = 0;
+    for (int64_t row = 0; row < pixels.size(); ++count) {
+      const int64_t rows = std::min(pixels.size() - row, out_.width - at.column);
+      const int64_t x = at.column * params_.window.w.stride - row_pad_;
+      runs[count] = {rows, x, at.line * down.stride - down.pad, at.image * in_.height - first_row_};
+      row += rows;
+      at.column += rows - 1;
+      at.next(out_);
+    }
+    return count;
+  }
+
   void find_taps(QuantizedTile& tile, Range pixels, const char* of_group) {
     const Window& across = params_.window.w;
     const Window& down = params_.window.h;
-    PixelWalk at(pixels.begin, out_);
-    FirstTap first[kMaxQuantizedRows];
+    PixelRun runs[kMaxQuantizedRows];
+    const int64_t run_count = split_by_line(pixels, runs);
     bool merges = adjacent_;  // the taps of a row of the kernel, into one
-    for (int64_t row = 0; row < pixels.size(); ++row, at.next(out_)) {
-      const int64_t x = at.column * across.stride - across.pad;
-      first[row] = {x, at.line * down.stride - down.pad, at.image * in_.height - first_row_};
-      merges = merges && x >= 0 && x + across.kernel <= in_.width;
+    for (const PixelRun* run = runs; run != runs + run_count; ++run) {
+      const int64_t end = run->x + (run->rows - 1) * across.stride + across.kernel;
+      merges = merges && run->x >= 0 && end <= row_width_;
     }
     const int64_t taps_across = merges ? 1 : across.kernel;
     tile.taps = down.kernel * taps_across;
-    tile.tap_quads = group_in_ * (merges ? across.kernel : 1) / kQuad;
+    tile.tap_quads = ceil_div(group_in_ * (merges ? across.kernel : 1), kQuad);
     const void** to = inputs_;
     for (int64_t ky = 0; ky < down.kernel; ++ky) {
       for (int64_t kx = 0; kx < taps_across; ++kx) {
-        for (int64_t row = 0; row < pixels.size(); ++row) {
-          const FirstTap& tap = first[row];
-          const int64_t x = inside(tap.x + kx * across.dilation, across.up, in_.width);
-          const int64_t y = inside(tap.y + ky * down.dilation, down.up, in_.height);
-          const bool is_padding = x < 0 || y < 0;
-          *to++ = is_padding ? zeros_ : of_group + ((tap.image_row + y) * in_.width + x) * pixel_bytes_;
+        for (const PixelRun* run = runs; run != runs + run_count; ++run) {
+          const int64_t y = inside(run->y + ky * down.dilation, down.up, in_.height);
+          const char* line = of_group + (run->image_row + y) * row_width_ * pixel_bytes_;
+          to =
+              y < 0 ? std::fill_n(to, run->rows, zeros_) : find_run(to, line, run->x + kx * across.dilation, run->rows);
         }
       }
     }
+  }
+
+  // Where the inputs of one tap begin, of some adjacent output pixels whose first one sees x.
+  const void** find_run(const void** to, const char* line, int64_t x, int64_t rows) const {
+    const Window& across = params_.window.w;
+    if (across.up == 1 && x >= 0 && x + (rows - 1) * across.stride < row_width_) {
+      const char* from = line + x * pixel_bytes_;
+      for (int64_t row = 0; row < rows; ++row, from += across.stride * pixel_bytes_) to[row] = from;
+      return to + rows;
+    }
+    for (int64_t row = 0; row < rows; ++row, x += across.stride) {
+      const int64_t column = inside(x, across.up, row_width_);
+      to[row] = column < 0 ? zeros_ : line + column * pixel_bytes_;
+    }
+    return to + rows;
   }
 
   // Of a position in the image as it is spread by `up` the one in the image, or -1 outside of it.
@@ -439,6 +556,9 @@ class QuantizedLayer {
   bool as_they_are_ = false;  // inputs are arranged already
   bool pointwise_ = false;
   bool adjacent_ = false;  // the taps of a row of the kernel are
+  int64_t row_width_ = 0;  // of the image, or of its padded copy
+  int64_t row_pad_ = 0;    // that these rows lack
+  bool reads_padded_ = false;
   bool gathers_ = false;
 };
 

@@ -15,7 +15,8 @@ struct PixelBlock {
   Float parts[kBlockVectors];
 };
 
-// The scales and biases of a block of channels, of which the first `left` count.
+// The scales and biases of a block of channels, of which the first `left` count. Products are rounded before biases are
+// added: instruction sets with and without FMA give the same numbers.
 class BlockScaling {
  public:
   VEC_INLINE BlockScaling(const float* scale, const float* bias, int64_t left) {
@@ -29,7 +30,7 @@ class BlockScaling {
   VEC_INLINE PixelBlock operator()(const Int (&sums)[kBlockVectors]) const {
     PixelBlock y;
     VEC_UNROLL
-    for (int v = 0; v < kBlockVectors; ++v) y.parts[v] = floats_of(sums[v]) * scale_[v] + bias_[v];
+    for (int v = 0; v < kBlockVectors; ++v) y.parts[v] = rounded(floats_of(sums[v]) * scale_[v]) + bias_[v];
     return y;
   }
 
