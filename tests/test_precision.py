@@ -18,6 +18,7 @@ from torch.nn import functional as F
 import executorch_ggml
 from executorch_ggml import GgmlPartitioner
 from executorch_ggml.frontends.aten import Lowering
+from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.ir.graph import Graph
 from executorch_ggml.ir.interpreter import Interpreter
 from executorch_ggml.ir.serialize import serialize
@@ -30,6 +31,10 @@ from executorch_ggml.targets import for_targets
 HALVES = {"bf16": torch.bfloat16, "f16": torch.float16}
 halves = pytest.mark.parametrize("precision", HALVES)
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d)
+NEXT = {
+    "f16": 3e-4,
+    "bf16": 2e-3,
+}  # what a sum's last bits change where they decide how it is rounded for the next layer
 SUMS = 3e-6  # of the largest output: what the order of sums in f32 changes; bf16 rounds to 4e-3, f16 to 5e-4
 
 
@@ -37,11 +42,15 @@ def to_half(x: Tensor, precision: str) -> Tensor:
     return x.to(HALVES[precision]).float()
 
 
+def is_depthwise(module: nn.Module) -> bool:
+    return isinstance(module, nn.modules.conv._ConvNd) and module.groups == module.in_channels != 1
+
+
 def in_halves(model: nn.Module, precision: str, *, activations: bool = True) -> nn.Module:
-    """The model with what its layers multiply rounded."""
+    """The model with what its layers multiply rounded, but for depthwise convolutions."""
     model = copy.deepcopy(model)
     for module in model.modules():
-        if isinstance(module, LAYERS):
+        if isinstance(module, LAYERS) and not is_depthwise(module):
             module.weight = nn.Parameter(
                 to_half(module.weight.detach(), precision)
             )  # an embedding may share the old one
@@ -103,12 +112,20 @@ MODELS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
     "linear without bias": (Rows(1, 1, bias=False), (1, 1)),
     "wide linear": (Rows(515, 130), (9, 515)),
     "conv": (nn.Conv2d(3, 20, 3, stride=2, padding=1), (2, 3, 11, 9)),
+    "conv of one channel": (nn.Conv2d(1, 7, 5, stride=2, padding=2), (2, 1, 13, 12)),
+    "conv of large images": (nn.Conv2d(34, 9, 5, stride=2, padding=2), (2, 34, 80, 70)),  # rounded strip by strip
     "conv 1x1": (nn.Conv2d(19, 35, 1), (1, 19, 7, 5)),
     "by winograd": (nn.Conv2d(18, 33, 3, padding=1), (1, 18, 19, 17)),
     "grouped": (nn.Conv2d(12, 18, 3, groups=3, dilation=2, bias=False), (2, 12, 9, 8)),
-    "depthwise": (nn.Conv2d(21, 21, 3, groups=21, padding=1), (2, 21, 7, 6)),
+    "depthwise": (
+        nn.Sequential(nn.Conv2d(21, 21, 3, groups=21, padding=1), nn.Conv2d(21, 6, 1)),
+        (2, 21, 7, 6),
+    ),
     "transposed": (nn.ConvTranspose2d(6, 10, 4, stride=2, padding=1, groups=2), (1, 6, 5, 7)),
-    "transposed depthwise": (nn.ConvTranspose2d(6, 6, 3, stride=2, groups=6), (1, 6, 4, 4)),
+    "transposed depthwise": (
+        nn.Sequential(nn.ConvTranspose2d(6, 6, 3, stride=2, groups=6), nn.Conv2d(6, 4, 2)),
+        (1, 6, 4, 4),
+    ),
     "conv 1d": (nn.Conv1d(5, 9, 4, padding=2), (3, 5, 13)),
     "conv 3d": (nn.Conv3d(2, 5, 3, padding=1), (1, 2, 4, 5, 6)),
 }
@@ -251,11 +268,67 @@ def test_files_shrink(precision: str, share: int, saved: Callable[..., Path]) ->
 
 
 @halves
-def test_depthwise_weights_are_stored_in_half(precision: str, saved: Callable[..., Path]) -> None:
-    """And no wider: in blocks of 16 output channels a group of one channel would be."""
-    model, x = nn.Conv2d(512, 512, 5, groups=512, bias=False), torch.randn(1, 512, 6, 6)
-    before = saved(model, (x,)).stat().st_size
-    assert saved(model, (x,), precision=precision).stat().st_size < before - 512 * 25 * 2 + 4_000
+def test_depthwise_convolutions_stay_in_float32(precision: str, saved: Callable[..., Path]) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(6, 40, 1), nn.Conv2d(40, 40, 3, groups=40, padding=1), nn.Conv2d(40, 8, 1))
+    x = torch.randn(2, 6, 9, 8)
+    assert_same(run(saved(model, (x,), precision=precision), x), in_halves(model, precision)(x), NEXT[precision])
+    graph = stored_graph(model, x, precision)
+    dtypes = [node.inputs[1].dtype for node in graph.nodes if node.op == "conv_2d_nhwc" and node.inputs[1] is not None]
+    half = DType.BF16 if precision == "bf16" else DType.F16
+    assert dtypes == [half, DType.F32, half]
+    assert ops_of(graph).count("unary") == 2
+    with pytest.raises(ValueError, match="no layer with constant weights in float32"):
+        saved(nn.Conv2d(40, 40, 3, groups=40), (torch.randn(1, 40, 5, 5),), precision=precision)
+
+
+class Block(nn.Module):
+    """A block of MobileNet, which the CPU computes strip by strip, and what else reads the inputs of its layers."""
+
+    def __init__(self, *, watched: bool) -> None:
+        super().__init__()
+        self.widen, self.narrow = nn.Conv2d(10, 70, 1), nn.Conv2d(70, 10, 1)
+        self.depthwise = nn.Conv2d(70, 70, 3, padding=1, groups=70)
+        self.watched = watched
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        x = F.relu6(self.widen(x)) if self.watched else self.widen(x)
+        hidden = F.hardswish(self.depthwise(x))
+        y = self.narrow(hidden)
+        return (y, hidden) if self.watched else (y,)
+
+
+@halves
+@pytest.mark.parametrize("watched", [False, True])
+def test_blocks_in_strips(watched: bool, precision: str, saved: Callable[..., Path]) -> None:
+    torch.manual_seed(0)
+    model, x = Block(watched=watched), torch.randn(2, 10, 60, 50)
+    results = executorch_ggml.load(saved(model, (x,), precision=precision))(x)
+    results = results if isinstance(results, tuple) else (results,)
+    for actual, expected in zip(results, in_halves(model, precision)(x), strict=True):
+        assert_same(actual, expected, NEXT[precision])
+
+
+class Steps(nn.Module):
+    """One layer that is used several times, as in a recurrent network."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(40, 40)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(3):
+            x = torch.tanh(self.layer(x)) * 1.7
+        return x
+
+
+@halves
+def test_all_layers_of_one_weight_are_rounded(precision: str, saved: Callable[..., Path]) -> None:
+    torch.manual_seed(0)
+    model, x = Steps(), torch.randn(1, 40)
+    assert_same(run(saved(model, (x,), precision=precision), x), in_halves(model, precision)(x), NEXT[precision])
+    roundings = (ops_of(stored_graph(model, x, each)).count("unary") for each in (precision, None))
+    assert next(roundings) == next(roundings) + 3
 
 
 @pytest.mark.parametrize("shape", [(2, 5, 67), (1, 67), (40, 67)])

@@ -343,31 +343,31 @@ ggml_tensor* NodeBuilder::conv_2d_nhwc(ggml_tensor* x, ggml_tensor* weight, ggml
   Storage kind{};
   if (!use_kernel_weight(by_channel, groups, &weight, &kind)) return nullptr;
   const kernels::ConvolutionParams params{window, groups, epilogue, kind};
+  ggml_tensor* unrounded = unrounded_input(x, weight, params);
   // Tile registers multiply bf16 sixteen times as fast as floats, of which Winograd's algorithm multiplies a quarter.
-  const kernels::BfloatTiles* tiles = kernels::bfloat_conv_tiles();
-  if (tiles != nullptr && tiles->setup != nullptr) {
-    if (ggml_tensor* result = bfloat_layer(x, weight, bias, params)) return result;
+  const bool by_tiles = unrounded != nullptr && kernels::bfloat_conv_tiles()->setup != nullptr;
+  const float* transformed = by_tiles ? nullptr : winograd_weights(weight, params, unrounded != nullptr);
+  if (transformed != nullptr) {
+    const bool rounds = unrounded != nullptr && unrounded->type == GGML_TYPE_F32;
+    return custom(kernels::winograd_conv_2d, kernels::WinogradParams{params, transformed, rounds},
+                  {rounds ? unrounded : x, weight, bias});
   }
-  if (const float* transformed = winograd_weights(weight, params)) {
-    return custom(kernels::winograd_conv_2d, kernels::WinogradParams{params, transformed}, {x, weight, bias});
-  }
-  if (ggml_tensor* result = bfloat_layer(x, weight, bias, params)) return result;
   const bool depthwise = by_channel && kind != Storage::KernelBlocks;
   kernels::ChainedLayer layer;
-  layer.kernel = depthwise ? kernels::conv_2d_dw : kernels::conv_2d;
+  layer.kernel = unrounded != nullptr ? kernels::conv_2d_bfloats : depthwise ? kernels::conv_2d_dw : kernels::conv_2d;
   layer.call.params = params;
   layer.call.src[1] = dtype_of(node_->inputs()->Get(1));
   layer.weight = weight;
   layer.bias = bias;
   layer.ne = ne_;
-  return convolution(x, layer);
+  return convolution(unrounded != nullptr ? unrounded : x, layer);
 }
 
 // A convolution, or a chain of it and those that make its input where nothing else reads that.
 ggml_tensor* NodeBuilder::convolution(ggml_tensor* x, const kernels::ChainedLayer& layer) {
   const bool constant = is_constant(layer.weight) && (layer.bias == nullptr || is_constant(layer.bias));
   const auto before = convolutions_.find(x);
-  const bool follows = constant && before != convolutions_.end() && is_read_once(node_->inputs()->Get(0)) &&
+  const bool follows = constant && before != convolutions_.end() && is_read_here_alone(node_->inputs()->Get(0), x) &&
                        kernels::continues(before->second.chain, layer);
   Convolutions convolutions;
   if (follows) {
@@ -382,8 +382,16 @@ ggml_tensor* NodeBuilder::convolution(ggml_tensor* x, const kernels::ChainedLaye
                           : custom(layer.kernel, layer.call.params,
                                    {x, const_cast<ggml_tensor*>(layer.weight), const_cast<ggml_tensor*>(layer.bias)});
   convolutions.call = call_;
-  if (constant) convolutions_[made] = convolutions;
+  if (constant && convolutions.x->type == GGML_TYPE_F32) convolutions_[made] = convolutions;
   return made;
+}
+
+// Whether nothing but the node being built reads a tensor that is its input, or that its input was rounded from.
+bool NodeBuilder::is_read_here_alone(int value, const ggml_tensor* tensor) {
+  if (values_[value] == tensor) return is_read_once(value);
+  const auto rounded = rounded_.find(values_[value]);
+  return rounded != rounded_.end() && rounded->second.source == tensor && is_read_once(value) &&
+         is_read_once(rounded->second.value);
 }
 
 bool NodeBuilder::is_constant(const ggml_tensor* tensor) const {
@@ -399,6 +407,7 @@ bool NodeBuilder::is_read_once(int value) {
       if (read >= 0 && static_cast<size_t>(read) < reads_.size()) ++reads_[static_cast<size_t>(read)];
     };
     for (const fb::Node* node : *graph_.nodes()) {
+      if (node->inputs() == nullptr) continue;  // of a node that has none, or lacks them: it is refused later
       for (const int input : *node->inputs()) count_read(input);
     }
     for (const fb::Port* output : *graph_.outputs()) count_read(output->value());
@@ -407,8 +416,9 @@ bool NodeBuilder::is_read_once(int value) {
 }
 
 // Null where a convolution is not computed so, or its weight is none of the program's constants.
-const float* NodeBuilder::winograd_weights(const ggml_tensor* weight, const kernels::ConvolutionParams& params) const {
-  if (kept_weights_ == nullptr || !kernels::is_winograd(ne_, weight, params)) return nullptr;
+const float* NodeBuilder::winograd_weights(const ggml_tensor* weight, const kernels::ConvolutionParams& params,
+                                           bool of_bfloats) const {
+  if (kept_weights_ == nullptr || !kernels::is_winograd(ne_, weight, params, of_bfloats)) return nullptr;
   const int value = node_->inputs()->Get(1);
   const auto& constants = *graph_.constants();
   const auto is_weight = [value](const fb::Constant* constant) { return constant->value() == value; };
@@ -436,30 +446,31 @@ ggml_tensor* NodeBuilder::linear(ggml_tensor* x, ggml_tensor* weight, ggml_tenso
   Storage kind{};
   if (!use_matrix(&weight, &kind)) return nullptr;
   const kernels::ConvolutionParams params{Window2d(), 1, epilogue, kind};
-  if (ggml_tensor* result = bfloat_layer(x, weight, bias, params)) return result;
-  return custom(kernels::conv_2d, params, {x, weight, bias});
+  ggml_tensor* unrounded = unrounded_input(x, weight, params);
+  return unrounded != nullptr ? custom(kernels::conv_2d_bfloats, params, {unrounded, weight, bias})
+                              : custom(kernels::conv_2d, params, {x, weight, bias});
 }
 
-// A layer by instructions that multiply bf16, where its operands are of it; null where they are not, or the CPU has
-// none.
-ggml_tensor* NodeBuilder::bfloat_layer(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* bias,
-                                       const kernels::ConvolutionParams& params) {
-  const kernels::BfloatTiles* tiles = on_cpu() ? kernels::bfloat_conv_tiles() : nullptr;
+// What a layer's input was rounded from, where instructions that multiply bf16 compute the layer: its kernel rounds
+// while it reads. Null where its operands are not of bf16, or the CPU has none.
+ggml_tensor* NodeBuilder::unrounded_input(ggml_tensor* x, const ggml_tensor* weight,
+                                          const kernels::ConvolutionParams& params) const {
   const bool in_blocks = params.weights == Storage::KernelBlocks || params.weights == Storage::MatrixBlocks;
-  const int64_t inputs = params.weights == Storage::MatrixBlocks ? weight->ne[0] : weight->ne[2];
-  if (tiles == nullptr || weight->type != GGML_TYPE_BF16 || !in_blocks || inputs % 2 != 0) return nullptr;
-  ggml_tensor* bfloats = as_bfloats(x);
-  if (bfloats == nullptr) return nullptr;
-  return custom(kernels::conv_2d_bfloats, kernels::BfloatConvolutionParams{params, tiles}, {bfloats, weight, bias});
-}
-
-// A tensor whose numbers bf16 has in that type, or null where it has others.
-ggml_tensor* NodeBuilder::as_bfloats(ggml_tensor* x) {
   const auto found = rounded_.find(x);
-  if (found == rounded_.end()) return nullptr;
-  ggml_tensor* source = found->second;
-  if (source != x && rounded_.count(source) != 0) return as_bfloats(source);  // rounded once already
-  return source->type == GGML_TYPE_BF16 && ggml_is_contiguous(source) ? source : bfloats_of(source);
+  if (!on_cpu() || kernels::bfloat_conv_tiles() == nullptr || weight->type != GGML_TYPE_BF16 || !in_blocks ||
+      found == rounded_.end()) {
+    return nullptr;
+  }
+  ggml_tensor* source = found->second.source;
+  const auto again = rounded_.find(source);  // what is rounded has numbers of bf16 already
+  if (again != rounded_.end()) source = again->second.source;
+  if (!ggml_is_contiguous(source)) source = x;
+  const int64_t inputs = params.weights == Storage::MatrixBlocks ? weight->ne[0] : weight->ne[2];
+  const bool up = params.window.w.up > 1 || params.window.h.up > 1;
+  constexpr int64_t kLeastOutputs = 64;  // that make up for copying the inputs of a window, to bring them in pairs
+  const bool pays = params.weights == Storage::MatrixBlocks || weight->ne[3] >= kLeastOutputs;
+  const bool in_pairs = inputs % 2 == 0 || (source->type == GGML_TYPE_F32 && params.groups == 1 && !up && pays);
+  return in_pairs ? source : nullptr;
 }
 
 // A tensor rounded to bf16, by one node for all that read it; null where each rounds it itself: other devices know the
@@ -487,9 +498,9 @@ void NodeBuilder::remember_bfloats(const fb::Node& node, const OpInfo& spec, ggm
   const bool rounds = unary != nullptr && unary->kind() == fb::UnaryKind::RoundBf16;
   const bool widens = node.op_type() == fb::Op::Convert && source->type == GGML_TYPE_BF16;
   if (rounds || widens) {
-    rounded_[result] = source;
+    rounded_[result] = {source, node.inputs()->Get(0)};
   } else if (spec.moves != Moves::No && rounded_.count(source) != 0) {
-    rounded_[result] = result;
+    rounded_[result] = {result, node.output()};
   }
 }
 

@@ -214,13 +214,14 @@ class NodeBuilder {
   ggml_tensor* convolution(ggml_tensor* x, const kernels::ChainedLayer& layer);
   bool is_constant(const ggml_tensor* tensor) const;
   bool is_read_once(int value);
+  bool is_read_here_alone(int value, const ggml_tensor* tensor);
   bool use_matrix(ggml_tensor** weight, Storage* kind);
   void remember_bfloats(const fb::Node& node, const OpInfo& spec, ggml_tensor* source, ggml_tensor* result);
-  ggml_tensor* bfloat_layer(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* bias,
-                            const kernels::ConvolutionParams& params);
-  ggml_tensor* as_bfloats(ggml_tensor* x);
+  ggml_tensor* unrounded_input(ggml_tensor* x, const ggml_tensor* weight,
+                               const kernels::ConvolutionParams& params) const;
   ggml_tensor* bfloats_of(ggml_tensor* source);
-  const float* winograd_weights(const ggml_tensor* weight, const kernels::ConvolutionParams& params) const;
+  const float* winograd_weights(const ggml_tensor* weight, const kernels::ConvolutionParams& params,
+                                bool of_bfloats) const;
   Status check_stored(const fb::Node& node, const InputSpec& spec, const ggml_tensor* tensor) const;
   Status error(const fb::Node& node, const std::string& message) const;
   void use_packed(const OpInfo& spec, ggml_tensor** inputs) const;
@@ -265,8 +266,12 @@ class NodeBuilder {
   std::unordered_map<const ggml_tensor*, Convolutions> convolutions_;  // by their result
   std::vector<int> reads_;                                             // how often each value is read, once it is asked
   std::map<std::pair<const ggml_tensor*, decltype(kernels::IntegerProduct::quantize)>, ggml_tensor*> quantized_;
+  struct Rounded {
+    ggml_tensor* source;
+    int value;
+  };
   // Of f32 whose numbers bf16 has: what they were rounded or widened from, or they themselves.
-  std::unordered_map<const ggml_tensor*, ggml_tensor*> rounded_;
+  std::unordered_map<const ggml_tensor*, Rounded> rounded_;
   std::unordered_map<const ggml_tensor*, ggml_tensor*> bfloats_;   // by what they were rounded from
   std::unordered_map<const ggml_tensor*, StorageLayout> storage_;  // of constants that are not plain
   KernelCallBase* call_ = nullptr;  // of the node being built, where a kernel computes it

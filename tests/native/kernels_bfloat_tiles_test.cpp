@@ -149,6 +149,7 @@ struct LayerCase {
   Special special = Special::None;
   Activation activation = Activation::None;
   bool has_bias = true;
+  bool of_floats = false;  // which the layer rounds
 };
 
 class Layer {
@@ -160,22 +161,26 @@ class Layer {
         group_in_(of.in / of.groups),
         group_out_(of.out / of.groups),
         rows_(group_in_ * of.window.kernel * of.window.kernel),
+        stored_rows_(rows_ + rows_ % 2),
         blocks_((group_out_ + 15) / 16),
         inputs_(of.in * of.width * of.height * of.images),
-        weight_count_(of.groups * blocks_ * rows_ * 16),
+        weight_count_(of.groups * blocks_ * stored_rows_ * 16),
         x_(static_cast<size_t>(2 * inputs_)),
+        floats_(static_cast<size_t>(4 * inputs_)),
         weights_(static_cast<size_t>(2 * (weight_count_ + group_in_))),
         y_(static_cast<size_t>(4 * pixels() * of.out)) {
     fill(x_, inputs_, of.special, true);
     fill(weights_, weight_count_, of.special, false);
     clear_unused_weights();
     for (int64_t i = 0; i < of.out; ++i) biases_.push_back(static_cast<float>(below(200) - 100) / 7.0f);
-    set_dense(&src_[0], GGML_TYPE_BF16, {of.in, of.width, of.height, of.images}, x_.data());
+    for (int64_t i = 0; i < inputs_; ++i) make_float(i);
+    set_dense(&src_[0], of.of_floats ? GGML_TYPE_F32 : GGML_TYPE_BF16, {of.in, of.width, of.height, of.images},
+              of.of_floats ? floats_.data() : x_.data());
     set_dense(&src_[1], GGML_TYPE_BF16, {weight_count_ + group_in_, 1, 1, 1}, weights_.data());
     set_dense(&src_[2], GGML_TYPE_F32, {of.out, 1, 1, 1}, biases_.data());
     set_dense(&dst_, GGML_TYPE_F32, {of.out, width_, height_, of.images}, y_.data());
     for (int i = 0; i < (of.has_bias ? 3 : 2); ++i) dst_.src[i] = &src_[i];
-    auto& params = call_.params.convolution;
+    auto& params = params_;
     params.window = {of.window, of.window};
     params.groups = of.groups;
     params.weights = Storage::KernelBlocks;
@@ -185,11 +190,10 @@ class Layer {
   }
 
   void check(const BfloatTiles& tiles, const std::string& name) {
-    call_.params.tiles = &tiles;
     for (const int threads : {1, 3}) {
       std::memset(y_.data(), 0x5a, static_cast<size_t>(4 * pixels() * of_.out));
       for (int ith = 0; ith < threads; ++ith) {
-        run_share(ith, name, [&] { kernels::conv_2d_bfloats(&dst_, ith, threads, &call_); });
+        run_share(ith, name, [&] { kernels::conv_2d_by_tiles(&dst_, params_, tiles, ith, threads); });
       }
       compare(name);
     }
@@ -201,16 +205,26 @@ class Layer {
   // What a weight's place in the file is: pairs of rows of 16 channels.
   int64_t weight_at(int64_t channel, int64_t row) const {
     const int64_t block = channel / group_out_ * blocks_ + channel % group_out_ / 16;
-    return block * rows_ * 16 + row / 2 * 32 + channel % group_out_ % 16 * 2 + row % 2;
+    return block * stored_rows_ * 16 + row / 2 * 32 + channel % group_out_ % 16 * 2 + row % 2;
   }
 
-  // Zeros for channels past the last, and after all blocks: those stand for padding.
+  // A float that rounds to an input; infinities, NaN and denormal numbers are themselves.
+  void make_float(int64_t i) {
+    uint16_t x = 0;
+    std::memcpy(&x, x_.data() + 2 * i, sizeof(x));
+    const bool rounds = (x >> 7 & 0xff) != 0xff && (x >> 7 & 0xff) != 0;
+    const uint32_t bits = uint32_t{x} << 16 | (rounds ? static_cast<uint32_t>(below(0x8000)) : 0);
+    std::memcpy(floats_.data() + 4 * i, &bits, sizeof(bits));
+  }
+
+  // Zeros for rows and channels past the last, and after all blocks: those stand for padding.
   void clear_unused_weights() {
     std::memset(weights_.data() + 2 * weight_count_, 0, static_cast<size_t>(2 * group_in_));
     for (int64_t block = 0; block < of_.groups * blocks_; ++block) {
-      for (int64_t i = 0; i < rows_ * 16; ++i) {
-        if (block % blocks_ * 16 + i % 32 / 2 < group_out_) continue;
-        std::memset(weights_.data() + 2 * (block * rows_ * 16 + i), 0, 2);
+      for (int64_t i = 0; i < stored_rows_ * 16; ++i) {
+        const int64_t row = i / 32 * 2 + i % 2;
+        if (row < rows_ && block % blocks_ * 16 + i % 32 / 2 < group_out_) continue;
+        std::memset(weights_.data() + 2 * (block * stored_rows_ * 16 + i), 0, 2);
       }
     }
   }
@@ -271,11 +285,11 @@ class Layer {
   }
 
   LayerCase of_;
-  int64_t width_, height_, group_in_, group_out_, rows_, blocks_, inputs_, weight_count_;
-  GuardedBytes x_, weights_, y_;
+  int64_t width_, height_, group_in_, group_out_, rows_, stored_rows_, blocks_, inputs_, weight_count_;
+  GuardedBytes x_, floats_, weights_, y_;
   std::vector<float> biases_;
   ggml_tensor src_[3] = {}, dst_{};
-  KernelCall<kernels::BfloatConvolutionParams> call_;
+  kernels::ConvolutionParams params_;
 };
 
 void check_layers(const BfloatTiles& tiles, const std::string& name) {
@@ -306,6 +320,20 @@ void check_layers(const BfloatTiles& tiles, const std::string& name) {
   check({32, 16, 5, 4, 1, {2, 1, 1, 1, 3}});
   check({40, 20, 0, 3, 1});
   check({0, 20, 18, 1, 1});
+  const auto check_floats = [&](LayerCase of) {
+    of.of_floats = true;
+    check(of);
+  };
+  for (const int64_t in : {1, 3, 33, 64, 130, 2048}) check_floats({in, 41, 37, 1, 1});
+  for (const Special special : {Special::InfiniteInputs, Special::NanInputs, Special::TinyInputs}) {
+    check_floats({31, 37, 35, 1, 1, {}, 1, special});
+    check_floats({9, 33, 5, 4, 1, {3, 1, 0}, 1, special, Activation::Clamp});
+  }
+  check_floats({3, 70, 21, 19, 2, {7, 2, 3}});
+  check_floats({64, 70, 9, 8, 2, {3, 1, 1}});
+  check_floats({64, 72, 9, 8, 1, {3, 2, 1}, 4});
+  check_floats({33, 34, 9, 8, 2, {3, 1, 1}});
+  check_floats({32, 16, 5, 4, 1, {2, 1, 1, 1, 3}});
 }
 
 // --------------------------------------------------------------------------------------------------------- products

@@ -89,14 +89,6 @@ struct KernelParams<WinogradConv> {
   using Type = kernels::WinogradParams;
 };
 
-struct BfloatConv : kernels::BfloatConvolutionParams {
-  std::array<int64_t, 4> ne{};
-};
-template <>
-struct KernelParams<BfloatConv> {
-  using Type = kernels::BfloatConvolutionParams;
-};
-
 template <class Params>
 struct Call {
   using Given = typename KernelParams<Params>::Type;
@@ -324,36 +316,39 @@ std::vector<float> rounded_to_bfloats(const std::vector<float>& x) {
   return rounded;
 }
 
-// Blocks with their rows in pairs, of an even number of rows.
-std::vector<float> in_pairs(const std::vector<float>& blocks) {
-  std::vector<float> pairs = blocks;
-  const auto n = static_cast<int64_t>(blocks.size()) / (2 * kBlock) * (2 * kBlock);
-  for (int64_t i = 0; i < n; ++i) {
-    const int64_t k = i / kBlock;
-    pairs[static_cast<size_t>(k / 2 * 2 * kBlock + i % kBlock * 2 + k % 2)] = blocks[static_cast<size_t>(i)];
+// Blocks of so many rows with these in pairs, the last one beside zeros where their number is odd. Zeros for a pixel of
+// padding follow.
+std::vector<float> in_pairs(const std::vector<float>& blocks, int64_t rows, int64_t channels) {
+  const int64_t stored = rows + rows % 2;
+  const int64_t count_of_blocks = static_cast<int64_t>(blocks.size()) / (rows * kBlock);
+  std::vector<float> pairs(static_cast<size_t>(count_of_blocks * stored * kBlock + channels));
+  for (int64_t i = 0; i < count_of_blocks * rows * kBlock; ++i) {
+    const int64_t block = i / (rows * kBlock);
+    const int64_t k = i / kBlock % rows;
+    pairs[static_cast<size_t>(block * stored * kBlock + k / 2 * 2 * kBlock + i % kBlock * 2 + k % 2)] =
+        blocks[static_cast<size_t>(i)];
   }
   return pairs;
 }
 
-BfloatConv bfloat_params(const ConvParams& p) {
-  BfloatConv params;
-  params.convolution = p;
-  params.tiles = kernels::bfloat_conv_tiles();
-  params.ne = p.ne;
-  return params;
-}
-
+// Of an image of bf16, and of floats that the kernel rounds, which may have an odd number of channels.
 void test_bfloat_conv(const ConvCase& c, float special = 0.0f) {
   if (kernels::bfloat_conv_tiles() == nullptr) return;
   const ConvParams p = c.params();
   const int64_t ic = c.x[0] / c.groups;
-  std::vector<float> x = rounded_to_bfloats(random_floats(count(c.x), 2.0f));
+  std::vector<float> x = random_floats(count(c.x), 2.0f);
   for (size_t i = 3; special != 0.0f && i < x.size(); i += 37) x[i] = special;
+  const std::vector<float> rounded = rounded_to_bfloats(x);
   const auto weight = rounded_to_bfloats(random_floats(c.oc * ic * p.window.h.kernel * p.window.w.kernel));
   const std::vector<float> bias = random_floats(c.bias ? c.oc : 0);
-  const Expected expected = convolve(p, c.x, x, weight, bias);
-  const auto blocks = in_pairs(pack(weight, c.oc, ic, p.window.h.kernel, p.window.w.kernel, c.groups));
-  Call<BfloatConv> call(kernels::conv_2d_bfloats, bfloat_params(p), c.x, as_bfloats(x), as_bfloats(blocks), bias);
+  const Expected expected = convolve(p, c.x, rounded, weight, bias);
+  const std::vector<float> packed = pack(weight, c.oc, ic, p.window.h.kernel, p.window.w.kernel, c.groups);
+  const auto blocks = in_pairs(packed, ic * p.window.h.kernel * p.window.w.kernel, ic);
+  Call<ConvParams> rounding(kernels::conv_2d_bfloats, p, c.x, x, as_bfloats(blocks), bias);
+  check(rounding, expected, "conv_2d_bfloats of floats, " + c.name());
+  if (ic % 2 != 0) return;
+  Call<ConvParams> call(kernels::conv_2d_bfloats, p, c.x, as_bfloats(x), as_bfloats(blocks), bias);
+  call.tx.type = GGML_TYPE_BF16;
   check(call, expected, "conv_2d_bfloats " + c.name());
 }
 
@@ -410,6 +405,24 @@ void test_winograd(const ConvCase& c, std::vector<float> x = {}) {
   widen_to_tiles(c, winograd.p, x, weight, &expected);
   Call<WinogradConv> call(kernels::winograd_conv_2d, winograd.params(), c.x, x, winograd.blocks, bias);
   check(call, expected, "winograd_conv_2d " + c.name());
+}
+
+// The same with weights of bf16, of an image that is rounded to it.
+void test_rounding_winograd(const ConvCase& c, float special = 0.0f) {
+  if (kernels::bfloat_conv_tiles() == nullptr) return;
+  std::vector<float> x = random_floats(count(c.x), 2.0f);
+  for (size_t i = 3; special != 0.0f && i < x.size(); i += 997) x[i] = special;
+  const std::vector<float> rounded = rounded_to_bfloats(x);
+  const std::vector<float> weight = rounded_to_bfloats(random_floats(c.oc * c.x[0] * 9));
+  const std::vector<float> bias = random_floats(c.bias ? c.oc : 0);
+  const WinogradCall winograd(c, weight);
+  WinogradConv params = winograd.params();
+  params.rounds = true;
+  Expected expected = convolve(winograd.p, c.x, rounded, weight, bias);
+  widen_to_tiles(c, winograd.p, rounded, weight, &expected);
+  const auto blocks = as_bfloats(in_pairs(winograd.blocks, 9 * c.x[0], c.x[0]));
+  Call<WinogradConv> call(kernels::winograd_conv_2d, params, c.x, x, blocks, bias);
+  check(call, expected, "winograd_conv_2d of bf16 " + c.name());
 }
 
 // The same convolution with its weights as the depthwise kernel reads them in place.
@@ -667,6 +680,27 @@ void test_bfloats() {
   test_bfloat_conv({{2048, 13, 1, 1}, 200, 1});  // rows that map to the same sets of L1
   test_bfloat_conv({{516, 1, 1, 1}, 130, 1});
   test_bfloat_conv({{4, 30, 20, 1}, 20, 7, 2, 3});
+  for (const int64_t channels : {16, 19, 64}) {
+    test_rounding_winograd({{channels, 13, 18, 2}, 70, 3, 1, 1, 1, 1, 1, Activation::Silu});
+    for (const float special : {NAN, kInf, -kInf})
+      test_rounding_winograd({{channels, 13, 18, 1}, 24, 3, 1, 1}, special);
+  }
+  for (const int64_t channels : {1, 3, 17}) {
+    test_bfloat_conv({{channels, 7, 5, 2}, 33, 1, 1, 0, 1, 1, 1, Activation::Clamp});
+    test_bfloat_conv({{channels, 9, 8, 2}, 20, 3, 2, 1, 1, 1, 1, Activation::Silu});
+    test_bfloat_conv({{channels, 19, 18, 1}, 20, 4, 1, 2, 2});
+    test_bfloat_conv({{channels, 7, 5, 2}, 8, 1, 2});
+  }
+  test_bfloat_conv({{3, 60, 50, 1}, 32, 7, 2, 3});
+  test_bfloat_conv({{2049, 13, 1, 1}, 40, 1});
+  test_bfloat_conv({{66, 60, 50, 2}, 9, 3, 1, 1});  // several strips of rows
+  test_bfloat_conv({{66, 60, 50, 2}, 9, 5, 3, 3, 2});
+  test_bfloat_conv({{70, 40, 30, 2}, 40, 1});    // several strips of pixels
+  test_bfloat_conv({{400, 30, 20, 1}, 400, 1});  // and several passes over the weights
+  test_bfloat_conv({{200, 12, 30, 1}, 200, 3, 1, 1});
+  test_bfloat_conv({{66, 50, 40, 1}, 9, 4, 1, 2, 1, 2});
+  test_bfloat_conv({{5, 9, 8, 1}, 20, 3, 1, 1}, NAN);
+  test_bfloat_conv({{5, 9, 8, 1}, 20, 1}, kInf);
   test_bfloat_conv({{6, 9, 8, 1}, 20, 3, 1, 1}, NAN);
   test_bfloat_conv({{6, 9, 8, 1}, 20, 3, 1, 1}, kInf);
 }
@@ -880,8 +914,9 @@ void bench_bfloats(const char* name, const ConvCase& c) {
   const ConvParams p = c.params();
   const int64_t ic = c.x[0] / c.groups;
   const auto weight = random_floats(c.oc * ic * p.window.h.kernel * p.window.w.kernel);
-  Call<BfloatConv> call(kernels::conv_2d_bfloats, bfloat_params(p), c.x, as_bfloats(random_floats(count(c.x))),
-                        as_bfloats(in_pairs(pack(weight, c.oc, ic, p.window.h.kernel, p.window.w.kernel, c.groups))),
+  Call<ConvParams> call(kernels::conv_2d_bfloats, p, c.x, random_floats(count(c.x)),
+                        as_bfloats(in_pairs(pack(weight, c.oc, ic, p.window.h.kernel, p.window.w.kernel, c.groups),
+                                            ic * p.window.h.kernel * p.window.w.kernel, ic)),
                         random_floats(c.oc));
   const double flops = 2.0 * static_cast<double>(count(p.ne) * ic * p.window.h.kernel * p.window.w.kernel);
   std::printf("%-28s", name);

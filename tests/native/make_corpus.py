@@ -510,6 +510,31 @@ def linear(p: Program) -> None:
 
 
 @program
+def bfloat_layers(p: Program) -> None:
+    """Layers that round their inputs, of even and odd numbers of channels."""
+
+    def blocks(*shape: int, groups: int = 1) -> Value:
+        return p.constant(torch.randn(shape).bfloat16(), Storage.KERNEL_BLOCKS, groups)
+
+    x = _pixels(p, 2, 3, 14, 18)
+    rounded = p.emit("unary", x, kind=UnaryKind.ROUND_BF16)
+    wide = Window2d(Window(3, stride=2, pad=2, dilation=2), Window(3, stride=3, pad=1))
+    first = {"ne": (66, 9, 5, 2), "window": wide, "groups": 1, "epilogue": NO_EPILOGUE}
+    y = p.emit("conv_2d_nhwc", rounded, blocks(66, 3, 3, 3), p.constant(torch.randn(66)), **first)
+    rounded = p.emit("unary", y, kind=UnaryKind.ROUND_BF16)
+    second = {"ne": (16, 9, 5, 2), "window": _THREE, "groups": 1, "epilogue": Epilogue(Activation.HARDSWISH)}
+    z = p.emit("conv_2d_nhwc", rounded, blocks(16, 66, 3, 3), None, **second)
+    grouped = {**second, "ne": (12, 9, 5, 2), "groups": 3}
+    p.output(z, p.emit("conv_2d_nhwc", rounded, blocks(12, 22, 3, 3, groups=3), None, **grouped))
+    spread = Window2d(Window(2, pad=1, up=2), Window(2, pad=1, up=2))
+    last = {"ne": (7, 18, 10, 2), "window": spread, "groups": 1, "epilogue": NO_EPILOGUE}
+    p.output(p.emit("conv_2d_nhwc", rounded, blocks(7, 66, 2, 2), None, **last))
+    odd = p.emit("unary", p.random(3, 5, 17), kind=UnaryKind.ROUND_BF16)
+    weight = p.constant(torch.randn(33, 17).bfloat16(), Storage.MATRIX_BLOCKS)
+    p.output(p.emit("linear", odd, weight, None, epilogue=NO_EPILOGUE))
+
+
+@program
 def depthwise(p: Program) -> None:
     x = _pixels(p, 1, 19, 8, 9)
     bias = p.constant(torch.randn(19))

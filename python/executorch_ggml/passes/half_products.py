@@ -14,7 +14,8 @@ Result, for bf16::
 A matrix that `mul_mat` shares with an embedding stays as it is.
 
 Products of two such numbers are exact in f32, and so every CPU computes the same up to the order of the sums, with
-instructions for the half type or without.
+instructions for the half type or without. Depthwise convolutions stay in f32: they take longer to load what they
+multiply than to multiply it.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def applies(graph: Graph) -> bool:
 def _rounded(half: DType, rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> Value | None:
     x, weight, bias = inputs
     constant = weight_at_hand(rewriter, weight)
-    if constant is None or constant.value.dtype not in _FLOATS:
+    if constant is None or constant.value.dtype not in _FLOATS or _is_depthwise(node):
         return None
     constant.kept_in = half
     rounded = rewriter.builder.emit("unary", x, kind=_ROUNDING[half])
@@ -66,3 +67,9 @@ def _as_layer(half: DType, rewriter: Rewriter, node: Node, inputs: tuple[Value |
     constant.kept_in = half
     rounded = rewriter.builder.emit("unary", rewriter.builder.convert(x, DType.F32), kind=_ROUNDING[half])
     return rewriter.builder.emit("linear", rounded, weight, None, epilogue=NO_EPILOGUE)
+
+
+def _is_depthwise(node: Node) -> bool:
+    """Whether each output channel is a sum over the window of one input channel."""
+    weight = node.inputs[1]
+    return node.op == "conv_2d" and weight is not None and weight.ne[2] == 1 and node.attrs["groups"] != 1

@@ -3,6 +3,7 @@
 #include "kernels/convolution/conv_2d.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <type_traits>
@@ -15,6 +16,7 @@
 #include "kernels/elementwise/convert.h"
 #include "kernels/kernels.h"
 #include "kernels/product/packing.h"
+#include "kernels/scratch.h"
 
 namespace executorch_ggml::kernels {
 
@@ -23,6 +25,9 @@ namespace {
 constexpr int64_t kWeightsInCache = 256 * 1024;  // bytes of weights for one pass over the pixels, which stay in L2
 constexpr int64_t kAliasing = 4096;              // pixels a multiple of so many bytes apart map to the same sets of L1
 constexpr int64_t kLongestCopy = 1 << 20;        // elements
+constexpr int64_t kRoundedInL1 = 16 * 1024;      // bytes of rounded pixels that one pass of weights is multiplied with
+constexpr int64_t kRoundedInL2 = 256 * 1024;     // of those that are read several times, for passes or for taps
+constexpr int64_t kCopied = 16;                  // elements of a run that are copied at a time, some of them beyond it
 
 // The convolution's window along one axis.
 struct Axis : Window {
@@ -62,6 +67,10 @@ struct Taps {
   }
 };
 
+void round_bfloats(const float* x, int64_t n, uint16_t* y) {
+  KERNEL_PICK_AVX512BF16(best_isa(), round_to_bfloats)(x, n, y);
+}
+
 // Memory that a thread keeps from call to call.
 template <class Element>
 struct Scratch {
@@ -73,9 +82,11 @@ struct Scratch {
   std::vector<float> weights;   // packed and in f32, where the node's are not
   std::vector<float> row;       // one output channel's, in f32
   std::vector<Element> zeros;
+  Buffer<Element> rounded;   // a strip of the image
+  Buffer<Element> gathered;  // the inputs of each of a tile's pixels, one run after the other
 };
 
-// On floats, or on bf16 in uint16_t.
+// On floats, or on bf16 in uint16_t, to which an image of floats is rounded strip by strip.
 template <class Element>
 class Convolution {
  public:
@@ -90,14 +101,20 @@ class Convolution {
         group_blocks_(ceil_div(group_out_, kOcBlock)),
         pointwise_(is_pointwise()),
         x_(static_cast<const Element*>(dst->src[0]->data)),
+        floats_(!kOnFloats && dst->src[0]->type == GGML_TYPE_F32 ? static_cast<const float*>(dst->src[0]->data)
+                                                                 : nullptr),
         packed_(dst->src[1]->data),
         packed_type_(weights_type),
         bias_(dst->src[2] == nullptr ? nullptr : static_cast<const float*>(dst->src[2]->data)),
         y_(static_cast<float*>(dst->data)),
         tiles_(tiles_of_window(tiles)) {
-    block_stride_ = vertical_.kernel * horizontal_.kernel * group_in_ * kOcBlock;
+    const int64_t rows = vertical_.kernel * horizontal_.kernel * group_in_;
+    block_stride_ = (kOnFloats ? rows : rows + rows % 2) * kOcBlock;
     find_weights();
     flatten_if_pointwise();
+    source_channels_ = in_.channels;
+    joins_runs_ = run_is_odd() && !pointwise_ && !gathers();
+    if (rounds() && pointwise_) in_.channels = rounded_pitch();
   }
 
   void run(int ith, int nth) {
@@ -114,7 +131,7 @@ class Convolution {
         begin_phase(px, py);
         const int64_t pixels = phase_width_ * phase_height_ * out_.images;
         Range share = Range::part(pixels, pixel_part, pixel_parts);
-        if (pointwise_) {
+        if (pointwise_ && !rounds()) {
           share = spread_rows(share, blocks_of_thread.size());
         }
         run_phase(share, blocks_of_thread);
@@ -137,14 +154,13 @@ class Convolution {
   bool in_place() const { return !kOnFloats || (packed_type_ == DType::F32 && params_.weights != Storage::Plain); }
 
   void find_weights() {
-    if (in_place()) {
-      weights_ = static_cast<const Element*>(packed_);
+    if (in_place()) weights_ = static_cast<const Element*>(packed_);
+    if (in_place() && !run_is_odd()) {
       zeros_ = weights_ + blocks() * block_stride_;
       return;
     }
-    if (scratch_.zeros.size() < static_cast<size_t>(group_in_)) {
-      scratch_.zeros.resize(static_cast<size_t>(group_in_));
-    }
+    const auto zeros = static_cast<size_t>(group_in_ + kCopied);
+    if (scratch_.zeros.size() < zeros) scratch_.zeros.resize(zeros);
     zeros_ = scratch_.zeros.data();
   }
 
@@ -332,10 +348,11 @@ class Convolution {
     if (!gathers()) {
       return run_passes(pixels, blocks);
     }
-    const int64_t row_bytes = std::max<int64_t>(1, gathered_run() * params_.groups) * int64_t{sizeof(Element)};
+    const int64_t row_bytes = std::max<int64_t>(1, gathered_pitch() * params_.groups) * int64_t{sizeof(Element)};
     const int64_t most = std::max<int64_t>(1, tiles_.gathered_bytes / row_bytes / tiles_.rows) * tiles_.rows;
     for (int64_t begin = pixels.begin; begin < pixels.end; begin += most) {
       const Range part = {begin, std::min(begin + most, pixels.end)};
+      if (rounds()) round_inputs(part);
       gather(part, blocks);
       run_passes(part, blocks);
     }
@@ -343,12 +360,15 @@ class Convolution {
 
   int64_t gathered_run() const { return static_cast<int64_t>(scratch_.taps.at.size()) * group_in_; }
 
+  // Of an odd number of inputs a zero makes pairs.
+  int64_t gathered_pitch() const { return gathered_run() + (kOnFloats ? 0 : gathered_run() % 2); }
+
   // Copies what some pixels see: group by group, a pixel's runs of all taps one right after the other.
   void gather(Range pixels, Range blocks) {
     const Range groups = {blocks.begin / group_blocks_, (blocks.end - 1) / group_blocks_ + 1};
     gathered_ = pixels;
     first_group_ = groups.begin;
-    group_offset_ = pixels.size() * gathered_run();
+    group_offset_ = pixels.size() * gathered_pitch();
     const auto elements = static_cast<size_t>(groups.size() * group_offset_);
     if (scratch_.rows.size() < elements) {
       scratch_.rows.resize(elements);
@@ -361,7 +381,7 @@ class Convolution {
       ConvTileOf<Element> tile = {};
       find_pixels({pixels.begin + at, pixels.begin + at + rows}, scratch_.outputs.data() + at, tile);
       for (int64_t group = groups.begin; group < groups.end; ++group) {
-        Element* to = scratch_.rows.data() + (group - groups.begin) * group_offset_ + at * gathered_run();
+        Element* to = scratch_.rows.data() + (group - groups.begin) * group_offset_ + at * gathered_pitch();
         copy_runs(tile, rows, group * group_in_, to);
       }
     }
@@ -373,6 +393,7 @@ class Convolution {
         const Element* from = scratch_.inputs[static_cast<size_t>(tap * rows + m)];
         std::copy_n(from == zeros_ ? from : from + offset, tile.run, to);
       }
+      if (gathered_pitch() > gathered_run()) *to++ = 0;
     }
   }
 
@@ -381,18 +402,101 @@ class Convolution {
                                 kOcBlock * static_cast<int64_t>(sizeof(Element));
     const int64_t most = std::max<int64_t>(1, tiles_.shape[tiles_.shapes - 1].channels / kOcBlock);
     const int64_t pass = std::max<int64_t>(1, kWeightsInCache / block_bytes / most) * most;
-    const int64_t tiles = ceil_div(pixels.size(), tiles_.rows);
-    // Tiles of even size: a small last one would waste more. In tile registers any number up to 16 takes as long.
-    const int64_t even = tiles_.setup != nullptr ? tiles_.rows : pixels.size() / tiles;
-    for (int64_t begin = blocks.begin; begin < blocks.end; begin += pass) {
-      const Range of_pass = {begin, std::min(begin + pass, blocks.end)};
-      pack_weights(of_pass);
-      for (int64_t left = tiles, at = pixels.begin; left > 0; --left) {
-        const int64_t rows = std::min(pixels.end - at, at + left * even < pixels.end ? even + 1 : even);
-        run_tile({at, at + rows}, of_pass);
-        at += rows;
+    const Tiling tiling(pixels, tiles_.rows, /*full=*/tiles_.setup != nullptr);
+    const bool rounds_strips = rounds() && !gathers();
+    const int64_t strip = rounds_strips ? tiles_of_strip(tiling, blocks.size() <= pass) : tiling.count;
+    for (int64_t first = 0; first < tiling.count; first += strip) {
+      const Range tiles = {first, std::min(first + strip, tiling.count)};
+      if (rounds_strips) round_inputs({tiling.tile(tiles.begin).begin, tiling.tile(tiles.end - 1).end});
+      for (int64_t begin = blocks.begin; begin < blocks.end; begin += pass) {
+        const Range of_pass = {begin, std::min(begin + pass, blocks.end)};
+        pack_weights(of_pass);
+        for (int64_t tile = tiles.begin; tile < tiles.end; ++tile) run_tile(tiling.tile(tile), of_pass);
       }
     }
+  }
+
+  // Pixels in tiles of even size, a small last one would waste more; or in full ones: in tile registers any number up
+  // to 16 takes as long.
+  struct Tiling {
+    Tiling(Range pixels, int64_t rows, bool full)
+        : all(pixels),
+          count(ceil_div(pixels.size(), rows)),
+          even(full ? rows : pixels.size() / count),
+          larger(full ? 0 : pixels.size() % count) {}
+
+    Range tile(int64_t index) const {
+      const int64_t first = all.begin + index * even + std::min(index, larger);
+      return {first, std::min(first + even + (index < larger ? 1 : 0), all.end)};
+    }
+
+    Range all;
+    int64_t count;
+    int64_t even;
+    int64_t larger;  // so many tiles have one pixel more
+  };
+
+  bool rounds() const { return floats_ != nullptr; }
+
+  // Elements from a rounded pixel to the next: an even number, and none that maps a tile's pixels to few sets of L1.
+  int64_t rounded_pitch() const {
+    const int64_t even = in_.channels + in_.channels % 2;
+    constexpr int64_t kElements = kAliasing / static_cast<int64_t>(2 * sizeof(Element));
+    return even % kElements == 0 ? even + kCopied : even;
+  }
+
+  // How many tiles' inputs are rounded at a time.
+  int64_t tiles_of_strip(const Tiling& tiling, bool one_pass) const {
+    const int64_t pixel = in_.channels * static_cast<int64_t>(sizeof(Element));
+    constexpr int64_t kLongest = 64;  // a strip of so long steps has one tile in any case
+    const int64_t step_x = std::clamp<int64_t>(horizontal_.step, 1, kLongest);
+    const int64_t step_y = std::clamp<int64_t>(vertical_.step, 1, kLongest);
+    const int64_t area = pointwise_ ? 1 : step_x * step_y;
+    const int64_t bytes = pointwise_ && one_pass ? kRoundedInL1 : kRoundedInL2;
+    return std::max<int64_t>(1, bytes / std::max<int64_t>(1, pixel * area * tiling.even));
+  }
+
+  // The inputs of some output pixels, which x_ has from element x_begin_ of the image on.
+  void round_inputs(Range pixels) {
+    if constexpr (!kOnFloats) {
+      if (pointwise_) return round_pixels(pixels);
+      const Range rows = input_rows(pixels);
+      const int64_t row = in_.width * in_.channels;
+      uint16_t* to = scratch_.rounded.sized(rows.size() * row + kCopied);
+      round_bfloats(floats_ + rows.begin * row, rows.size() * row, to);
+      x_ = to;
+      x_begin_ = rows.begin * row;
+    }
+  }
+
+  void round_pixels(Range pixels) {
+    if constexpr (!kOnFloats) {
+      uint16_t* to = scratch_.rounded.sized(pixels.size() * in_.channels);
+      const float* from = floats_ + pixels.begin * source_channels_;
+      if (in_.channels == source_channels_) {
+        round_bfloats(from, pixels.size() * in_.channels, to);
+      } else {
+        for (int64_t i = 0; i < pixels.size(); ++i) {
+          uint16_t* pixel = to + i * in_.channels;
+          round_bfloats(from + i * source_channels_, source_channels_, pixel);
+          pixel[source_channels_] = 0;
+        }
+      }
+      x_ = to;
+      x_begin_ = pixels.begin * in_.channels;
+    }
+  }
+
+  // The image's rows, of all images one after the other, that some output pixels need.
+  Range input_rows(Range pixels) const {
+    const auto row_of = [&](int64_t pixel, int64_t tap_y) {
+      const int64_t row = pixel / phase_width_;
+      const int64_t y = row % phase_height_ * vertical_.step + tap_y;
+      return row / phase_height_ * in_.height + std::clamp<int64_t>(y, 0, in_.height - 1);
+    };
+    if (scratch_.taps.at.empty() || in_.height == 0) return {0, 0};
+    const int64_t begin = row_of(pixels.begin, scratch_.taps.at.front().y);
+    return {begin, std::max(begin, row_of(pixels.end - 1, scratch_.taps.at.back().y)) + 1};
   }
 
   void run_tile(Range pixels, Range blocks) {
@@ -453,7 +557,8 @@ class Convolution {
     tile.taps = 1;
     tile.tap_weights = scratch_.taps.weights.data();
     tile.run = scratch_.taps.run;
-    const Element* from = x_ + pixels.begin * in_.channels;
+    if (run_is_odd()) ++tile.run;
+    const Element* from = x_ + (pixels.begin * in_.channels - x_begin_);
     float* to = y_ + pixels.begin * out_.channels;
     for (int64_t m = 0; m < pixels.size(); ++m) {
       scratch_.inputs[static_cast<size_t>(m)] = from + m * in_.channels;
@@ -465,13 +570,13 @@ class Convolution {
   void find_gathered_pixels(Range pixels, float** outputs, ConvTileOf<Element>& tile) {
     const bool one_run = horizontal_.up == 1 && vertical_.up == 1;
     tile.taps = one_run ? 1 : static_cast<int64_t>(scratch_.taps.at.size());
-    tile.run = one_run ? gathered_run() : group_in_;
+    tile.run = one_run ? gathered_pitch() : group_in_;
     tile.tap_weights = scratch_.taps.weights.data();
     const int64_t first = pixels.begin - gathered_.begin;
     const Element** to = scratch_.inputs.data();
     for (int64_t tap = 0; tap < tile.taps; ++tap) {
-      const Element* from = scratch_.rows.data() + first * gathered_run() + tap * tile.run;
-      for (int64_t m = 0; m < pixels.size(); ++m) *to++ = from + m * gathered_run();
+      const Element* from = scratch_.rows.data() + first * gathered_pitch() + tap * tile.run;
+      for (int64_t m = 0; m < pixels.size(); ++m) *to++ = from + m * gathered_pitch();
     }
     std::copy_n(scratch_.outputs.data() + first, pixels.size(), outputs);
   }
@@ -512,10 +617,33 @@ class Convolution {
     for (const Tap& tap : taps.at) {
       for (int64_t m = 0; m < rows; ++m) {
         const bool inside = interior || (in_range(xs[m] + tap.x, in_.width) && in_range(ys[m] + tap.y, in_.height));
-        *to++ = inside ? x_ + begins[m] + tap.delta : zeros_;
+        *to++ = inside ? x_ + (begins[m] + tap.delta - x_begin_) : zeros_;
       }
     }
+    if (joins_runs_) join_runs(tile, rows);
   }
+
+  // Each pixel's runs one after the other, as one of an even number of inputs: pairs of weights go on from tap to tap.
+  void join_runs(ConvTileOf<Element>& tile, int64_t rows) {
+    const int64_t inputs = tile.taps * tile.run;
+    const int64_t pitch = inputs + kCopied;
+    Element* to = scratch_.gathered.sized(rows * pitch + kCopied);
+    for (int64_t m = 0; m < rows; ++m, to += pitch) {
+      for (int64_t t = 0; t < tile.taps; ++t) {
+        const Element* from = scratch_.inputs[static_cast<size_t>(t * rows + m)];
+        for (int64_t i = 0; i < tile.run; i += kCopied) {
+          std::memcpy(to + t * tile.run + i, from + i, kCopied * sizeof(Element));
+        }
+      }
+      to[inputs] = 0;
+    }
+    to -= rows * pitch;
+    for (int64_t m = 0; m < rows; ++m) scratch_.inputs[static_cast<size_t>(m)] = to + m * pitch;
+    tile.taps = 1;
+    tile.run = inputs + inputs % 2;
+  }
+
+  bool run_is_odd() const { return !kOnFloats && group_in_ % 2 != 0; }
 
   static bool in_range(int64_t i, int64_t size) { return static_cast<uint64_t>(i) < static_cast<uint64_t>(size); }
 
@@ -534,6 +662,10 @@ class Convolution {
   int64_t group_blocks_;
   bool pointwise_;
   const Element* x_;
+  const float* floats_;          // the image, where it is rounded
+  int64_t x_begin_ = 0;          // the element of the image that x_ begins with
+  int64_t source_channels_ = 0;  // of the image in memory
+  bool joins_runs_ = false;
   const void* packed_;
   DType packed_type_;
   const Element* weights_ = nullptr;  // of first_block_ and those after it
@@ -582,14 +714,21 @@ void conv_2d_pixels(ggml_tensor* dst, const ConvolutionParams& params, DType wei
   Convolution<float>(dst, params, weights, KERNEL_PICK(conv_tiles)()).run_pixels(pixels, blocks);
 }
 
+void conv_2d_bfloat_pixels(ggml_tensor* dst, const ConvolutionParams& params, Range pixels, Range blocks) {
+  Convolution<uint16_t>(dst, params, DType::Bf16, *bfloat_conv_tiles(best_isa())).run_pixels(pixels, blocks);
+}
+
 void conv_2d(ggml_tensor* dst, int ith, int nth, void* call) {
   const auto& c = as_call<ConvolutionParams>(call);
   Convolution<float>(dst, c.params, c.src[1], KERNEL_PICK(conv_tiles)()).run(ith, nth);
 }
 
 void conv_2d_bfloats(ggml_tensor* dst, int ith, int nth, void* call) {
-  const auto& c = as_call<BfloatConvolutionParams>(call);
-  Convolution<uint16_t>(dst, c.params.convolution, DType::Bf16, *c.params.tiles).run(ith, nth);
+  conv_2d_by_tiles(dst, as_call<ConvolutionParams>(call).params, *bfloat_conv_tiles(best_isa()), ith, nth);
+}
+
+void conv_2d_by_tiles(ggml_tensor* dst, const ConvolutionParams& params, const BfloatTiles& tiles, int ith, int nth) {
+  Convolution<uint16_t>(dst, params, DType::Bf16, tiles).run(ith, nth);
 }
 
 }  // namespace executorch_ggml::kernels

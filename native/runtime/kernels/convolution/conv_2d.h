@@ -84,6 +84,9 @@ KERNEL_VARIANTS(const ConvTiles& conv_tiles())
 KERNEL_VARIANT(avx512bf16, const BfloatTiles& bfloat_tiles())
 KERNEL_VARIANT(amx, const BfloatTiles& bfloat_tiles())
 
+// Rounds half to even. Numbers under 1.2e-38 become zeros, which products of bf16 take them as.
+KERNEL_VARIANT(avx512bf16, void round_to_bfloats(const float* x, int64_t n, uint16_t* y))
+
 // Applies an activation in place; tiles clamp by themselves.
 KERNEL_VARIANTS(void activate(float* y, int64_t n, Activation activation))
 
@@ -99,12 +102,14 @@ const BfloatTiles* bfloat_conv_tiles(Isa isa = active_isa());
 // Some pixels of a convolution with strides of 1, its weights in blocks, and of some blocks of output channels.
 void conv_2d_pixels(ggml_tensor* dst, const ConvolutionParams& params, DType weights, Range pixels, Range blocks);
 
-struct BfloatConvolutionParams {
-  ConvolutionParams convolution;
-  const BfloatTiles* tiles;
-};
+// The same by conv_2d_bfloats.
+void conv_2d_bfloat_pixels(ggml_tensor* dst, const ConvolutionParams& params, Range pixels, Range blocks);
 
-// conv_2d of an image of bf16 with weights of bf16 in blocks, an even number of input channels in each group.
+// conv_2d with weights of bf16 in blocks, of an image of bf16, or of one of floats that it rounds. Without groups its
+// input channels may be of an odd number where the image is of floats, and nothing is strided up.
 void conv_2d_bfloats(ggml_tensor* dst, int ith, int nth, void* call);
+
+// A thread's share of that, by these tiles.
+void conv_2d_by_tiles(ggml_tensor* dst, const ConvolutionParams& params, const BfloatTiles& tiles, int ith, int nth);
 
 }  // namespace executorch_ggml::kernels

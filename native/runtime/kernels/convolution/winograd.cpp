@@ -132,7 +132,7 @@ class Winograd {
     input.channels = in_.channels;
     input.to = inputs_ + row * depth_;
     input.stride = input_stride_;
-    transforms_.input(input);
+    transform_input_(input);
   }
 
   // The products of all tiles at one point.
@@ -198,8 +198,12 @@ class Winograd {
   void compute_directly(const Place& at) {
     const int64_t end = std::min(at.x + kWinogradOut, out_.width);
     for (int64_t y = at.y; y < std::min(at.y + kWinogradOut, out_.height); ++y) {
-      conv_2d_pixels(dst_, params_, call_.src[1], {pixel(at.x, y, at.image), pixel(end, y, at.image)},
-                     blocks_of_thread_);
+      const Range pixels = {pixel(at.x, y, at.image), pixel(end, y, at.image)};
+      if (call_.params.rounds) {
+        conv_2d_bfloat_pixels(dst_, params_, pixels, blocks_of_thread_);
+      } else {
+        conv_2d_pixels(dst_, params_, call_.src[1], pixels, blocks_of_thread_);
+      }
     }
   }
 
@@ -233,20 +237,25 @@ class Winograd {
   float* products_ = nullptr;
   const ConvTiles& gemm_ = KERNEL_PICK(conv_tiles)();
   const WinogradTransforms& transforms_ = KERNEL_PICK(winograd_transforms)();
+  decltype(WinogradTransforms::input) transform_input_ =
+      call_.params.rounds ? KERNEL_PICK_AVX512BF16(best_isa(), transform_rounded) : transforms_.input;
 };
 
 bool slides_by_one(const Window& w) { return w.kernel == 3 && w.stride == 1 && w.dilation == 1 && w.up == 1; }
 
 }  // namespace
 
-bool is_winograd(const std::array<int64_t, 4>& out, const ggml_tensor* weight, const ConvolutionParams& params) {
+bool is_winograd(const std::array<int64_t, 4>& out, const ggml_tensor* weight, const ConvolutionParams& params,
+                 bool of_bfloats) {
   constexpr int64_t kLeastChannels = 16;
-  constexpr int64_t kLeastTiles = 12;  // fewer read more weights than they save multiplications
+  // Fewer read more weights than they save multiplications, and products of bf16 read an eighth of the bytes.
+  constexpr int64_t kFewFloats = 1 << 20;  // stay in L3 from call to call
+  const int64_t least_tiles = of_bfloats && winograd_floats(weight) > kFewFloats ? 32 : 12;
   constexpr int64_t kMostFloats = 256 * 256 * kWinogradPoints;  // what larger weights gain is not worth their memory
   const int64_t tiles = ceil_div(out[1], kWinogradOut) * ceil_div(out[2], kWinogradOut) * out[3];
   return params.weights == Storage::KernelBlocks && params.groups == 1 && slides_by_one(params.window.w) &&
          slides_by_one(params.window.h) && weight->ne[2] >= kLeastChannels && weight->ne[3] >= kLeastChannels &&
-         tiles >= kLeastTiles && winograd_floats(weight) <= kMostFloats;
+         tiles >= least_tiles && winograd_floats(weight) <= kMostFloats;
 }
 
 namespace {

@@ -48,13 +48,19 @@ struct WinogradTransforms {
 
 KERNEL_VARIANTS(const WinogradTransforms& winograd_transforms())
 
+// The transform of an input that is rounded to bf16 first; numbers under 1.2e-38 become zeros.
+KERNEL_VARIANT(avx512bf16, void transform_rounded(const WinogradInput& tile))
+
 struct WinogradParams {
   ConvolutionParams convolution;
   const float* weights;  // transformed, in the blocks of each point
+  bool rounds = false;   // the input to bf16: where conv_2d_bfloats can compute the layer too
 };
 
-// Whether a convolution with a result of these dims can be computed so, and is faster then.
-bool is_winograd(const std::array<int64_t, 4>& out, const ggml_tensor* weight, const ConvolutionParams& params);
+// Whether a convolution with a result of these dims can be computed so, and is faster then than by products of floats,
+// or of bf16 two at a time.
+bool is_winograd(const std::array<int64_t, 4>& out, const ggml_tensor* weight, const ConvolutionParams& params,
+                 bool of_bfloats);
 
 // A weight in blocks, transformed: what winograd_conv_2d() multiplies with.
 int64_t winograd_floats(const ggml_tensor* weight);

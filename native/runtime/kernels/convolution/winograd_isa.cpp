@@ -1,27 +1,9 @@
 // The transforms of Winograd's F(4x4, 3x3): each is applied to the columns of a tile and then to its rows, for a vector
 // of channels at a time.
-#include "kernels/convolution/winograd.h"
-#include "kernels/simd/vec.h"
+#include "kernels/convolution/winograd_input.h"
 
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
-
-constexpr float kSqrt2 = 1.41421356f;
-constexpr float kSqrtHalf = kSqrt2 / 2;
-
-// The products of B^T with six inputs.
-VEC_INLINE void transform_input(const Float (&d)[kWinogradIn], Float (&to)[kWinogradIn]) {
-  const Float even_half = d[4] - 2.0f * d[2];
-  const Float odd_half = kSqrtHalf * d[3] - kSqrt2 * d[1];
-  const Float even_two = d[4] - 0.5f * d[2];
-  const Float odd_two = kSqrt2 * d[3] - kSqrtHalf * d[1];
-  to[0] = d[0] - 2.5f * d[2] + d[4];
-  to[1] = even_half + odd_half;
-  to[2] = even_half - odd_half;
-  to[3] = even_two + odd_two;
-  to[4] = even_two - odd_two;
-  to[5] = d[1] - 2.5f * d[3] + d[5];
-}
 
 // The products of A^T with six sums.
 VEC_INLINE void transform_output(const Float (&m)[kWinogradIn], Float (&to)[kWinogradOut]) {
@@ -72,32 +54,9 @@ void weights(const float* block, int64_t run, float* to, int64_t stride) {
   }
 }
 
-template <class Lanes>
-VEC_INLINE void input_vector(const WinogradInput& tile, int64_t channel, const Lanes& lanes) {
-  Float columns[kWinogradIn][kWinogradIn];  // by column
-  for (int x = 0; x < kWinogradIn; ++x) {
-    Float d[kWinogradIn];
-    VEC_UNROLL
-    for (int y = 0; y < kWinogradIn; ++y) d[y] = lanes.load(tile.pixels[y * kWinogradIn + x] + channel);
-    transform_input(d, columns[x]);
-  }
-  float* to = tile.to + channel;
-  for (int y = 0; y < kWinogradIn; ++y) {
-    Float row[kWinogradIn];
-    Float points[kWinogradIn];
-    VEC_UNROLL
-    for (int x = 0; x < kWinogradIn; ++x) row[x] = columns[x][y];
-    transform_input(row, points);
-    VEC_UNROLL
-    for (int x = 0; x < kWinogradIn; ++x) store(to + (y * kWinogradIn + x) * tile.stride, points[x]);
-  }
-}
-
-void input(const WinogradInput& tile) {
-  int64_t channel = 0;
-  for (; channel + kLanes <= tile.channels; channel += kLanes) input_vector(tile, channel, AllLanes());
-  if (channel < tile.channels) input_vector(tile, channel, FirstLanes{tile.channels - channel});
-}
+struct Plain {
+  static VEC_INLINE Float of(Float x) { return x; }
+};
 
 // NaN in the lanes that have a number that is not finite, else zeros.
 template <class Lanes>
@@ -140,7 +99,7 @@ bool output(const WinogradOutput& tile) {
 }  // namespace
 
 const WinogradTransforms& winograd_transforms() {
-  static constexpr WinogradTransforms transforms = {weights, input, output};
+  static constexpr WinogradTransforms transforms = {weights, transform_inputs<Plain>, output};
   return transforms;
 }
 

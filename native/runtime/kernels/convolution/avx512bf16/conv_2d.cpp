@@ -31,4 +31,17 @@ const BfloatTiles& bfloat_tiles() {
   return tiles;
 }
 
+void round_to_bfloats(const float* x, int64_t n, uint16_t* y) {
+  int64_t i = 0;
+  for (; i + 32 <= n; i += 32) {
+    _mm512_storeu_si512(
+        y + i, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(_mm512_loadu_ps(x + i + 16), _mm512_loadu_ps(x + i))));
+  }
+  for (; i < n; i += 16) {
+    const auto lanes = static_cast<__mmask16>(n - i >= 16 ? 0xffff : (1u << (n - i)) - 1);
+    const __m256bh rounded = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(lanes, x + i));
+    _mm256_mask_storeu_epi16(y + i, lanes, reinterpret_cast<__m256i>(rounded));
+  }
+}
+
 }  // namespace executorch_ggml::kernels::KERNEL_ISA
