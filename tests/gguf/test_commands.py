@@ -70,10 +70,12 @@ def test_precision_of_layers(checkpoint: Path, tmp_path: Path, capsys: pytest.Ca
         sizes.append(program.stat().st_size)
         assert Generator(program).generate("Hello world", max_new_tokens=2) is not None
     assert sizes[0] > sizes[1] > sizes[2]
-    for gguf, more in ((halves, []), (floats, ["--external-weights"])):
-        out = ["-o", str(tmp_path / "x.pte"), "--max-seq-len", "64"]
-        assert main(["export", str(gguf), *out, "--precision", "bf16", *more]) == 1
-        assert "precision 'bf16': no layer with constant weights in float32" in capsys.readouterr().err
+    out = ["-o", str(tmp_path / "x.pte"), "--max-seq-len", "64"]
+    assert main(["export", str(halves), *out, "--precision", "bf16"]) == 0
+    assert Generator(tmp_path / "x.pte").generate("Hello world", max_new_tokens=2) is not None
+    for gguf, precision, more in ((halves, "int8-dynamic", []), (floats, "bf16", ["--external-weights"])):
+        assert main(["export", str(gguf), *out, "--precision", precision, *more]) == 1
+        assert f"precision '{precision}': no layer with constant weights in float32" in capsys.readouterr().err
 
 
 def test_other_types_of_a_file(checkpoint: Path, tmp_path: Path) -> None:
