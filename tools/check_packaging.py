@@ -86,7 +86,9 @@ def check_commands(bin: Path, folder: Path) -> None:
         (["--version"], "executorch-ggml"),
         (["devices"], "CPU"),
         (["inspect", "--summary", "model.pte"], "delegate 0: GgmlBackend"),
-        (["export-gguf", "--help"], "usage"),
+        (["run", "model.pte"], "output 0: float32"),
+        (["doctor"], "kernels for"),
+        (["export-gguf", "--help"], "Usage: executorch-ggml export-gguf"),
     ):
         output = run(command, *arguments, cwd=folder)
         if expected not in output:
