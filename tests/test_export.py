@@ -26,10 +26,12 @@ def test_a_dim_without_a_maximum_is_named() -> None:
         executorch_ggml.export(nn.Linear(4, 3), (torch.randn(2, 4),), dynamic_shapes=({0: Dim("rows")},))
 
 
-def test_a_batch_of_images_as_large_as_was_declared(tmp_path: Path) -> None:
+@pytest.mark.parametrize("depthwise", [False, True])
+def test_a_batch_of_images_as_large_as_was_declared(depthwise: bool, tmp_path: Path) -> None:
     """Torch's choice of a library for 16 images and more says nothing about the program."""
     path = tmp_path / "model.pte"
-    model, images = nn.Conv2d(3, 4, 3).eval(), torch.randn(32, 3, 8, 8)
+    more = [nn.Conv2d(4, 4, 3, groups=4)] if depthwise else []
+    model, images = nn.Sequential(nn.Conv2d(3, 4, 3), *more).eval(), torch.randn(32, 3, 8, 8)
     executorch_ggml.export(model, (images[:2],), dynamic_shapes=({0: Dim("batch", max=32)},)).save(str(path))
     torch.testing.assert_close(executorch_ggml.load(path)(images), model(images))
 

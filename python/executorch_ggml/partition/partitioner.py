@@ -175,6 +175,7 @@ class GgmlPartitioner(Partitioner):
         self, ep: ExportedProgram
     ) -> tuple[list[OpOverload], Callable[[torch.fx.Node], bool] | None]:
         """Composite ops (linear, attention, norms …) that are lowered whole, where every call of them is accepted."""
+        keep_ranges(ep)  # ExecuTorch's passes before `partition` narrow them too
         if self._preserved is None or self._preserved[0] is not ep:
             self._preserved = (ep, self._accepted(ep, PRESERVED))
         return self._preserved[1], None

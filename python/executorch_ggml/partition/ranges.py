@@ -14,7 +14,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 def keep_ranges(program: ExportedProgram) -> None:
     """Let no guard from here on narrow the range of an input's size.
 
-    ``to_executorch`` runs the module of each delegate on fake tensors. What torch asks there in order to choose a
+    ExecuTorch's passes and ``to_executorch`` run modules on fake tensors. What torch asks there in order to choose a
     library (oneDNN takes some convolutions from 16 images on) it answers for the example, with a guard that ends a
     symbolic batch at 15: ExecuTorch would plan the memory for no more.
     """
