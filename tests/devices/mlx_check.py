@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from tests.helpers import assert_same, run_interpreter
-from tests.native.make_corpus import Program
+from tests.native.corpus_program import Program
 from torch import Tensor
 
 from executorch_ggml.devices.mlx import MlxDevice

@@ -13,7 +13,7 @@ import torch
 from tests.devices.mlx_check import built, check_graph, computed
 from tests.helpers import run_interpreter
 from tests.native import make_corpus
-from tests.native.make_corpus import Program
+from tests.native.corpus_program import Program
 
 from executorch_ggml.devices.mlx import MlxDevice
 from executorch_ggml.devices.mlx.table import TABLE

@@ -28,6 +28,7 @@ using testing::failures;
 using testing::GuardedBytes;
 using testing::random_bits;
 using testing::result_extent;
+using testing::run_share;
 using testing::set_dense;
 using testing::TileUnit;
 
@@ -127,18 +128,6 @@ struct Sum {
     return std::fabs(static_cast<double>(value) - total) <= static_cast<double>(terms + 2) * 0x1p-24 * magnitude;
   }
 };
-
-// Runs a thread's share; its tile registers are as they were after that.
-template <class Work>
-void run_share(int ith, const std::string& name, const Work& work) {
-  const kernels::emulated::TileShapes shapes(16, ith, 8);
-  ith > 0 ? testing::tile_unit().configure(&shapes) : testing::tile_unit().release();
-  kernels::TileState before, after;
-  testing::tile_unit().save(&before);
-  work();
-  testing::tile_unit().save(&after);
-  expect(std::memcmp(&before, &after, sizeof(before)) == 0, "tiles are put back by " + name);
-}
 
 // ----------------------------------------------------------------------------------------------------------- layers
 

@@ -59,6 +59,7 @@ using testing::failures;
 using testing::GuardedBytes;
 using testing::random_bits;
 using testing::result_extent;
+using testing::run_share;
 using testing::set_dense;
 using testing::TileUnit;
 
@@ -158,23 +159,14 @@ class Layer {
   void check(const QuantizedTiles& tiles, const char* name) {
     for (const int threads : {1, 3}) {
       std::memset(y_.data(), 0x5a, static_cast<size_t>(pixels() * of_.out * item_));
-      for (int ith = 0; ith < threads; ++ith) run(tiles, ith, threads, name);
+      for (int ith = 0; ith < threads; ++ith) {
+        run_share(ith, name, [&] { kernels::quantized_layer_by(tiles, &dst_, ith, threads, &call_); });
+      }
       compare(name);
     }
   }
 
  private:
-  // A thread's tiles are as they were after that.
-  void run(const QuantizedTiles& tiles, int ith, int threads, const char* name) {
-    const kernels::emulated::TileShapes shapes(16, ith, 8);
-    ith > 0 ? testing::tile_unit().configure(&shapes) : testing::tile_unit().release();
-    kernels::TileState before, after;
-    testing::tile_unit().save(&before);
-    kernels::quantized_layer_by(tiles, &dst_, ith, threads, &call_);
-    testing::tile_unit().save(&after);
-    expect(std::memcmp(&before, &after, sizeof(before)) == 0, std::string("tiles are put back on ") + name);
-  }
-
   int64_t pixels() const { return width_ * height_ * of_.images; }
 
   void fill_weights() {
@@ -341,13 +333,8 @@ class Product {
 
   std::vector<float> run(Multiply multiply) {
     std::vector<float> output(static_cast<size_t>(count_ * stride_), kUntouched);
-    const kernels::emulated::TileShapes shapes(16, count_ % 2 == 0 ? 3 : 0, 8);
-    testing::tile_unit().configure(&shapes);
-    kernels::TileState before, after;
-    testing::tile_unit().save(&before);
-    multiply(&row(0), count_, blocks_, &block(0), columns_, output.data(), stride_);
-    testing::tile_unit().save(&after);
-    expect(std::memcmp(&before, &after, sizeof(before)) == 0, "products put tiles back");
+    run_share(count_ % 2 == 0 ? 3 : 0, "products",
+              [&] { multiply(&row(0), count_, blocks_, &block(0), columns_, output.data(), stride_); });
     return output;
   }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstring>
 #include <random>
 #include <string>
 
@@ -59,6 +60,18 @@ inline void set_dense(ggml_tensor* t, ggml_type type, std::array<int64_t, 4> ne,
 
 inline int64_t result_extent(const Window& w, int64_t n) {
   return ((n - 1) * w.up + 1 + 2 * w.pad - w.dilation * (w.kernel - 1) - 1) / w.stride + 1;
+}
+
+// Runs a thread's share; its tile registers are as they were after that: `ith` of them shaped, or none.
+template <class Work>
+void run_share(int ith, const std::string& name, const Work& work) {
+  const kernels::emulated::TileShapes shapes(16, ith, 8);
+  ith > 0 ? tile_unit().configure(&shapes) : tile_unit().release();
+  kernels::TileState before, after;
+  tile_unit().save(&before);
+  work();
+  tile_unit().save(&after);
+  expect(std::memcmp(&before, &after, sizeof(before)) == 0, "tiles are put back by " + name);
 }
 
 }  // namespace executorch_ggml::testing

@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from tests.native.make_corpus import Program, programs
+from tests.native.corpus_program import Program
+from tests.native.make_corpus import programs
 
 import executorch_ggml
 from executorch_ggml.ir.graph import Graph

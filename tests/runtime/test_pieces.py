@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from tests.helpers import assert_all_same, run_interpreter, run_session, session
-from tests.native.make_corpus import Program
+from tests.native.corpus_program import Program
 
 from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.ir.ops.spatial import ScaleMode

@@ -28,7 +28,7 @@ def outline_delegates(edge: EdgeProgramManager) -> None:
         for delegate, _ in delegates(edge.exported_program(method)):
             outlined = _outlined(delegate.original_module)
             if outlined is not None:
-                delegate._original_exported_program = outlined
+                delegate._original_exported_program = outlined  # what `original_module`, which has no setter, returns
 
 
 def _outlined(program: ExportedProgram) -> ExportedProgram | None:

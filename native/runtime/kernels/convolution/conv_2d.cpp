@@ -700,6 +700,11 @@ const BfloatTiles* bfloat_tiles_for(Isa isa) {
 
 const BfloatTiles* bfloat_conv_tiles(Isa isa) { return bfloat_tiles_for(amx_or_below(AmxType::Bfloat16, isa)); }
 
+const BfloatTiles& bfloat_tiles_of_node() {
+  const BfloatTiles* tiles = bfloat_conv_tiles();
+  return tiles != nullptr ? *tiles : *bfloat_conv_tiles(best_isa());
+}
+
 void activate_pixels(float* const* pixels, int64_t count, int64_t channels, Activation activation) {
   const auto activate_floats = KERNEL_PICK(activate);
   for (int64_t first = 0, last = 0; first < count; first = last) {
@@ -715,7 +720,7 @@ void conv_2d_pixels(ggml_tensor* dst, const ConvolutionParams& params, DType wei
 }
 
 void conv_2d_bfloat_pixels(ggml_tensor* dst, const ConvolutionParams& params, Range pixels, Range blocks) {
-  Convolution<uint16_t>(dst, params, DType::Bf16, *bfloat_conv_tiles(best_isa())).run_pixels(pixels, blocks);
+  Convolution<uint16_t>(dst, params, DType::Bf16, bfloat_tiles_of_node()).run_pixels(pixels, blocks);
 }
 
 void conv_2d(ggml_tensor* dst, int ith, int nth, void* call) {
@@ -724,7 +729,7 @@ void conv_2d(ggml_tensor* dst, int ith, int nth, void* call) {
 }
 
 void conv_2d_bfloats(ggml_tensor* dst, int ith, int nth, void* call) {
-  conv_2d_by_tiles(dst, as_call<ConvolutionParams>(call).params, *bfloat_conv_tiles(best_isa()), ith, nth);
+  conv_2d_by_tiles(dst, as_call<ConvolutionParams>(call).params, bfloat_tiles_of_node(), ith, nth);
 }
 
 void conv_2d_by_tiles(ggml_tensor* dst, const ConvolutionParams& params, const BfloatTiles& tiles, int ith, int nth) {

@@ -99,6 +99,9 @@ const BfloatTiles* bfloat_tiles_for(Isa isa);
 // Likewise, of what the CPU runs: its AMX may be for int8 alone.
 const BfloatTiles* bfloat_conv_tiles(Isa isa = active_isa());
 
+// The same for a node that was made for such tiles, where kernels run on less by now (limit_isa): the CPU's best.
+const BfloatTiles& bfloat_tiles_of_node();
+
 // Some pixels of a convolution with strides of 1, its weights in blocks, and of some blocks of output channels.
 void conv_2d_pixels(ggml_tensor* dst, const ConvolutionParams& params, DType weights, Range pixels, Range blocks);
 

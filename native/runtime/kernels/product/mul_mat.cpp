@@ -377,8 +377,7 @@ void wide_product(ggml_tensor* dst, int ith, int nth, void*) {
   } else if (a->type == GGML_TYPE_F16) {
     HalfProduct(dst).run(ith, nth);
   } else if (a->type == GGML_TYPE_BF16) {
-    const BfloatTiles* tiles = bfloat_conv_tiles();
-    bfloat_product_by(tiles != nullptr ? *tiles : *bfloat_conv_tiles(best_isa()), dst, ith, nth);
+    bfloat_product_by(bfloat_tiles_of_node(), dst, ith, nth);
   } else {
     FloatProduct(dst).run(ith, nth);
   }
