@@ -50,7 +50,7 @@ def error_beside(
         actual = tree_leaves(load(path)(*(leaf for leaf in tree_leaves((args, kwargs)) if leaf is not None)))
     with _buffers_kept(model), torch.no_grad():
         expected = tree_leaves(model(*args, **(kwargs or {})))
-    return max((_relative(*pair) for pair in zip(actual, expected, strict=True) if _are_floats(pair)), default=0.0)
+    return max((relative_error(*pair) for pair in zip(actual, expected, strict=True) if _are_floats(pair)), default=0.0)
 
 
 @contextmanager
@@ -68,7 +68,8 @@ def _are_floats(pair: Sequence[Any]) -> bool:
     return all(isinstance(each, torch.Tensor) and each.is_floating_point() for each in pair)
 
 
-def _relative(actual: torch.Tensor, expected: torch.Tensor) -> float:
+def relative_error(actual: torch.Tensor, expected: torch.Tensor) -> float:
+    """The largest difference over the largest magnitude expected; infinite where one side alone is not finite."""
     finite = torch.isfinite(expected)
     if not torch.equal(finite, torch.isfinite(actual)):
         return float("inf")

@@ -42,6 +42,18 @@ def sound():
     return nn.Conv1d(1, 2, 5), (torch.randn(1, 400),)
 
 
+def largest():
+    class Largest(nn.Module):
+        def forward(self, x):
+            return x.argmax(dim=1)
+
+    return Largest(), (torch.randn(3, 5),)
+
+
+def missing():
+    import no_such_package
+
+
 def nothing():
     return 3
 """
@@ -61,6 +73,17 @@ def program(models: Path) -> Path:
     path = models.with_name("small.pte")
     assert main(["export", f"{models}:small", "-o", str(path), "--dynamic", "batch=1:64"]) == 0
     return path
+
+
+@pytest.fixture
+def side_packages() -> None:
+    """Makes torchvision, timm and Pillow importable where tests have them."""
+    from tests import torchvision_cpu
+
+    try:
+        torchvision_cpu.torchvision_models()
+    except ModuleNotFoundError as error:
+        pytest.skip(str(error))
 
 
 def facts(capsys: pytest.CaptureFixture[str]) -> Any:
@@ -137,16 +160,37 @@ def test_random_inputs_are_the_same_each_time(program: Path, capsys: pytest.Capt
     assert texts[0][0]["shape"] == [64, 4]
 
 
-def test_an_image(models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+def test_an_image(models: Path, side_packages: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from PIL import Image
+
     program = tmp_path / "picture.pte"
     assert main(["export", f"{models}:picture", "-o", str(program)]) == 0
-    image.new("RGB", (50, 40), (255, 0, 0)).save(tmp_path / "red.png")
+    Image.new("RGB", (50, 40), (255, 0, 0)).save(tmp_path / "red.png")
     capsys.readouterr()
     assert main(["run", str(program), "-i", str(tmp_path / "red.png"), "--json"]) == 0
     pixel = (torch.tensor([1.0, 0, 0]) - torch.tensor([0.485, 0.456, 0.406])) / torch.tensor([0.229, 0.224, 0.225])
     expected = executorch_ggml.load(program)(pixel.reshape(1, 3, 1, 1).expand(1, 3, 32, 32).contiguous())
     np.testing.assert_allclose(facts(capsys)["outputs"][0]["values"], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["torchvision:mobilenet_v3_small", "timm:test_resnet"])
+def test_a_model_of_a_library(
+    name: str, side_packages: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["export", name, "-o", str(tmp_path / "m.pte"), "--random-weights", "--dynamic", "batch=1:4"]
+    assert main([*line, "--check", "--json"]) == 0
+    assert facts(capsys)["error"] < 1e-5
+    assert main(["run", str(tmp_path / "m.pte"), "--json"]) == 0
+    assert facts(capsys)["outputs"][0]["shape"] == [4, 1000]
+
+
+def test_integers_come_out_as_integers(models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = tmp_path / "m.pte"
+    assert main(["export", f"{models}:largest", "-o", str(program)]) == 0
+    capsys.readouterr()
+    assert main(["run", str(program), "-o", str(tmp_path / "out.npy"), "--json"]) == 0
+    assert facts(capsys)["outputs"][0]["dtype"] == "int64"
+    assert np.load(tmp_path / "out.npy").dtype == np.int64
 
 
 def test_sound(models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,15 +241,22 @@ def test_the_doctor_finds_what_is_installed(capsys: pytest.CaptureFixture[str]) 
     [
         (["export", "{models}:nowhere", "-o", "{tmp}/x.pte"], 1, "has no function nowhere"),
         (["export", "{models}:nothing", "-o", "{tmp}/x.pte"], 1, "returned int, expected (module, inputs)"),
+        (["export", "{models}:missing", "-o", "{tmp}/x.pte"], 1, "install its package (pip install no_such_package)"),
         (["export", "no.such.package:f", "-o", "{tmp}/x.pte"], 1, "no.such.package: no such module"),
         (["export", "resnet18", "-o", "{tmp}/x.pte"], 1, "resnet18: expected torchvision:NAME"),
-        (["export", "{models}:small", "-o", "{tmp}/x.pte", "--dynamic", "y.0=1:4"], 1, "no tensor input y, there are"),
+        (
+            ["export", "{models}:small", "-o", "{tmp}/x.pte", "--dynamic", "y.0=1:4"],
+            1,
+            "no input y with a dim 0, there are",
+        ),
         (["export", "{models}:small", "-o", "{tmp}/x.pte", "--dynamic", "batch"], 1, "expected batch=1:64"),
         (["export", "{models}:small", "-o", "{tmp}/x.pte", "--input-shape", "2xb"], 1, "--input-shape 2xb: expected"),
         (["export", "{models}:small", "-o", "{tmp}/x.pte", "--chunk", "3"], 2, "--chunk is for language models"),
         (["export", "{tmp}/none.gguf", "-o", "{tmp}/x.pte", "--check"], 2, "--check is not for language models"),
         (["run", "{program}", "-i", "{models}"], 1, "expected a file of .npy"),
         (["run", "{program}", "-i", "{tmp}/none.npy"], 1, "none.npy: no such file"),
+        (["run", "{program}", "-o", "{tmp}/x.txt"], 1, "x.txt: expected a file of .npy, .npz, .json"),
+        (["run", "{program}", "-o", "{tmp}/none/x.npy"], 1, "none: no such folder to write x.npy to"),
         (["run", "{program}", "--method", "backward"], 1, "has no method 'backward', but forward"),
         (["compare", "{program}", "resnet18"], 1, "resnet18: expected torchvision:NAME"),
         (["run"], 2, "Missing argument 'PROGRAM'"),

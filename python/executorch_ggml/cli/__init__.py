@@ -76,7 +76,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python still writes at its end
         return 1
+    except ModuleNotFoundError as error:
+        click.echo(f"executorch-ggml: {error}: install its package (pip install {_package(error)})", err=True)
+        return 1
     except _USERS as error:
         click.echo(f"executorch-ggml: {error}", err=True)
         return 1
     return result if isinstance(result, int) else 0
+
+
+def _package(error: ModuleNotFoundError) -> str:
+    """The package that brings the module that was not found."""
+    module = (error.name or "").partition(".")[0]
+    return {"PIL": "pillow"}.get(module, module)

@@ -32,15 +32,23 @@ def read(path: Path, port: Port) -> list[torch.Tensor]:
     return [torch.from_numpy(np.ascontiguousarray(array)) for array in reader(path, port)]
 
 
-def write(path: Path, outputs: Sequence[torch.Tensor]) -> None:
-    """Write outputs: all to a .npz (``output_0`` ...) or a .json, one to a .npy."""
-    arrays = [
-        tensor.detach().float().numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy() for tensor in outputs
-    ]
-    writer = _WRITERS.get(path.suffix.lower())
-    if writer is None:
+def arrays_of(outputs: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+    """Outputs as arrays, of bf16 as float32, which numpy does not have; numbers as arrays of no dims."""
+    tensors = [torch.as_tensor(output) for output in outputs]
+    return [(tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy() for tensor in tensors]
+
+
+def check_writes(path: Path) -> None:
+    """Raise where no file of this name can be written."""
+    if path.suffix.lower() not in _WRITERS:
         raise ValueError(f"{path}: expected a file of {', '.join(_WRITERS)}")
-    writer(path, arrays)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path.parent}: no such folder to write {path.name} to")
+
+
+def write(path: Path, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
+    """Write outputs: all to a .npz (``output_0`` ...) or a .json, one to a .npy."""
+    _WRITERS[path.suffix.lower()](path, arrays)
 
 
 def _npz(path: Path, _port: Port) -> list[np.ndarray[Any, Any]]:

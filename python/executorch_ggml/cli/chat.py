@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from .generate import conversation, generator_of, loading, sampling, summary
+from .generate import conversation, loading, sampling, summary
+
+if TYPE_CHECKING:
+    from ..llm import Generator
 
 _CLEAR, _END = "/clear", "/exit"
 
@@ -17,21 +20,12 @@ _CLEAR, _END = "/clear", "/exit"
 @loading
 @click.option("--system", help="The system's message.")
 @sampling
-def command(
-    program: Path,
-    tokenizer: Path | None,
-    data: Path | None,
-    gguf: tuple[Path, ...],
-    device: str,
-    threads: int,
-    system: str | None,
-    **choice: Any,
-) -> None:
+def command(load: Callable[[], Generator], system: str | None, **choice: Any) -> None:
     """Talk with a language model: a line is a message, /clear begins anew, /exit or the end of input ends it.
 
     The part of the conversation that the key-value cache holds already is not read again.
     """
-    generator = generator_of(program, tokenizer, data, gguf, device, threads)
+    generator = load()
     messages = conversation("", system)[:-1]
     while (message := _message()) != _END:
         if message == _CLEAR:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from . import options
-from .output import show, table
+from .output import show
 from .run import inputs_for
 
 if TYPE_CHECKING:
@@ -51,12 +51,8 @@ def command(
     if len(actual) != len(expected):
         raise ValueError(f"{program} has {len(actual)} outputs, {other} {len(expected)}")
     rows = [_compared(*pair) for pair in zip(actual, expected, strict=True)]
-    lines = table(
-        ("output", "shape", "error", "largest difference", "cosine"),
-        (
-            (i, row["shape"], f"{row['error']:.2g}", f"{row['difference']:.2g}", f"{row['cosine']:.6f}")
-            for i, row in enumerate(rows)
-        ),
+    lines = (
+        f"output {i} {row['shape']}: error {row['error']:.2g}, cosine {row['cosine']:.6f}" for i, row in enumerate(rows)
     )
     show({"outputs": rows}, as_json, lines)
     limit = choice["at_most"]
@@ -82,18 +78,17 @@ def _as_list(outputs: Any) -> list[torch.Tensor]:
 
 
 def _compared(actual: torch.Tensor, expected: torch.Tensor) -> dict[str, Any]:
-    """NaN and infinities count where one side alone has them: the error is infinite then."""
-    import torch
+    """How far an output is from another, and how far apart their directions are."""
+    from torch.nn.functional import cosine_similarity
+
+    from ..precision_error import relative_error
 
     if actual.shape != expected.shape:
         raise ValueError(f"an output has shape {list(actual.shape)} in one and {list(expected.shape)} in the other")
-    a, b = actual.double().flatten(), expected.double().flatten()
-    finite = torch.isfinite(b)
-    if not torch.equal(finite, torch.isfinite(a)):
-        return {"shape": list(actual.shape), "error": float("inf"), "difference": float("inf"), "cosine": 0.0}
-    a, b = a[finite], b[finite]
-    difference = float((a - b).abs().max()) if len(a) else 0.0
-    largest = float(b.abs().max()) if len(b) else 0.0
-    error = difference / largest if largest else float("inf") if difference else 0.0
-    cosine = float(torch.nn.functional.cosine_similarity(a, b, dim=0)) if largest else 1.0
-    return {"shape": list(actual.shape), "error": error, "difference": difference, "cosine": cosine}
+    shape = actual.shape
+    actual, expected = actual.double().flatten(), expected.double().flatten()
+    return {
+        "shape": list(shape),
+        "error": relative_error(actual, expected),
+        "cosine": float(cosine_similarity(actual, expected, dim=0)),
+    }

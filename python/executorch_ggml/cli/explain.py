@@ -26,10 +26,10 @@ def command(model: str, dynamic: tuple[str, ...], input_shape: tuple[str, ...], 
     """
     from .. import explain
     from ..tracing import trace
-    from .models import dynamic_shapes, model_of, with_inputs
+    from .models import model_of, with_dynamic, with_inputs
 
     found = with_inputs(model_of(model, random_weights=choice["random_weights"]), input_shape)
-    shapes = dynamic_shapes(found, dynamic)
+    found, shapes = with_dynamic(found, dynamic)
     exported = found.exported or trace(found.module, found.args, found.kwargs, shapes)
     explanation = explain(exported, device=device)
     show(asdict(explanation), choice["as_json"], [str(explanation)])

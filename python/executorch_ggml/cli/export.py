@@ -128,10 +128,10 @@ def _module(name: str, output: Path, choice: dict[str, Any]) -> dict[str, Any]:
     """Export a module by its example inputs."""
     from .. import export
     from ..precision_error import error_beside
-    from .models import dynamic_shapes, model_of, with_inputs
+    from .models import model_of, with_dynamic, with_inputs
 
     model = with_inputs(model_of(name, random_weights=choice["random_weights"]), choice["input_shape"])
-    shapes = dynamic_shapes(model, choice["dynamic"])
+    model, shapes = with_dynamic(model, choice["dynamic"])
     how = {name: choice[name] for name in ("quantize", "precision", "layout")}
     if model.exported is not None:
         program = export(model.exported, report_error=False, **how)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,20 +25,39 @@ _SAMPLING = {
 }
 
 
-def loading(function: options.Command) -> options.Command:
-    """The argument and the options that say which program to load, and on what."""
-    for option in reversed(
-        (
-            click.argument("program", type=options.FILE),
-            click.option("--tokenizer", type=options.FILE, help="tokenizer.json, folder or GGUF file (the program's)."),
-            options.data,
-            options.gguf,
-            options.device,
-            options.threads,
-        )
+def loading(function: Callable[..., None]) -> Callable[..., None]:
+    """The argument and the options that say which program to load and on what: the command gets what loads it."""
+
+    @wraps(function)
+    def with_loader(
+        program: Path,
+        tokenizer: Path | None,
+        data: Path | None,
+        gguf: tuple[Path, ...],
+        device: str,
+        threads: int,
+        **others: Any,
+    ) -> None:
+        def load() -> Generator:
+            from ..llm import Generator
+            from ..runtime import set_num_threads
+
+            set_num_threads(threads)
+            return Generator(program, tokenizer=tokenizer, data_path=data, gguf=gguf, device=device)
+
+        function(load, **others)
+
+    command = with_loader
+    for option in (
+        options.threads,
+        options.device,
+        options.gguf,
+        options.data,
+        click.option("--tokenizer", type=options.FILE, help="tokenizer.json, folder or GGUF file (the program's)."),
+        click.argument("program", type=options.FILE),
     ):
-        function = option(function)
-    return function
+        command = option(command)
+    return command
 
 
 def sampling(function: options.Command) -> options.Command:
@@ -54,17 +74,6 @@ def sampling(function: options.Command) -> options.Command:
     return function
 
 
-def generator_of(
-    program: Path, tokenizer: Path | None, data: Path | None, gguf: tuple[Path, ...], device: str, threads: int
-) -> Generator:
-    """The loaded program."""
-    from ..llm import Generator
-    from ..runtime import set_num_threads
-
-    set_num_threads(threads)
-    return Generator(program, tokenizer=tokenizer, data_path=data, gguf=gguf, device=device)
-
-
 @click.command("generate", short_help="Generate text with a program.")
 @loading
 @click.option("-p", "--prompt", help="The text to go on from (default: standard input).")
@@ -73,12 +82,7 @@ def generator_of(
 @sampling
 @options.as_json
 def command(
-    program: Path,
-    tokenizer: Path | None,
-    data: Path | None,
-    gguf: tuple[Path, ...],
-    device: str,
-    threads: int,
+    load: Callable[[], Generator],
     prompt: str | None,
     chat: bool,
     system: str | None,
@@ -90,7 +94,7 @@ def command(
         raise click.UsageError("--system is the system's message of a conversation, which --chat begins")
     # A newline at the end of standard input is echo's and the keyboard's, not the text's.
     text = sys.stdin.read().removesuffix("\n") if prompt is None else prompt
-    generator = generator_of(program, tokenizer, data, gguf, device, threads)
+    generator = load()
     begin: Callable[..., Generation] = generator.chat if chat else generator.stream
     generation = begin(conversation(text, system) if chat else text, **choice)
     for piece in generation:

@@ -7,6 +7,8 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.util import module_from_spec, spec_from_file_location
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -76,12 +78,14 @@ def random_tensor(sizes: Sequence[int], dtype: torch.dtype, generator: torch.Gen
 _DYNAMIC = re.compile(r"(?P<where>\w+)(\.(?P<dim>\d+))?=(?P<least>\d+):(?P<most>\d+)")
 
 
-def dynamic_shapes(model: Model, texts: Sequence[str]) -> Any:
-    """What torch.export takes, of texts like "batch=1:64" (dim 0 of all inputs) or "x.2=16:512" (dim 2 of input x)."""
-    from inspect import signature
+def with_dynamic(model: Model, texts: Sequence[str]) -> tuple[Model, Any]:
+    """The model and what torch.export takes as its dynamic shapes.
 
+    Texts are like "batch=1:64" (dim 0 of all inputs) or "x.2=16:512" (dim 2 of input x). An example input of size 1 in
+    such a dim is repeated: torch.export takes that size for a constant.
+    """
     if not texts:
-        return None
+        return model, None
     if model.exported is not None:
         raise ValueError("--dynamic: a .pt2 file has the sizes that it was exported with; give them to torch.export")
     bound = signature(model.module.forward).bind(*model.args, **model.kwargs)
@@ -90,17 +94,17 @@ def dynamic_shapes(model: Model, texts: Sequence[str]) -> Any:
         match = _DYNAMIC.fullmatch(text)
         if match is None:
             raise ValueError(f"--dynamic {text}: expected batch=1:64 for all inputs, or INPUT.DIM=1:512")
-        dim = torch.export.Dim(
-            match["where"] + (f"_{match['dim']}" if match["dim"] else ""),
-            min=int(match["least"]),
-            max=int(match["most"]),
-        )
-        names = list(shapes) if match["dim"] is None else [match["where"]]
-        for name in names:
-            if not isinstance(shapes.get(name), dict):
-                raise ValueError(f"--dynamic {text}: no tensor input {name}, there are {', '.join(shapes)}")
-            shapes[name][int(match["dim"] or 0)] = dim
-    return shapes
+        axis = int(match["dim"] or 0)
+        name_of_dim = match["where"] + (f"_{axis}" if match["dim"] else "")
+        dim = torch.export.Dim(name_of_dim, min=int(match["least"]), max=int(match["most"]))
+        for name in list(shapes) if match["dim"] is None else [match["where"]]:
+            tensor = bound.arguments.get(name)
+            if not isinstance(tensor, torch.Tensor) or axis >= tensor.dim():
+                raise ValueError(f"--dynamic {text}: no input {name} with a dim {axis}, there are {', '.join(shapes)}")
+            shapes[name][axis] = dim
+            if tensor.shape[axis] == 1:
+                bound.arguments[name] = tensor.repeat_interleave(2, axis)
+    return replace(model, args=bound.args, kwargs=bound.kwargs), shapes
 
 
 def _no_dims(value: Any) -> Any:
@@ -122,18 +126,28 @@ def _from_function(where: str, function: str) -> Model:
 def _module(where: str) -> Any:
     path = Path(where)
     if path.suffix == ".py":
-        if not path.is_file():
-            raise FileNotFoundError(f"{where}: no such file")
-        sys.path.insert(0, str(path.parent))
-        where = path.stem
-    else:
-        sys.path.insert(0, "")
+        return _file(path)
+    sys.path.insert(0, "")  # as `python -m` does
     try:
         return importlib.import_module(where)
     except ModuleNotFoundError as error:
         if error.name is None or not where.startswith(error.name):
             raise
         raise ValueError(f"{where}: no such module; expected {KINDS}") from error
+
+
+def _file(path: Path) -> Any:
+    """A file as a module, whatever modules are called like it; it imports those beside it, as a script does."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file")
+    sys.path.insert(0, str(path.parent.resolve()))
+    spec = spec_from_file_location(f"_model_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module  # where classes look for the module that they are of
+    spec.loader.exec_module(module)
+    return module
 
 
 def _exported(path: Path) -> Model:

@@ -19,13 +19,6 @@ def show(facts: Mapping[str, Any], as_json: bool, lines: Iterable[str]) -> None:
         click.echo(line)
 
 
-def table(header: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> list[str]:
-    """Rows under a header, in columns as wide as what they hold."""
-    cells = [header, *(tuple(str(cell) for cell in row) for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
-
-
 def described(name: str, array: Any) -> str:
     """An array in one line or a few: its name, type, shape, and the values at its ends."""
     import numpy as np

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,7 @@ from . import options
 from .output import described, show
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
 
 
@@ -44,24 +45,25 @@ def command(
     .wav. Inputs that no file is given for are random, of the largest sizes that the program takes.
     """
     from .. import load, set_num_threads
+    from .arrays import arrays_of, check_writes, write
 
+    if output is not None:
+        check_writes(output)
     inputs = inputs_for(program, method, files, seed)
     set_num_threads(threads)
     module = load(program, data_path=data, gguf=gguf, device=device)
     begin = time.perf_counter()
     result = module.run(method, inputs)
     seconds = time.perf_counter() - begin
-    outputs = list(result) if isinstance(result, tuple) else [result]
+    outputs = arrays_of(result if isinstance(result, tuple) else (result,))
     _show(outputs, seconds, as_json)
     if output is not None:
-        from .arrays import write
-
         write(output, outputs)
 
 
-def _show(outputs: list[torch.Tensor], seconds: float, as_json: bool) -> None:
-    lines = [described(f"output {i}", tensor.float().numpy()) for i, tensor in enumerate(outputs)]
-    facts = [{"dtype": str(o.dtype).removeprefix("torch."), "shape": list(o.shape), "values": o} for o in outputs]
+def _show(outputs: list[np.ndarray[Any, Any]], seconds: float, as_json: bool) -> None:
+    lines = [described(f"output {i}", array) for i, array in enumerate(outputs)]
+    facts = [{"dtype": str(array.dtype), "shape": array.shape, "values": array} for array in outputs]
     show({"seconds": seconds, "outputs": facts}, as_json, [*lines, f"first call {1000 * seconds:.1f} ms"])
 
 

@@ -20,7 +20,7 @@ def keep_ranges(program: ExportedProgram) -> None:
     """
     mode = detect_fake_mode([node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")])
     if mode is not None and mode.shape_env is not None:
-        # Torch has no switch for this: its own would drop the ranges of computed sizes too. Of this program's env alone.
+        # Torch's own switch (suppress_guards) would drop what is known of computed sizes too.
         mode.shape_env._update_var_to_range = partial(_update, mode.shape_env)  # type: ignore[method-assign]
 
 
