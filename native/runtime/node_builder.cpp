@@ -386,7 +386,7 @@ ggml_tensor* NodeBuilder::convolution(ggml_tensor* x, const kernels::ChainedLaye
   return made;
 }
 
-// Whether nothing but the node being built reads a tensor that is its input, or that its input was rounded from.
+// Whether the node being built is the only reader of a tensor: of its input, or of what its input was rounded from.
 bool NodeBuilder::is_read_here_alone(int value, const ggml_tensor* tensor) {
   if (values_[value] == tensor) return is_read_once(value);
   const auto rounded = rounded_.find(values_[value]);

@@ -45,7 +45,7 @@ VEC_INLINE void input_vector(const WinogradInput& tile, int64_t channel, const L
   }
 }
 
-// Inputs::of(x) is what is transformed of a vector that was loaded.
+// B^T d B of a tile d of inputs. Inputs::of(x) rounds a loaded vector to bf16, or leaves it as it is.
 template <class Inputs>
 void transform_inputs(const WinogradInput& tile) {
   int64_t channel = 0;

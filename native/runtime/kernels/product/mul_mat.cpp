@@ -1,6 +1,6 @@
 // GEMM of a matrix and rows of floats: panels of columns are packed, and each is multiplied with all rows. Quantized
 // matrices go through int8 GEMM where the CPU has it, else they are dequantized; f16 is widened in registers. Where the
-// CPU multiplies bf16, rows are rounded to it and packed, and the matrix is read in place.
+// CPU has bf16 dot products or AMX, activations are rounded to bf16 and packed, and the matrix is read in place.
 
 #include <algorithm>
 
@@ -189,9 +189,9 @@ class HalfProduct {
   int64_t rows_;  // at once
 };
 
-// bf16, by instructions that multiply it: panels of rows, in pairs of numbers. The matrix, which is mostly the larger
-// of the two, is read in place: to pack it took as long as to multiply it with ten rows, and tile registers would
-// multiply it with many more in that time. So the products are the result's transpose.
+// bf16 GEMM (VDPBF16PS, TDPBF16PS) of weights read in place and activations packed in panels, in pairs of elements.
+// Packing the weights, mostly the larger operand, cost as much as multiplying them with ten rows. It computes the
+// transpose of the result.
 class BfloatProduct {
  public:
   BfloatProduct(ggml_tensor* dst, const BfloatTiles& tiles)

@@ -1,8 +1,7 @@
-// Layers of integers: convolutions and linear layers, these as convolutions of one pixel. This file cuts them into
-// tiles that layer_isa.cpp, or a folder of an instruction set, computes, and finds where the inputs of a tile's pixels
-// begin: in place, in an arranged copy of the rows that they are in (padded where pixels are no whole quads, as the
-// three channels of a first layer are none: a row of the kernel is then read as one run), or gathered pixel by pixel in
-// the order of the weights.
+// int8 convolutions and linear layers, these as convolutions of one pixel. This file cuts them into tiles that
+// layer_isa.cpp, or a folder of an instruction set, computes, and finds where the inputs of a tile's pixels begin: in
+// place; in a padded copy of the image's rows, where channels are no multiple of 4 (a first layer's 3), so that a row
+// of the kernel is one contiguous run; or in an im2col copy, pixel by pixel in the order of the weights.
 #include "kernels/quantized/layer.h"
 
 #include <algorithm>
