@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 import torch
-from tests.native.make_corpus import Program, programs
+from tests.native.corpus_program import Program
+from tests.native.make_corpus import programs
 from torch import Tensor
 
 from executorch_ggml.devices.compiled import translations

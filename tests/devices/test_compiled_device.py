@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from tests.helpers import assert_same, lowered
-from tests.native.make_corpus import Program
+from tests.native.corpus_program import Program
 from torch import Tensor, nn
 
 from executorch_ggml import devices

@@ -19,7 +19,8 @@ import numpy as np
 import torch
 from tests.devices.mlx_check import built, check_graph, computed, run_plan
 from tests.helpers import run_interpreter
-from tests.native.make_corpus import PROGRAMS, Program
+from tests.native.corpus_program import Program
+from tests.native.make_corpus import PROGRAMS
 
 from executorch_ggml.devices.mlx import MlxDevice, available, set_device
 from executorch_ggml.devices.mlx.docs import PAGE, page
