@@ -4,6 +4,7 @@
 #define KERNEL_ISA emulated
 
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <limits>

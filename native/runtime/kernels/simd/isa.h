@@ -104,27 +104,27 @@ F pick(F generic, F avx2, F avx512) {
 #if EXECUTORCH_GGML_ISA_AVX2
 #define KERNEL_PICK_AVX2(isa, name) ((isa) >= Isa::Avx2 ? &avx2::name : nullptr)
 #else
-#define KERNEL_PICK_AVX2(isa, name) (static_cast<decltype(&avx2::name)>(nullptr))
+#define KERNEL_PICK_AVX2(isa, name) (static_cast<void>(isa), static_cast<decltype(&avx2::name)>(nullptr))
 #endif
 #if EXECUTORCH_GGML_ISA_AVXVNNI
 #define KERNEL_PICK_AVXVNNI(isa, name) ((isa) == Isa::AvxVnni ? &avxvnni::name : nullptr)
 #else
-#define KERNEL_PICK_AVXVNNI(isa, name) (static_cast<decltype(&avxvnni::name)>(nullptr))
+#define KERNEL_PICK_AVXVNNI(isa, name) (static_cast<void>(isa), static_cast<decltype(&avxvnni::name)>(nullptr))
 #endif
 #if EXECUTORCH_GGML_ISA_AVX512VNNI
 #define KERNEL_PICK_AVX512VNNI(isa, name) ((isa) >= Isa::Avx512Vnni ? &avx512vnni::name : nullptr)
 #else
-#define KERNEL_PICK_AVX512VNNI(isa, name) (static_cast<decltype(&avx512vnni::name)>(nullptr))
+#define KERNEL_PICK_AVX512VNNI(isa, name) (static_cast<void>(isa), static_cast<decltype(&avx512vnni::name)>(nullptr))
 #endif
 #if EXECUTORCH_GGML_ISA_AVX512BF16
 #define KERNEL_PICK_AVX512BF16(isa, name) ((isa) >= Isa::Avx512Bf16 ? &avx512bf16::name : nullptr)
 #else
-#define KERNEL_PICK_AVX512BF16(isa, name) (static_cast<decltype(&avx512bf16::name)>(nullptr))
+#define KERNEL_PICK_AVX512BF16(isa, name) (static_cast<void>(isa), static_cast<decltype(&avx512bf16::name)>(nullptr))
 #endif
 #if EXECUTORCH_GGML_ISA_AMX
 #define KERNEL_PICK_AMX(isa, name) ((isa) >= Isa::Amx ? &amx::name : nullptr)
 #else
-#define KERNEL_PICK_AMX(isa, name) (static_cast<decltype(&amx::name)>(nullptr))
+#define KERNEL_PICK_AMX(isa, name) (static_cast<void>(isa), static_cast<decltype(&amx::name)>(nullptr))
 #endif
 #if EXECUTORCH_GGML_ISA_AVX512 && EXECUTORCH_GGML_ISA_AVX2
 #define KERNEL_PICK(name) (::executorch_ggml::kernels::pick(&generic::name, &avx2::name, &avx512::name))
