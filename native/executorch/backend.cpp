@@ -13,6 +13,7 @@
 #include "dim_order.h"
 #include "executorch_ggml.h"
 #include "interrupt.h"
+#include "node_events.h"
 #include "open_gguf.h"
 #include "program_states.h"
 #include "session.h"
@@ -205,7 +206,7 @@ class GgmlBackend final : public et::BackendInterface {
     return handle.release();
   }
 
-  et::Error execute(et::BackendExecutionContext&, et::DelegateHandle* opaque,
+  et::Error execute(et::BackendExecutionContext& context, et::DelegateHandle* opaque,
                     et::Span<et::EValue*> args) const override {
     auto* handle = static_cast<Handle*>(opaque);
     const size_t inputs = handle->session->inputs().size();
@@ -219,7 +220,14 @@ class GgmlBackend final : public et::BackendInterface {
       if (!status.ok()) return report(et::Error::InvalidArgument, status.message());
     }
     OutputTensors sink(et::Span<et::EValue*>(args.data() + inputs, outputs), &handle->integers, &handle->dense_outputs);
-    const Status status = handle->session->run(handle->views.data(), inputs, &sink);
+    Status status;
+    if (et::EventTracer* tracer = profiling_tracer(context)) {
+      NodeEvents events(tracer, *handle->session);
+      status = handle->session->run(handle->views.data(), inputs, &sink, &events);
+      if (status.ok()) events.log();
+    } else {
+      status = handle->session->run(handle->views.data(), inputs, &sink);
+    }
     if (!status.ok()) return report(et::Error::InvalidArgument, status.message());
     sink.write_back();
     return et::Error::Ok;

@@ -31,17 +31,19 @@ struct Interrupt {
   unsigned graphs = 0;
   bool can_end = false;
   const RunStatus* status = nullptr;
+  NodeSteps* steps = nullptr;
 };
 
 thread_local Interrupt interrupt;
 
 }  // namespace
 
-void set_interrupt(InterruptCheck check, void* context) { interrupt = {check, context, 0, 0, false, nullptr}; }
+void set_interrupt(InterruptCheck check, void* context) { interrupt = {check, context, 0, 0, false, nullptr, nullptr}; }
 
-void begin_run(bool is_short, const RunStatus* status) {
+void begin_run(bool is_short, const RunStatus* status, NodeSteps* steps) {
   Interrupt& mine = interrupt;
   mine.status = status;
+  mine.steps = steps;
   mine.can_end = mine.check != nullptr && (!is_short || ++mine.graphs % kShortGraphs == 0);
 }
 
@@ -49,6 +51,7 @@ void commit_run() { interrupt.can_end = false; }
 
 bool run_is_interrupted(void*) {
   Interrupt& mine = interrupt;
+  if (mine.steps != nullptr) mine.steps->next();
   if (mine.status != nullptr && !mine.status->ok()) return true;
   if (!mine.can_end) return false;
   const int64_t time = now();

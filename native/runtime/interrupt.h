@@ -1,6 +1,7 @@
 // Runs that their caller ends early, as Ctrl-C does.
 #pragma once
 
+#include "node_observer.h"
 #include "status.h"
 
 namespace executorch_ggml {
@@ -12,8 +13,8 @@ using InterruptCheck = int (*)(void* context);
 void set_interrupt(InterruptCheck check, void* context);
 
 // A graph begins on this thread: it can be interrupted until commit_run(). Of short ones not each is. It ends by itself
-// once `status` says that a kernel failed; null: it goes on.
-void begin_run(bool is_short, const RunStatus* status = nullptr);
+// once `status` says that a kernel failed; null: it goes on. `steps` is told of each node; null: nobody is.
+void begin_run(bool is_short, const RunStatus* status = nullptr, NodeSteps* steps = nullptr);
 
 // What the graph does from here on must be done whole. On the thread that called.
 void commit_run();

@@ -30,19 +30,7 @@ const char* text(const flatbuffers::String* string) { return string ? string->c_
 
 constexpr size_t kMostTensors = INT32_MAX / 2;  // ggml counts them in an int
 
-// Whether a tensor is another's memory, seen otherwise, and nothing is computed.
-bool is_view(const ggml_tensor* tensor) {
-  switch (tensor->op) {
-    case GGML_OP_NONE:
-    case GGML_OP_RESHAPE:
-    case GGML_OP_VIEW:
-    case GGML_OP_PERMUTE:
-    case GGML_OP_TRANSPOSE:
-      return true;
-    default:
-      return false;
-  }
-}
+constexpr size_t kNoNode = SIZE_MAX;  // of tensors that are made between nodes
 
 constexpr char kPrologue[] = "it depends on integer inputs alone";
 
@@ -360,15 +348,18 @@ Status PreparedGraph::make_node(NodeBuilder* builder, size_t index, std::vector<
     const auto found = copied_.find(node.inputs()->Get(static_cast<flatbuffers::uoffset_t>(k)));
     if (found != copied_.end()) (*values)[found->first] = (*found->second)[static_cast<size_t>(position.place)];
   }
-  while (!devices_.empty() && next_tensor()) continue;
+  while (next_tensor()) continue;
+  last_tensors_.emplace_back(kNoNode, last_tensor_);
   EXECUTORCH_GGML_TRY(builder->build(node, devices_.backend(position.place), devices_.uses_kernels(position.place)));
   made_[index] = (*values)[node.output()];
   const bool writes = op_info(node.op_type()).writes == Writes::Whole && ggml_nelements(made_[index]) > 0;
   if (writes) EXECUTORCH_GGML_TRY(make_state_write(made_[index]));
-  while (!devices_.empty() && next_tensor()) {
+  while (next_tensor()) {
+    if (devices_.empty()) continue;
     const bool empty = devices_.runs_prologue() && last_tensor_->buffer == host_buffer();
     positions_[last_tensor_] = empty ? Position() : position;
   }
+  last_tensors_.emplace_back(index, last_tensor_);
   return {};
 }
 
@@ -704,11 +695,23 @@ void PreparedGraph::explain_custom_nodes(bool add) {
   if (explain != nullptr) explain(custom_.data(), custom_.size(), add);
 }
 
-Status PreparedGraph::compute() {
-  begin_run(/*is_short=*/work_ < kParallelWork, devices_.runs_prologue() ? &status_ : nullptr);
+// Made for the first run that is observed.
+NodeSteps* PreparedGraph::steps_for(NodeObserver* observer) {
+  if (observer == nullptr) return nullptr;
+  if (steps_ == nullptr) steps_ = std::make_unique<NodeSteps>(arena_.context(), cgraph_, last_tensors_);
+  return steps_.get();
+}
+
+Status PreparedGraph::compute(NodeObserver* observer) {
+  NodeSteps* steps = steps_for(observer);
+  if (steps != nullptr) steps->begin(observer);
+  begin_run(/*is_short=*/work_ < kParallelWork, devices_.runs_prologue() ? &status_ : nullptr,
+            sched_ == nullptr ? steps : nullptr);
   ggml_status result = GGML_STATUS_SUCCESS;
   if (sched_ != nullptr) {
+    if (steps != nullptr) ggml_backend_sched_set_eval_callback(sched_, NodeSteps::on_eval, steps);
     result = ggml_backend_sched_graph_compute(sched_, cgraph_);
+    if (steps != nullptr) ggml_backend_sched_set_eval_callback(sched_, nullptr, nullptr);
   } else {
     EXECUTORCH_GGML_TRY(make_plan());
     const Lease lease(cpu_->threads(/*parallel=*/work_ >= kParallelWork));
@@ -720,7 +723,7 @@ Status PreparedGraph::compute() {
   return result == GGML_STATUS_SUCCESS ? Status() : Status::error(format("ggml: %s", ggml_status_to_string(result)));
 }
 
-Status PreparedGraph::run(void* const* inputs, void* const* outputs) {
+Status PreparedGraph::run(void* const* inputs, void* const* outputs, NodeObserver* observer) {
   const DeviceCall call(devices_.backends());
   status_.clear();
   for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -733,7 +736,7 @@ Status PreparedGraph::run(void* const* inputs, void* const* outputs) {
   for (size_t i = 0; i < outputs_.size(); ++i) {
     if (outputs_[i].in_place) outputs_[i].place(outputs[i]);
   }
-  EXECUTORCH_GGML_TRY(compute());
+  EXECUTORCH_GGML_TRY(compute(observer));
   for (size_t i = 0; i < outputs_.size(); ++i) {
     if (outputs_[i].in_place) continue;
     ggml_backend_tensor_get(outputs_[i].tensor, outputs[i], 0, ggml_nbytes(outputs_[i].tensor));

@@ -13,6 +13,7 @@
 #include "device_list.h"
 #include "device_plan.h"
 #include "node_builder.h"
+#include "node_observer.h"
 #include "resource_limits.h"
 
 namespace executorch_ggml {
@@ -119,8 +120,9 @@ class PreparedGraph {
   // Where each node is computed that computes something.
   Placement placement();
 
-  // Run with inputs read from, and outputs written to, these addresses. Allocates nothing.
-  Status run(void* const* inputs, void* const* outputs);
+  // Run with inputs read from, and outputs written to, these addresses. Allocates nothing. `observer` is told of each
+  // node; null: nobody is.
+  Status run(void* const* inputs, void* const* outputs, NodeObserver* observer);
 
  private:
   // A tensor at the boundary and the views whose data moves with it, where it is the caller's memory.
@@ -159,7 +161,8 @@ class PreparedGraph {
   void place_views();
   Status check_memory(size_t bytes) const;
   Status plan_on_cpu();
-  Status compute();
+  Status compute(NodeObserver* observer);
+  NodeSteps* steps_for(NodeObserver* observer);
   Status make_plan();
   Status schedule();
   Status place_nodes(ggml_backend_t cpu);
@@ -197,7 +200,10 @@ class PreparedGraph {
   std::unordered_map<const ggml_tensor*, std::string> reasons_;  // of nodes that their device does not compute
   std::unordered_set<const ggml_tensor*> copies_;                // between splits
   std::vector<DeviceUse> uses_;                                  // of the list's devices, in its order
-  std::vector<devices::CustomNode> custom_;                      // for a device that asks what they mean
+  std::vector<std::pair<size_t, const ggml_tensor*>>
+      last_tensors_;                         // of the nodes, in the order in which they were built
+  std::unique_ptr<NodeSteps> steps_;         // once a run is observed
+  std::vector<devices::CustomNode> custom_;  // for a device that asks what they mean
   std::vector<Boundary> inputs_;
   std::vector<Boundary> outputs_;
   std::vector<std::vector<int64_t>> output_sizes_;

@@ -113,6 +113,10 @@ Status Session::open(const void* payload, size_t size, ConstantSource* constants
   EXECUTORCH_GGML_TRY(check(*program));
   EXECUTORCH_GGML_TRY(devices_.open(options.device));
   graph_ = &graph_for(*program, devices_.runs_prologue() ? Target::Ggml : Target::Cpu);
+  for (size_t i = 0; program->graphs()->Get(static_cast<flatbuffers::uoffset_t>(i)) != graph_; ++i) {
+    nodes_before_ +=
+        static_cast<int64_t>(size_of(program->graphs()->Get(static_cast<flatbuffers::uoffset_t>(i))->nodes()));
+  }
   EXECUTORCH_GGML_TRY(port_infos(*graph_, graph_->inputs(), "input", &inputs_));
   EXECUTORCH_GGML_TRY(port_infos(*graph_, graph_->outputs(), "output", &outputs_));
   EXECUTORCH_GGML_TRY(Cpu::open(options.threads, /*beside_device=*/!devices_.empty(), &cpu_));
@@ -486,11 +490,11 @@ void Session::make_room() {
   }
 }
 
-Status Session::run(const TensorView* inputs, size_t count, OutputSink* sink) {
+Status Session::run(const TensorView* inputs, size_t count, OutputSink* sink, NodeObserver* observer) {
   std::lock_guard<Mutex> lock(mutex_);
   return without_exceptions([&]() -> Status {
     EXECUTORCH_GGML_TRY(renew_after_fork());
-    return run_prepared(inputs, count, sink);
+    return run_prepared(inputs, count, sink, observer);
   });
 }
 
@@ -508,7 +512,7 @@ Status Session::placement(const TensorView* inputs, size_t count, Placement* pla
   });
 }
 
-Status Session::run_prepared(const TensorView* inputs, size_t count, OutputSink* sink) {
+Status Session::run_prepared(const TensorView* inputs, size_t count, OutputSink* sink, NodeObserver* observer) {
   PreparedGraph* prepared = nullptr;
   EXECUTORCH_GGML_TRY(prepare(inputs, count, &prepared));
   for (size_t i = 0; i < count; ++i) work_->input_data[i] = inputs[i].data;
@@ -520,7 +524,7 @@ Status Session::run_prepared(const TensorView* inputs, size_t count, OutputSink*
     states.lock();
     EXECUTORCH_GGML_TRY(states_->check_whole());
   }
-  return prepared->run(work_->input_data.data(), work_->output_data.data());
+  return prepared->run(work_->input_data.data(), work_->output_data.data(), observer);
 }
 
 }  // namespace executorch_ggml

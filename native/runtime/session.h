@@ -62,8 +62,16 @@ class Session {
   const std::vector<PortInfo>& inputs() const { return inputs_; }
   const std::vector<PortInfo>& outputs() const { return outputs_; }
 
-  // One run. Calls from several threads take turns.
-  Status run(const TensorView* inputs, size_t count, OutputSink* sink);
+  // One run. Calls from several threads take turns. `observer` is told of each node; null: nobody is.
+  Status run(const TensorView* inputs, size_t count, OutputSink* sink, NodeObserver* observer = nullptr);
+
+  // Of the graph that runs, by number.
+  const fb::Node& node(int64_t number) const {
+    return *graph_->nodes()->Get(static_cast<flatbuffers::uoffset_t>(number));
+  }
+
+  // How many nodes the payload's graphs before the one that runs have.
+  int64_t nodes_before() const { return nodes_before_; }
 
   // Where each node is computed for inputs like these; nothing is run.
   Status placement(const TensorView* inputs, size_t count, Placement* placement);
@@ -119,9 +127,10 @@ class Session {
   std::shared_ptr<WorkingMemory> working_memory() const;
   size_t held_memory() const;
   void make_room();
-  Status run_prepared(const TensorView* inputs, size_t count, OutputSink* sink);
+  Status run_prepared(const TensorView* inputs, size_t count, OutputSink* sink, NodeObserver* observer);
 
   const fb::Graph* graph_ = nullptr;
+  int64_t nodes_before_ = 0;
   ProgramId program_;
   std::shared_ptr<Cpu> cpu_;
   DeviceList devices_;

@@ -12,7 +12,6 @@ from typing import cast, final
 import torch
 from executorch.exir._serialize._named_data_store import NamedDataStore
 from executorch.exir.backend.backend_details import BackendDetails, CompileSpec, PreprocessResult
-from executorch.exir.backend.utils import DelegateMappingBuilder
 from torch.export import ExportedProgram
 
 from ..frontends.aten import Lowering
@@ -22,6 +21,7 @@ from ..ir.graph import Constant, Graph, IRError, State
 from ..ir.serialize import serialize
 from ..passes import LAYOUTS, PASSES, PRECISIONS, quantize_states, run_passes, summary
 from ..targets import TARGETS, for_targets
+from .debug_handles import debug_handles
 from .states import StateNames
 
 # Constants are used in place from the mapped file: ggml asks for 32 bytes, a cache line is kinder.
@@ -164,20 +164,9 @@ def _preprocess(
             store.add_named_data(f"{GGUF_NAME}{file}", name.encode())
     return PreprocessResult(
         processed_bytes=serialize(*graphs),
-        debug_handle_map=_debug_handles(graphs[0], program),
+        debug_handle_map=debug_handles(graphs, program),
         data_store_output=store.get_named_data_store_output(),
     )
-
-
-def _debug_handles(graph: Graph, program: ExportedProgram) -> dict[int, tuple[int]]:
-    """The debug handle of the Edge node that each of the graph's nodes comes from, by the node's number."""
-    handles = {node.name: node.meta.get("debug_handle") for node in program.graph.nodes}
-    mapping = DelegateMappingBuilder()
-    for number, node in enumerate(graph.nodes):
-        if handles.get(node.name) is not None:
-            mapping.insert_delegate_mapping_entry(handles=handles[node.name], identifier=number)
-    found: dict[int, tuple[int]] = mapping.get_delegate_mapping()
-    return found
 
 
 def _store(store: NamedDataStore, constant: Constant, data: bytes, weights_file: str | None) -> None:
