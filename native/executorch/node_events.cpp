@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "ggml-backend.h"
 #include "result.h"
 #include "status.h"
 
@@ -14,11 +15,18 @@ namespace et = ::executorch::runtime;
 
 et_timestamp_t now() { return et::pal_current_ticks(); }
 
+// The device in whose memory a tensor is, by ggml's name.
+const char* device_of(const ggml_tensor* tensor) {
+  if (tensor->buffer == nullptr) return "CPU";
+  ggml_backend_dev_t device = ggml_backend_buft_get_device(ggml_backend_buffer_get_type(tensor->buffer));
+  return device != nullptr ? ggml_backend_dev_name(device) : "CPU";
+}
+
 // What ggml's tensor is: the event's metadata.
 std::string describe_event(const ggml_tensor* tensor) {
-  return format("{\"kernel\":\"%s\",\"op\":\"%s\",\"type\":\"%s\",\"shape\":[%lld,%lld,%lld,%lld]}",
+  return format("{\"kernel\":\"%s\",\"op\":\"%s\",\"type\":\"%s\",\"device\":\"%s\",\"shape\":[%lld,%lld,%lld,%lld]}",
                 tensor->op == GGML_OP_CUSTOM ? "own" : "ggml", ggml_op_desc(tensor), ggml_type_name(tensor->type),
-                static_cast<long long>(tensor->ne[3]), static_cast<long long>(tensor->ne[2]),
+                device_of(tensor), static_cast<long long>(tensor->ne[3]), static_cast<long long>(tensor->ne[2]),
                 static_cast<long long>(tensor->ne[1]), static_cast<long long>(tensor->ne[0]));
 }
 

@@ -43,6 +43,7 @@ def export(
     layout: str | None = None,
     report_error: bool = True,
     own_kernels: Collection[str] = (),
+    generate_etrecord: bool = False,
 ) -> ExecutorchProgramManager:
     """Export a module, delegate to ggml all that it computes right, and make the ExecuTorch program.
 
@@ -56,7 +57,8 @@ def export(
     file beside the module in eager mode; ``report_error=False`` leaves that out. ``layout`` ("cpu") is that of
     :class:`GgmlPartitioner`. ``own_kernels`` names kernels, or patterns of names (``mylib::*``), that the runtime which
     the program is for has beside ExecuTorch's. Mixtures of experts in models of ``transformers`` are computed with this
-    project's operator for them.
+    project's operator for them. ``generate_etrecord`` keeps what ExecuTorch's developer tools read, modules and source
+    lines: ``.get_etrecord().save(path)`` writes it to a file beside the program.
 
     Write the result with ``.save(path)`` and run it with :func:`executorch_ggml.load`. Raises ValueError for a model in
     training mode whose results that changes (dropout, batch norm), for a dynamic dim without a maximum (ExecuTorch
@@ -85,7 +87,9 @@ def export(
     config = EdgeCompileConfig(_check_ir_validity=False)
     partitioner = GgmlPartitioner(weights=weights, precision=precision, layout=layout, own_kernels=ANY_KERNEL)
     with data_dependence_named(program):
-        edge = to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=config)
+        edge = to_edge_transform_and_lower(
+            program, partitioner=[partitioner], compile_config=config, generate_etrecord=generate_etrecord
+        )
         check_kernels(edge, partitioner, own_kernels)
         lowered = edge.to_executorch(executorch_config())
     if not has_delegates(edge):

@@ -25,6 +25,7 @@ from . import (
     export_gguf,
     generate,
     inspect,
+    profile,
     rpc_server,
     run,
     webnn,
@@ -32,7 +33,7 @@ from . import (
 from .noise import quiet_dependencies
 
 COMMANDS = (
-    *(export, run, compare, inspect, explain, generate, chat),
+    *(export, run, profile, compare, inspect, explain, generate, chat),
     *(export_gguf, devices, rpc_server, cache, webnn, doctor),
 )
 

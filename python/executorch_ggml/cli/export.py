@@ -14,7 +14,7 @@ from .output import show
 
 _LANGUAGE = ("external_weights", "max_seq_len", "chunk", "cache_type")
 """Options of language models alone."""
-_MODULE = ("dynamic", "input_shape", "random_weights", "check")
+_MODULE = ("dynamic", "input_shape", "random_weights", "check", "etrecord")
 """Options of all others."""
 
 
@@ -30,6 +30,7 @@ _MODULE = ("dynamic", "input_shape", "random_weights", "check")
 @click.option("--input-shape", multiple=True, metavar="SHAPE[:DTYPE]", help="An example input, like 1x3x224x224.")
 @click.option("--random-weights", is_flag=True, help="torchvision and timm: no download.")
 @click.option("--check", is_flag=True, help="Run the program beside eager PyTorch, and print the error.")
+@click.option("--etrecord", type=options.FILE, help="Write what `profile` reads modules and source lines from.")
 @click.option("--external-weights", is_flag=True, help="GGUF: leave the weights in that file.")
 @click.option("--max-seq-len", type=int, metavar="N", help="Language models: the longest text (2048).")
 @click.option("--chunk", type=int, metavar="N", help="Language models: tokens read at once (512).")
@@ -133,13 +134,14 @@ def _module(name: str, output: Path, choice: dict[str, Any]) -> dict[str, Any]:
     model = with_inputs(model_of(name, random_weights=choice["random_weights"]), choice["input_shape"])
     model, shapes = with_dynamic(model, choice["dynamic"])
     how = {name: choice[name] for name in ("quantize", "precision", "layout")}
+    how |= {"report_error": False, "generate_etrecord": choice["etrecord"] is not None}
     if model.exported is not None:
-        program = export(model.exported, report_error=False, **how)
+        program = export(model.exported, **how)
     else:
-        program = export(
-            model.module, model.args, kwargs=model.kwargs, dynamic_shapes=shapes, report_error=False, **how
-        )
+        program = export(model.module, model.args, kwargs=model.kwargs, dynamic_shapes=shapes, **how)
     program.save(str(output))
+    if choice["etrecord"] is not None:
+        program.get_etrecord().save(choice["etrecord"])
     if not choice["check"]:
         return {"notes": []}
     error = error_beside(program, model.module, model.args, model.kwargs)

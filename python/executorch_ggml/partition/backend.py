@@ -17,7 +17,7 @@ from torch.export import ExportedProgram
 from ..frontends.aten import Lowering
 from ..frontends.aten.weights import WeightSource
 from ..ir.dtypes import DType
-from ..ir.graph import Constant, Graph, IRError, State
+from ..ir.graph import Constant, IRError, State
 from ..ir.serialize import serialize
 from ..passes import LAYOUTS, PASSES, PRECISIONS, quantize_states, run_passes, summary
 from ..targets import TARGETS, for_targets

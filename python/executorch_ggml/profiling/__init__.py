@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from .._lazy import lazy
 from .records import UNKNOWN, By, DelegateProfile, NodeProfile, Profile, Row, Source
 
-__all__ = ["UNKNOWN", "By", "DelegateProfile", "NodeProfile", "Profile", "Row", "Source"]
+if TYPE_CHECKING:
+    from .measure import profile
+
+__all__ = ["UNKNOWN", "By", "DelegateProfile", "NodeProfile", "Profile", "Row", "Source", "profile"]
+
+__getattr__ = lazy(__name__, {".measure": ["profile"]})

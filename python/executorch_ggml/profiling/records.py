@@ -60,7 +60,7 @@ class NodeProfile:
 
 @dataclass(frozen=True)
 class DelegateProfile:
-    """One delegate: its nodes' times, and what it took beside them (copying inputs, starting threads, the scheduler)."""
+    """One delegate: its nodes' times, and what it took beside them: copying inputs, starting threads."""
 
     index: int
     backend: str
