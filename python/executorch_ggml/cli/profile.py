@@ -65,8 +65,9 @@ def command(
     if etdump is not None:
         etdump.write_bytes(measured.etdump)
     if as_json:
-        return show(measured.as_dict(), True, ())
-    _print(measured, cast("By", by), top)
+        show(measured.as_dict(), True, ())
+    else:
+        _print(measured, cast("By", by), top)
 
 
 def _print(measured: Profile, by: By, top: int) -> None:
