@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from ..profiling import By, Profile, Row
 
 
+_LEAST_WIDTH = 150  # columns of text for a table by node; rich would leave whole columns empty
+
+
 @click.command("profile", short_help="Say where a program's time goes.")
 @click.argument("program", type=options.FILE)
 @click.option("-i", "--input", "files", type=options.FILE, multiple=True, help="A file with an input; repeatable.")
@@ -75,6 +78,7 @@ def _print(measured: Profile, by: By, top: int) -> None:
 
     rows = measured.by(by)
     console = Console(soft_wrap=True)
+    console.width = max(console.width, _LEAST_WIDTH)
     console.print(_table(measured, by, rows[:top]))
     for line in _summary(measured, len(rows), top):
         console.print(line, highlight=False, markup=False)
@@ -122,11 +126,11 @@ def _summary(measured: Profile, count: int, top: int) -> list[str]:
         f"{measured.method}: median {measured.median_ns / 1e6:.3f} ms traced, {measured.untraced_median_ns / 1e6:.3f} "
         f"ms not traced, of {measured.calls} calls with {measured.threads} threads"
     )
-    for delegate in measured.delegates:
-        lines.append(
-            f"delegate {delegate.index} ({delegate.backend}): {delegate.median_ns / 1e6:.3f} ms, "
-            f"{100 * delegate.total_ns / total:.1f} %, {delegate.nodes} nodes"
-        )
+    lines += [
+        f"delegate {delegate.index} ({delegate.backend}): {delegate.median_ns / 1e6:.3f} ms, "
+        f"{100 * delegate.total_ns / total:.1f} %, {delegate.nodes} nodes"
+        for delegate in measured.delegates
+    ]
     lines.append(
         f"outside of delegates: {100 * measured.outside_ns / total:.1f} %; in no node: "
         f"{100 * measured.unaccounted_ns / total:.1f} %"
