@@ -241,6 +241,22 @@ class PySession {
     return nb::make_tuple(devices, nodes, placement.splits);
   }
 
+  nb::tuple memory_use(const nb::list& inputs) {
+    const Inputs views(inputs, session_->inputs());
+    MemoryUse use;
+    Status status;
+    {
+      nb::gil_scoped_release release;
+      status = session_->memory_use(views.data(), views.size(), &use);
+    }
+    if (!status.ok()) raise(status);
+    nb::list blocks;
+    for (const MemoryBlock& block : use.blocks) {
+      blocks.append(nb::make_tuple(block.node, block.offset, block.size, block.first, block.last));
+    }
+    return nb::make_tuple(use.bytes, use.steps, blocks);
+  }
+
   void reset() {
     nb::gil_scoped_release release;  // a run on another thread may hold them
     session_->reset();
@@ -329,6 +345,7 @@ NB_MODULE(_session, m) {
            nb::arg("max_work"), nb::arg("states").none(), nb::arg("gguf"), nb::arg("winograd").none())
       .def("run", &PySession::run, nb::arg("inputs"))
       .def("placement", &PySession::placement, nb::arg("inputs"))
+      .def("memory_use", &PySession::memory_use, nb::arg("inputs"))
       .def("reset", &PySession::reset)
       .def_prop_ro("prepared_count", &PySession::prepared_count)
       .def_prop_ro("input_names", &PySession::input_names)

@@ -16,14 +16,15 @@ bool wants_memory(const ggml_tensor* tensor) {
   return tensor->op != GGML_OP_NONE && tensor->data == nullptr && tensor->buffer == nullptr;
 }
 
-// The last node to touch each tensor that is to be placed.
-std::unordered_map<ggml_tensor*, int> last_uses(ggml_cgraph* graph) {
+// The last node to touch each tensor of those that are meant.
+template <typename Predicate>
+std::unordered_map<ggml_tensor*, int> last_uses(ggml_cgraph* graph, Predicate is_meant) {
   std::unordered_map<ggml_tensor*, int> last;
   for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
     ggml_tensor* node = ggml_graph_node(graph, i);
-    if (wants_memory(root_of(node))) last[root_of(node)] = i;
+    if (is_meant(root_of(node))) last[root_of(node)] = i;
     for (ggml_tensor* source : node->src) {
-      if (source != nullptr && wants_memory(root_of(source))) last[root_of(source)] = i;
+      if (source != nullptr && is_meant(root_of(source))) last[root_of(source)] = i;
     }
   }
   return last;
@@ -80,7 +81,7 @@ void Space::give_back(size_t offset, size_t size) {
 }
 
 MemoryPlan::MemoryPlan(ggml_cgraph* graph) {
-  const auto last = last_uses(graph);
+  const auto last = last_uses(graph, wants_memory);
   std::unordered_map<ggml_tensor*, size_t> live;
   const auto release = [&](ggml_tensor* tensor, int i) {
     const auto place = live.find(tensor);
@@ -105,6 +106,20 @@ MemoryPlan::MemoryPlan(ggml_cgraph* graph) {
 void MemoryPlan::apply(ggml_backend_buffer_t buffer) const {
   char* base = static_cast<char*>(ggml_backend_buffer_get_base(buffer));
   for (const Place& place : places_) ggml_backend_tensor_alloc(buffer, place.tensor, base + place.offset);
+}
+
+std::vector<PlacedTensor> placed_tensors(ggml_cgraph* graph, ggml_backend_buffer_t buffer) {
+  const auto is_placed = [buffer](const ggml_tensor* tensor) { return tensor->buffer == buffer; };
+  const auto last = last_uses(graph, is_placed);
+  const char* base = static_cast<const char*>(ggml_backend_buffer_get_base(buffer));
+  std::vector<PlacedTensor> placed;
+  for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
+    ggml_tensor* node = ggml_graph_node(graph, i);
+    if (node->view_src != nullptr || !is_placed(node)) continue;
+    const auto offset = static_cast<size_t>(static_cast<const char*>(node->data) - base);
+    placed.push_back({node, offset, rounded_size(node), i, last.at(node)});
+  }
+  return placed;
 }
 
 }  // namespace executorch_ggml

@@ -52,4 +52,16 @@ class MemoryPlan {
   std::vector<Place> places_;
 };
 
+// A tensor of a graph that lies in a buffer, and the first and the last of the graph's nodes that need it there.
+struct PlacedTensor {
+  const ggml_tensor* tensor;
+  size_t offset;
+  size_t size;
+  int first;
+  int last;
+};
+
+// What a graph computes into a buffer, in the order of its nodes.
+std::vector<PlacedTensor> placed_tensors(ggml_cgraph* graph, ggml_backend_buffer_t buffer);
+
 }  // namespace executorch_ggml

@@ -690,6 +690,34 @@ Placement PreparedGraph::placement() {
   return placement;
 }
 
+// The program's node that each of ggml's is a part of: what a node is composed of comes right before its result.
+std::vector<int> PreparedGraph::program_nodes() const {
+  std::unordered_map<const ggml_tensor*, int> results;
+  for (size_t i = 0; i < made_.size(); ++i) {
+    if (made_[i] != nullptr) results.emplace(made_[i], static_cast<int>(i));
+  }
+  std::vector<int> nodes(static_cast<size_t>(ggml_graph_n_nodes(cgraph_)));
+  int node = made_.empty() ? -1 : static_cast<int>(made_.size()) - 1;
+  for (size_t i = nodes.size(); i-- > 0;) {
+    const auto result = results.find(ggml_graph_node(cgraph_, static_cast<int>(i)));
+    if (result != results.end()) node = result->second;
+    nodes[i] = node;
+  }
+  return nodes;
+}
+
+Status PreparedGraph::memory_use(MemoryUse* use) const {
+  if (sched_ != nullptr) return Status::error("the plan of the working memory is the CPU's; open the program there");
+  use->steps = program_nodes();
+  if (memory_ == nullptr) return {};
+  for (const PlacedTensor& placed : placed_tensors(cgraph_, memory_->buffer())) {
+    use->bytes = std::max(use->bytes, placed.offset + placed.size);
+    use->blocks.push_back(
+        {use->steps[static_cast<size_t>(placed.first)], placed.offset, placed.size, placed.first, placed.last});
+  }
+  return {};
+}
+
 void PreparedGraph::explain_custom_nodes(bool add) {
   const devices::CustomNodesFunction explain = devices_.custom_nodes();
   if (explain != nullptr) explain(custom_.data(), custom_.size(), add);

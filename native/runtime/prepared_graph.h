@@ -66,6 +66,22 @@ struct Placement {
   int splits = 1;  // runs of nodes on one device, with copies between them
 };
 
+// A block of the working memory on the CPU: whose result it holds, and from which step to which of a run.
+struct MemoryBlock {
+  int node = 0;  // of the program
+  size_t offset = 0;
+  size_t size = 0;
+  int first = 0;
+  int last = 0;
+};
+
+// Where a run's intermediate values lie. Steps are ggml's nodes, each a part of one of the program's.
+struct MemoryUse {
+  size_t bytes = 0;
+  std::vector<int> steps;  // the program's node of each step
+  std::vector<MemoryBlock> blocks;
+};
+
 // The program that a graph is of: its FlatBuffer, and a number that no other of this library's has.
 struct ProgramId {
   const uint8_t* bytes = nullptr;
@@ -120,6 +136,9 @@ class PreparedGraph {
   // Where each node is computed that computes something.
   Placement placement();
 
+  // Where intermediate values lie, on the CPU alone.
+  Status memory_use(MemoryUse* use) const;
+
   // Run with inputs read from, and outputs written to, these addresses. Allocates nothing. `observer` is told of each
   // node; null: nobody is.
   Status run(void* const* inputs, void* const* outputs, NodeObserver* observer);
@@ -160,6 +179,7 @@ class PreparedGraph {
   static void put_on_host(Boundary* boundary);
   void place_views();
   Status check_memory(size_t bytes) const;
+  std::vector<int> program_nodes() const;
   Status plan_on_cpu();
   Status compute(NodeObserver* observer);
   NodeSteps* steps_for(NodeObserver* observer);

@@ -512,6 +512,16 @@ Status Session::placement(const TensorView* inputs, size_t count, Placement* pla
   });
 }
 
+Status Session::memory_use(const TensorView* inputs, size_t count, MemoryUse* use) {
+  std::lock_guard<Mutex> lock(mutex_);
+  return without_exceptions([&]() -> Status {
+    EXECUTORCH_GGML_TRY(renew_after_fork());
+    PreparedGraph* prepared = nullptr;
+    EXECUTORCH_GGML_TRY(prepare(inputs, count, &prepared));
+    return prepared->memory_use(use);
+  });
+}
+
 Status Session::run_prepared(const TensorView* inputs, size_t count, OutputSink* sink, NodeObserver* observer) {
   PreparedGraph* prepared = nullptr;
   EXECUTORCH_GGML_TRY(prepare(inputs, count, &prepared));

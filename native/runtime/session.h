@@ -76,6 +76,9 @@ class Session {
   // Where each node is computed for inputs like these; nothing is run.
   Status placement(const TensorView* inputs, size_t count, Placement* placement);
 
+  // Where the intermediate values lie for inputs like these, on the CPU; nothing is run.
+  Status memory_use(const TensorView* inputs, size_t count, MemoryUse* use);
+
   // Put the states back to their first contents, for all sessions that share them.
   void reset() { states_->reset(); }
 

@@ -111,6 +111,27 @@ class Placement:
         return f"{nodes} nodes in {use.splits}, {use.leaf_bytes:,} bytes of weights and states; {moved}"
 
 
+class MemoryBlock(NamedTuple):
+    """A block of the working memory: the result of the program's node ``node``, needed from one step to another."""
+
+    node: int
+    offset: int
+    size: int
+    first: int
+    last: int
+
+
+class MemoryUse(NamedTuple):
+    """Where a run's intermediate values lie on the CPU.
+
+    A step is a node of ggml's; ``steps`` has the number of the program's node that each is a part of.
+    """
+
+    bytes: int
+    steps: list[int]
+    blocks: list[MemoryBlock]
+
+
 class Cpu(NamedTuple):
     """What programs run on where they run on the CPU. Instruction sets have the names of EXECUTORCH_GGML_CPU.
 
@@ -276,6 +297,11 @@ class Session:
         devices, nodes, splits = self._session.placement(list(inputs))
         placed = tuple(NodePlacement(node, _op_name(op), name, reason) for node, op, name, reason in nodes)
         return Placement(tuple(DeviceUse(*use) for use in devices), placed, splits)
+
+    def memory_use(self, *inputs: Any) -> MemoryUse:
+        """Where intermediate values lie on the CPU, for inputs of these types and sizes; nothing is run."""
+        size, steps, blocks = self._session.memory_use(list(inputs))
+        return MemoryUse(size, steps, [MemoryBlock(*block) for block in blocks])
 
     def reset(self) -> None:
         """Put the program's states back to their first contents (with ``states``: for all that share them)."""
