@@ -134,12 +134,19 @@ runner: setup  ## build the C++ example against the installed package
 
 # --------------------------------------------------------------------------------------------------------- checks
 
+# Where it cannot be had the tests of pages are skipped, and say so.
+$(STAMPS)/chromium: tools/install_chromium.py | $(STAMPS)/venv
+	$(PY) -m tools.install_chromium .cache/chromium && touch $@ || true
+
+.PHONY: chromium
+chromium: $(STAMPS)/chromium  ## fetch Debian's Chromium for the tests of pages, without root; ten seconds
+
 .PHONY: test
-test: native-test runner-test  ## run the tests, C++ and Python
+test: native-test runner-test chromium  ## run the tests, C++ and Python
 	$(PY) -m pytest $(PYTEST_ARGS)
 
 .PHONY: test-all
-test-all: native-test runner-test $(STAMPS)/llama_cpp $(STAMPS)/ggml_newest  ## run the tests, the slow ones and those against llama.cpp too
+test-all: native-test runner-test chromium $(STAMPS)/llama_cpp $(STAMPS)/ggml_newest  ## run the tests, the slow ones and those against llama.cpp too
 	$(PY) -m pytest $(PYTEST_ARGS) -m "slow or not slow" --hypothesis-profile=thorough
 
 # The kernels' tests go through all instruction sets themselves.
@@ -231,6 +238,7 @@ lint: setup  ## check style, types, and that generated files are up to date
 	$(PY) -m tests.devices.support --check
 	$(PY) tools/operator_arguments.py --check
 	$(PY) -m tests.architectures --check
+	$(PY) -m tools.report_assets --check
 
 .PHONY: format
 format: setup  ## put the style right where that can be done without thought

@@ -201,3 +201,29 @@ def test_a_number_that_matters_rounded_prepares_for_each_rounded_one() -> None:
     assert ready.prepared_count == 5
     with pytest.raises(RuntimeError, match="outside the 0 to 16"):
         ready.run(given, np.array(17))
+
+
+def test_memory_use_has_what_is_computed_and_nothing_overlaps(session: Session) -> None:
+    use = session.memory_use(np.zeros((5, 64), np.float32))
+    assert use.bytes == max(block.offset + block.size for block in use.blocks)
+    assert any(block.size == 5 * 256 * 4 for block in use.blocks)  # a multiple of 64: what the first layer gives
+    for i, a in enumerate(use.blocks):
+        assert 0 <= a.first <= a.last < len(use.steps)
+        assert use.steps[a.first] == a.node
+        for b in use.blocks[:i]:
+            at_once = a.first <= b.last and b.first <= a.last
+            assert not (at_once and a.offset < b.offset + b.size and b.offset < a.offset + a.size), (a, b)
+    larger = session.memory_use(np.zeros((50, 64), np.float32))
+    assert larger.bytes > use.bytes
+
+
+def test_memory_use_after_runs_of_larger_inputs(session: Session) -> None:
+    """Graphs of a session share memory, where each keeps its own places."""
+    small = session.memory_use(np.zeros((2, 64), np.float32))
+    session.run(np.zeros((500, 64), np.float32))
+    assert session.memory_use(np.zeros((2, 64), np.float32)) == small
+
+
+def test_memory_use_of_another_input_is_refused(session: Session) -> None:
+    with pytest.raises(RuntimeError, match="input 0"):
+        session.memory_use(np.zeros((5, 63), np.float32))

@@ -26,6 +26,7 @@ from . import (
     generate,
     inspect,
     profile,
+    report,
     rpc_server,
     run,
     webnn,
@@ -33,7 +34,7 @@ from . import (
 from .noise import quiet_dependencies
 
 COMMANDS = (
-    *(export, run, profile, compare, inspect, explain, generate, chat),
+    *(export, run, profile, compare, inspect, report, explain, generate, chat),
     *(export_gguf, devices, rpc_server, cache, webnn, doctor),
 )
 

@@ -21,12 +21,21 @@ if TYPE_CHECKING:
 @click.option("--summary", is_flag=True, help="Leave the graphs' nodes out.")
 @click.option("--target", type=click.Choice(["cpu", "ggml"]), default="cpu", help="Whose graphs to print (cpu).")
 @click.option("--device", help="Say which nodes a device or several (CUDA0=3,CUDA1=1) compute, and what moves.")
+@click.option("--to", type=click.Choice(["json", "dot"]), help="Print the whole program's graph for other tools.")
 @options.gguf
 @options.as_json
 def command(
-    program: Path, summary: bool, target: str, device: str | None, gguf: tuple[Path, ...], as_json: bool
+    program: Path, summary: bool, target: str, device: str | None, to: str | None, gguf: tuple[Path, ...], as_json: bool
 ) -> None:
-    """Print the ggml graphs inside a .pte program, and what stayed outside of them and why."""
+    """Print the ggml graphs inside a .pte program, and what stayed outside of them and why.
+
+    With --to dot it is a Graphviz file, with --to json what `report` shows: nodes, edges, weights, planned memory.
+    """
+    if to is not None:
+        if as_json or summary or device is not None or gguf or target != "cpu":
+            raise click.UsageError("--to prints all of the program and takes no other option")
+        _print_graph(program, to)
+        return
     from ..ir.serialize import deserialize
     from ..ir.target import Target
     from ..pte import read_program
@@ -45,6 +54,15 @@ def command(
             delegates.append(facts)
         methods.append(_method_facts(plan, delegates))
     show({"methods": methods}, as_json, (line for method in methods for line in _lines(method)))
+
+
+def _print_graph(program: Path, to: str) -> None:
+    import json
+
+    from ..report import as_plain, report_of, to_dot
+
+    report = report_of(program)
+    click.echo(to_dot(report) if to == "dot" else json.dumps(as_plain(report), indent=2), nl=to != "dot")
 
 
 def _method_facts(plan: Any, delegates: list[dict[str, Any]]) -> dict[str, Any]:

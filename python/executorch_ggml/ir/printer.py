@@ -37,8 +37,12 @@ def _storage(layout: StorageLayout) -> str:
 
 def _call(node: Node, names: dict[Value, str]) -> str:
     inputs = ["none" if value is None else names[value] for value in node.inputs]
-    attrs = [f"{name}={_text(value)}" for name, value in node.attrs.items()]
-    return f"{node.op}({', '.join([*inputs, *attrs])})"
+    return f"{node.op}({', '.join(filter(None, [*inputs, attributes_text(node)]))})"
+
+
+def attributes_text(node: Node) -> str:
+    """A node's attributes, like "eps=1e-05, axis=0"."""
+    return ", ".join(f"{name}={_text(value)}" for name, value in node.attrs.items())
 
 
 def _text(value: Any) -> str:

@@ -1,0 +1,62 @@
+"""``executorch-ggml report``: a program as an HTML page: graph, what stayed outside, time, memory, weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from . import options
+from .output import show
+
+if TYPE_CHECKING:
+    from ..report.origins import Origins
+    from .models import Model
+
+
+@click.command("report", short_help="Write a page that shows a program.")
+@click.argument("program", type=options.FILE)
+@options.output_of("The HTML file to write.")
+@click.option("--etrecord", type=options.FILE, help="The program's ETRecord: modules and source lines.")
+@click.option("--against", metavar="MODEL", help="The model, as `export` takes it: modules, source lines.")
+@click.option("--random-weights", is_flag=True, help="torchvision and timm: no download.")
+@click.option("--open", "open_", is_flag=True, help="Open the page in the browser.")
+@options.as_json
+def command(
+    program: Path,
+    output: Path,
+    etrecord: Path | None,
+    against: str | None,
+    random_weights: bool,
+    open_: bool,
+    as_json: bool,
+) -> None:
+    """Write one HTML file about PROGRAM that needs no network to be looked at."""
+    from ..report import report_of, to_html
+
+    model = None if against is None else _model(against, random_weights)
+    report = report_of(program, _origins(etrecord, model))
+    output.write_text(to_html(report), encoding="utf-8")
+    size, nodes = output.stat().st_size, sum(len(method.calls) for method in report.methods)
+    facts = {"output": output, "bytes": size, "nodes": nodes}
+    show(facts, as_json, [f"wrote {output}: {nodes} nodes, {size / 1e6:.1f} MB"])
+    if open_:
+        click.launch(output.resolve().as_uri())
+
+
+def _model(name: str, random_weights: bool) -> Model:
+    from .models import model_of
+
+    return model_of(name, random_weights=random_weights)
+
+
+def _origins(etrecord: Path | None, model: Model | None) -> dict[str, Origins] | None:
+    from ..report.origins import origins_of_etrecord, origins_of_model
+    from ..tracing import trace
+
+    if etrecord is not None:
+        return origins_of_etrecord(etrecord)
+    if model is None:
+        return None
+    return {"forward": origins_of_model(model.exported or trace(model.module, model.args, model.kwargs, None))}
