@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Browser, sync_playwright
 from tools.install_chromium import NAMES, environment
 
@@ -16,11 +15,11 @@ UNPACKED = Path(__file__).parents[2] / ".cache" / "chromium"
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Skips the test where there is none."""
+    """Raises FileNotFoundError where there is none."""
     installed = next(filter(None, map(shutil.which, NAMES)), None)
     unpacked = UNPACKED / "usr" / "lib" / "chromium" / "chromium"
     if installed is None and not unpacked.is_file():
-        pytest.skip("no Chromium: `make chromium`, or install Debian's package chromium")
+        raise FileNotFoundError("no Chromium: `make chromium`, or install Debian's package chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=installed or str(unpacked),

@@ -13,9 +13,10 @@ from torch import nn
 import executorch_ggml
 from executorch_ggml import GgmlPartitioner
 from executorch_ggml.cli import main
-from executorch_ggml.report import Report, as_plain, report_of, to_html
+from executorch_ggml.report import Measured, Report, as_plain, report_of, to_html
+from executorch_ggml.report.errors import layer_errors
 from executorch_ggml.report.model import Kind, Method
-from executorch_ggml.report.origins import origins_of_etrecord, origins_of_model
+from executorch_ggml.report.origins import eager_values, origins_of_etrecord, origins_of_model
 
 
 @pytest.fixture(scope="module")
@@ -58,10 +59,10 @@ def test_weights_are_those_of_the_model(method: Method) -> None:
     shapes = {name: tuple(value.shape) for name, value in model.named_parameters()}
     found = {weight.key.removesuffix(f".{weight.storage}"): weight for weight in method.weights}
     assert set(found) - set(shapes) == {"_lifted_tensor_constant0.f64"}  # what is divided by
-    for name in shapes:
+    for name, shape in shapes.items():
         weight = found[name]
         assert weight.module == name.rpartition(".")[0]
-        assert weight.shape == shapes[name]
+        assert weight.shape == shape
         assert weight.bytes >= 4 * torch.Size(weight.shape).numel()
     assert found["layers.0.up.weight"].storage == "matrix_blocks"
 
@@ -139,6 +140,34 @@ def test_methods_and_states(tmp_path: Path) -> None:
     assert max(block.size for block in arena.blocks) == 8 * 4 * 4
 
 
+def test_errors_begin_in_the_layer_that_differs(program: Path) -> None:
+    changed, inputs = models.build()
+    with torch.no_grad():
+        changed.get_parameter("layers.1.up.weight").mul_(1.01)
+    origins, values = eager_values(torch.export.export(changed, inputs), inputs)
+    errors = layer_errors(program, values, inputs, "forward")
+    (method,) = report_of(program, {"forward": origins}, {"forward": Measured(errors=errors)}).methods
+    found = {node.module: node.error for node in method.calls if node.op == "linear"}
+    assert list(found) == ["layers.0.up", "layers.0.down", "layers.1.up", "layers.1.down", "head"]
+    before, after = list(found.values())[:2], list(found.values())[2:4]
+    assert all(error is not None and error < 1e-6 for error in before)
+    assert all(error is not None and 1e-3 < error < 1e-1 for error in after)
+
+
+def test_errors_of_images_whose_channels_are_innermost_on_the_cpu(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 6, 3), nn.Flatten()]
+    model, inputs = nn.Sequential(*layers, nn.Linear(6 * 8, 3)).eval(), (torch.randn(1, 3, 12, 8),)
+    path = tmp_path / "model.pte"
+    executorch_ggml.export(model, inputs).save(str(path))
+    _, values = eager_values(torch.export.export(model, inputs), inputs)
+    errors = layer_errors(path, values, inputs, "forward")
+    (method,) = report_of(path, memory=False).methods
+    layers_ = [node.id for node in method.calls if node.op in {"conv_2d", "linear", "pool_2d"} or node.weights]
+    assert len(layers_) >= 3
+    assert all(errors[id_] < 1e-6 for id_ in layers_)
+
+
 def test_a_page_needs_nothing_else_and_closes_no_element(program: Path) -> None:
     report = report_of(program)
     report.methods[0].nodes[0].name = "</script><script>alert(1)</script>"
@@ -174,7 +203,10 @@ def test_report_is_written(program: Path, model: str, tmp_path: Path, capsys: py
     assert main(["report", str(program), "-o", str(output), "--against", model, "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["bytes"] == output.stat().st_size
-    assert "layers.0.up" in output.read_text()
+    page = output.read_text()
+    assert "layers.0.up" in page
+    assert '"error":' in page
+    assert "Errors add up" in page
 
 
 def test_what_is_no_program_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ from . import options
 from .output import show
 
 if TYPE_CHECKING:
+    from ..report.model import Measured
     from ..report.origins import Origins
     from .models import Model
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 @click.argument("program", type=options.FILE)
 @options.output_of("The HTML file to write.")
 @click.option("--etrecord", type=options.FILE, help="The program's ETRecord: modules and source lines.")
-@click.option("--against", metavar="MODEL", help="The model, as `export` takes it: modules, source lines.")
+@click.option("--against", metavar="MODEL", help="The model, as `export` takes it: modules, source lines, errors.")
 @click.option("--random-weights", is_flag=True, help="torchvision and timm: no download.")
 @click.option("--open", "open_", is_flag=True, help="Open the page in the browser.")
 @options.as_json
@@ -36,7 +37,12 @@ def command(
     from ..report import report_of, to_html
 
     model = None if against is None else _model(against, random_weights)
-    report = report_of(program, _origins(etrecord, model))
+    origins, measured = _compared(program, model)
+    if etrecord is not None:
+        from ..report.origins import origins_of_etrecord
+
+        origins = origins_of_etrecord(etrecord)
+    report = report_of(program, origins, measured)
     output.write_text(to_html(report), encoding="utf-8")
     size, nodes = output.stat().st_size, sum(len(method.calls) for method in report.methods)
     facts = {"output": output, "bytes": size, "nodes": nodes}
@@ -51,12 +57,19 @@ def _model(name: str, random_weights: bool) -> Model:
     return model_of(name, random_weights=random_weights)
 
 
-def _origins(etrecord: Path | None, model: Model | None) -> dict[str, Origins] | None:
-    from ..report.origins import origins_of_etrecord, origins_of_model
+def _compared(program: Path, model: Model | None) -> tuple[dict[str, Origins] | None, dict[str, Measured] | None]:
+    """Where the nodes of the method ``forward`` come from, and their errors on the model's example inputs."""
+    from torch.utils._pytree import tree_leaves
+
+    from ..report.errors import layer_errors
+    from ..report.model import Measured
+    from ..report.origins import eager_values
     from ..tracing import trace
 
-    if etrecord is not None:
-        return origins_of_etrecord(etrecord)
     if model is None:
-        return None
-    return {"forward": origins_of_model(model.exported or trace(model.module, model.args, model.kwargs, None))}
+        return None, None
+    exported = model.exported or trace(model.module, model.args, model.kwargs, None)
+    inputs = tree_leaves((model.args, model.kwargs))
+    origins, values = eager_values(exported, inputs)
+    errors = layer_errors(program, values, inputs, "forward")
+    return {"forward": origins}, {"forward": Measured(errors=errors)}

@@ -2,7 +2,7 @@
 
 from .build import report_of
 from .dot import to_dot
-from .model import Report
+from .model import Measured, Report
 from .page import as_plain, to_html
 
-__all__ = ["Report", "as_plain", "report_of", "to_dot", "to_html"]
+__all__ = ["Measured", "Report", "as_plain", "report_of", "to_dot", "to_html"]

@@ -11,20 +11,30 @@ from .. import __version__
 from ..pte import read_program
 from .memory import delegate_arena, outside_arenas
 from .method import GGML, Refused, method_of
-from .model import Kind, Method, Node, Refusal, Report
+from .model import Kind, Measured, Method, Node, Refusal, Report
 from .origins import Origins
 
 MODULES_FROM_NAMES = (
-    "Modules are those of the weights that nodes read, by the weights' names; nodes without weights count as the whole "
-    "model's. An ETRecord (--etrecord) or the model (--against) says more, and has the source lines."
+    "Modules are those of the weights that nodes read, by the weights' names; nodes without weights count as the "
+    "whole model's. An ETRecord (--etrecord) or the model (--against) says more, and has the source lines."
+)
+OF_ERRORS = (
+    "Errors add up from layer to layer within ggml; what ExecuTorch computes outside is taken from eager. Nodes "
+    "without an error have no counterpart in eager of the same shape."
 )
 
 
-def report_of(path: Path, origins: Mapping[str, Origins] | None = None, *, memory: bool = True) -> Report:
+def report_of(
+    path: Path,
+    origins: Mapping[str, Origins] | None = None,
+    measured: Mapping[str, Measured] | None = None,
+    *,
+    memory: bool = True,
+) -> Report:
     """What a program's file says.
 
-    ``origins`` has each method's modules and source lines; without ``memory`` no delegate is opened to plan its own.
-    Raises ValueError for a file that is no program.
+    ``origins`` has each method's modules and source lines, ``measured`` its times and errors; without ``memory`` no
+    delegate is opened to plan its own. Raises ValueError for a file that is no program.
     """
     program, payloads = read_program(path)
     methods = []
@@ -34,10 +44,20 @@ def report_of(path: Path, origins: Mapping[str, Origins] | None = None, *, memor
         if memory:
             ours = [(i, delegate) for i, delegate in enumerate(plan.delegates) if delegate.id == GGML]
             method.arenas += [delegate_arena(payloads(delegate), i) for i, delegate in ours]
+        _add_measured(method, (measured or {}).get(plan.name, Measured()))
         method.refusals = refusals_of(method, plan)
         methods.append(method)
     notes = [] if origins else [MODULES_FROM_NAMES]
+    if any(node.error is not None for method in methods for node in method.nodes):
+        notes.append(OF_ERRORS)
     return Report(path.name, path.stat().st_size, __version__, methods, notes)
+
+
+def _add_measured(method: Method, measured: Measured) -> None:
+    method.microseconds = measured.microseconds
+    for node in method.nodes:
+        node.microseconds = measured.times.get(node.id)
+        node.error = measured.errors.get(node.id)
 
 
 def refusals_of(method: Method, plan: Any) -> list[Refusal]:

@@ -67,6 +67,16 @@ def _base(op: str) -> str:
     return re.sub(r"[:.]+", ".", op).split(".")[1].removeprefix("_").removesuffix("_copy")
 
 
+def written_by(plan: Any, args: Sequence[int]) -> list[int]:
+    """The values that a kernel's last argument names: what it returns."""
+    return _items(plan, args[-1]) if args else []
+
+
+def _items(plan: Any, index: int) -> list[int]:
+    value = plan.values[index].val
+    return [item for item in value.items if item >= 0] if isinstance(value, TensorList) else [index]
+
+
 class _Reader:
     def __init__(self, plan: Any, payloads: Callable[[Any], bytes], origins: Origins) -> None:
         self.plan = plan
@@ -133,18 +143,14 @@ class _Reader:
 
     def _arguments(self, args: Sequence[int]) -> tuple[list[int], list[int]]:
         """The values that a call reads and those that it writes: the last argument, and what nobody computed before."""
-        last = set(self._expanded(args[-1])) if args else set()
+        last = set(written_by(self.plan, args))
         reads: list[int] = []
         writes: list[int] = []
-        for index in dict.fromkeys(value for argument in args for value in self._expanded(argument)):
+        for index in dict.fromkeys(value for argument in args for value in _items(self.plan, argument)):
             value = self.plan.values[index].val
             fresh = isinstance(value, Tensor) and value.allocation_info is not None and index not in self.producers
             (writes if index in last or fresh else reads).append(index)
         return reads, writes
-
-    def _expanded(self, index: int) -> list[int]:
-        value = self.plan.values[index].val
-        return [item for item in value.items if item >= 0] if isinstance(value, TensorList) else [index]
 
     def _reads(self, id_: str, values: Sequence[int]) -> None:
         for index in values:

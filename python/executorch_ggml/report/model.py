@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -86,6 +87,18 @@ class Arena:
     bytes: int
     steps: tuple[str, ...]
     blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What runs of a method were seen to take and to give, by the ids of nodes.
+
+    ``microseconds`` is the time of a whole run. Errors are over eager's largest magnitude in that result.
+    """
+
+    times: Mapping[str, float] = field(default_factory=dict)
+    microseconds: float | None = None
+    errors: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

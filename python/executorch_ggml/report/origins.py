@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 from executorch.exir.backend.partitioner import PartitionResult
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.utils._pytree import tree_map_only
 
 from ..frontends.aten.source import source_line
 from ..partition.control_flow import graph_modules
@@ -47,22 +51,76 @@ def origins_of_etrecord(path: Path) -> dict[str, Origins]:
 
 def origins_of_model(exported: ExportedProgram) -> Origins:
     """By the names of the nodes that the partitioner sees when a program is exported by ``executorch_ggml.export``."""
-    observer = _Observer()
+    return _observed(exported, None).origins
+
+
+def eager_values(exported: ExportedProgram, inputs: Sequence[torch.Tensor]) -> tuple[Origins, dict[str, Any]]:
+    """The same, and each node's value in eager PyTorch for these inputs."""
+    observer = _observed(exported, inputs)
+    return observer.origins, observer.values
+
+
+def _observed(exported: ExportedProgram, inputs: Sequence[torch.Tensor] | None) -> _Observer:
+    observer = _Observer(inputs)
     config = EdgeCompileConfig(_check_ir_validity=False)
     to_edge_transform_and_lower(exported, partitioner=[observer], compile_config=config)
-    return observer.origins
+    return observer
 
 
 class _Observer(GgmlPartitioner):
-    """Notes where the nodes come from that a partitioner is given."""
+    """Notes where the nodes come from that a partitioner is given, and their values for some inputs."""
 
-    def __init__(self) -> None:
+    def __init__(self, inputs: Sequence[torch.Tensor] | None) -> None:
         super().__init__(own_kernels=ANY_KERNEL)
+        self.inputs = inputs
         self.origins: Origins = {}
+        self.values: dict[str, Any] = {}
+        self._constants: dict[str, Any] = {}
+
+    def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
+        program = super().transform_for_pre_decomposition(exported_program)
+        self._constants = {**program.state_dict, **program.constants}  # while it is partitioned, some are fake
+        return program
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         self.origins = _origins(exported_program)
+        if self.inputs is not None:
+            with unset_fake_temporarily(), torch.no_grad():
+                recorder = _Recorder(exported_program.graph_module)
+                recorder.run(*_arguments(exported_program, self._constants, self.inputs))
+            self.values = recorder.values
         return super().partition(exported_program)
+
+
+class _Recorder(torch.fx.Interpreter):
+    """Keeps what each call returns."""
+
+    def __init__(self, module: torch.fx.GraphModule) -> None:
+        super().__init__(module)
+        self.values: dict[str, Any] = {}
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        result = super().run_node(n)
+        if n.op == "call_function":
+            copy: Any = tree_map_only(torch.Tensor, torch.Tensor.clone, result)  # later nodes may write to it
+            self.values[n.name] = copy
+        return result
+
+
+def _arguments(program: ExportedProgram, real: Mapping[str, Any], inputs: Sequence[torch.Tensor]) -> list[Any]:
+    """What the placeholders of a program stand for: parameters, buffers, constants, and the caller's inputs."""
+    users = iter(inputs)
+    constants = {**program.state_dict, **program.constants, **real}
+    specs = program.graph_signature.input_specs
+    values = [next(users) if spec.kind == InputKind.USER_INPUT else constants[spec.target or ""] for spec in specs]
+    return [_own(value) for value in values]
+
+
+def _own(value: Any) -> Any:
+    """A copy of a tensor, of a fake one's contents where it has them: those of scalars."""
+    if isinstance(value, FakeTensor):
+        value = value.constant
+    return value.clone() if isinstance(value, torch.Tensor) else value
 
 
 def _origins(program: ExportedProgram) -> Origins:
@@ -79,4 +137,4 @@ def _origin(node: torch.fx.Node) -> Origin:
     path, kind = ([*stack] or [("", "")])[-1]
     name = kind if isinstance(kind, str) else getattr(kind, "__name__", str(kind))
     module = str(path).removeprefix("L['self']").removeprefix(".")
-    return Origin(module, name.rpartition(".")[2], source_line(node))
+    return Origin(module, name.rpartition(".")[2], source_line(node).removeprefix(f"{Path.cwd()}{os.sep}"))

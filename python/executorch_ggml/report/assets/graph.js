@@ -248,11 +248,14 @@ function moveByKey(event) {
 function matches(text) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   if (!words.length) return [];
-  return report.method.nodes.filter((node) => {
-    const all = [node.id, node.op, node.name, node.module, node.module_type, node.source, node.result, ...node.weights];
-    const where = all.join(" ").toLowerCase();
-    return words.every((word) => where.includes(word));
-  });
+  const has = (texts) => words.every((word) => texts.join(" ").toLowerCase().includes(word));
+  const found = [[], []];  // those that are called so are before those whose line or weights are
+  for (const node of report.method.nodes) {
+    const names = [node.id, node.op, node.name, node.module, node.module_type, node.result];
+    if (has(names)) found[0].push(node);
+    else if (has([...names, node.source, ...node.weights])) found[1].push(node);
+  }
+  return found.flat();
 }
 
 function startSearch() {

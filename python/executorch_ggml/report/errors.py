@@ -1,0 +1,112 @@
+"""The error of each layer: what ggml's nodes compute beside the values of the same ATen nodes in eager PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from executorch.exir.schema import DelegateCall, KernelCall, Tensor
+
+from ..ir.arrays import as_torch
+from ..ir.graph import Graph, Node, Port
+from ..ir.serialize import deserialize, serialize
+from ..precision_error import relative_error
+from ..pte import read_program
+from ..runtime.named_data import named_data
+from ..runtime.session import Session
+from .method import GGML, Refused, node_id, written_by
+
+EagerValues = Mapping[str, Any]
+
+
+def layer_errors(path: Path, eager: EagerValues, inputs: Sequence[torch.Tensor], method: str) -> dict[str, float]:
+    """By the ids of a report's nodes: the largest difference from eager over eager's largest magnitude.
+
+    ``eager`` has the values of ATen nodes by name. Each delegate runs on the inputs that it has in the program, except
+    that results of nodes outside are eager's. Several nodes that one ATen node became are judged by their last; nodes
+    that eager has no value of the same shape for have no error. Raises ValueError where weights are in another file.
+    """
+    program, payloads = read_program(path)
+    plan = next(plan for plan in program.execution_plan if plan.name == method)
+    refused = Refused(plan)
+    values: dict[int, torch.Tensor] = dict(zip(plan.inputs, inputs, strict=True))
+    errors: dict[str, float] = {}
+    for chain in plan.chains:
+        for instruction in chain.instructions:
+            call = instruction.instr_args
+            if isinstance(call, KernelCall):
+                operator = plan.operators[call.op_index]
+                name, _ = refused.next(f"{operator.name}.{operator.overload}" if operator.overload else operator.name)
+                _take_eagers(plan, call, eager.get(name), values)
+            elif isinstance(call, DelegateCall) and plan.delegates[call.delegate_index].id == GGML:
+                payload = payloads(plan.delegates[call.delegate_index])
+                graph = deserialize(payload)
+                arguments = [values.get(index) for index in call.args[: len(graph.inputs)]]
+                if any(argument is None for argument in arguments):
+                    continue
+                outputs, results = _run(path, graph, [a for a in arguments if a is not None])
+                values.update(zip(call.args[len(graph.inputs) :], outputs, strict=False))
+                errors |= _errors(call.delegate_index, graph, results, eager)
+    return errors
+
+
+def _take_eagers(plan: Any, call: KernelCall, value: Any, values: dict[int, torch.Tensor]) -> None:
+    """Give what a kernel writes eager's values; without any, leave it unknown."""
+    written = written_by(plan, call.args)
+    several = value if isinstance(value, (list, tuple)) else [value]
+    for index, item in zip(written, several, strict=False):
+        values.pop(index, None)
+        if isinstance(item, torch.Tensor) and isinstance(plan.values[index].val, Tensor):
+            values[index] = item.contiguous()
+
+
+def _run(path: Path, graph: Graph, inputs: list[torch.Tensor]) -> tuple[list[torch.Tensor], dict[Node, torch.Tensor]]:
+    """The outputs of a graph, and what each of its nodes computes, where that lies dense."""
+    last = {node.name: node for node in graph.nodes if node.output.is_contiguous}
+    seen = [node for node in last.values() if not node.output.dtype.is_quantized]
+    ports = [Port(f"value of {node.name}", node.output, tuple(reversed(node.output.ne))) for node in seen]
+    watched = replace(graph, outputs=[*graph.outputs, *ports])
+    session = Session(serialize(watched), _constants(path, graph))
+    given = [tensor.to(port.value.dtype.torch).contiguous() for tensor, port in zip(inputs, graph.inputs, strict=True)]
+    arrays = session.run(*given)
+    tensors = [as_torch(array, port.value.dtype) for array, port in zip(arrays, watched.outputs, strict=True)]
+    count = len(graph.outputs)
+    return tensors[:count], dict(zip(seen, tensors[count:], strict=True))
+
+
+def _constants(path: Path, graph: Graph) -> dict[str, np.ndarray[Any, Any]]:
+    found = {}
+    for constant in graph.named_constants():
+        data = named_data(path, constant.key)
+        if data is None:
+            raise ValueError(f"{path}: {constant.key} is in another file: errors are for programs with their weights")
+        found[constant.key] = np.frombuffer(data, np.uint8)
+    return found
+
+
+def _errors(delegate: int, graph: Graph, results: Mapping[Node, torch.Tensor], eager: EagerValues) -> dict[str, float]:
+    numbers = {node: number for number, node in enumerate(graph.nodes)}
+    errors = {}
+    for node, actual in results.items():
+        expected = eager.get(node.name)
+        if not isinstance(expected, torch.Tensor) or expected.numel() == 0:
+            continue
+        candidates = [seen for seen in _orders(actual) if _sizes(seen) == _sizes(expected)]
+        if candidates:
+            flat = expected.double().flatten()
+            error = min(float(relative_error(seen.double().flatten(), flat)) for seen in candidates)
+            errors[node_id(delegate, numbers[node])] = error
+    return errors
+
+
+def _orders(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """A result as it lies, and read with its innermost dim as channels: images are so on the CPU."""
+    return [tensor, tensor.permute(0, 3, 1, 2)]
+
+
+def _sizes(tensor: torch.Tensor) -> list[int]:
+    return [size for size in tensor.shape if size != 1]
