@@ -13,7 +13,8 @@ from torch import nn
 import executorch_ggml
 from executorch_ggml import GgmlPartitioner
 from executorch_ggml.cli import main
-from executorch_ggml.report import Measured, Report, as_plain, report_of, to_html
+from executorch_ggml.profiling.records import NodeProfile, Profile
+from executorch_ggml.report import Measured, Report, as_plain, report_of, times_of, to_html
 from executorch_ggml.report.errors import layer_errors
 from executorch_ggml.report.model import Kind, Method
 from executorch_ggml.report.origins import eager_values, origins_of_etrecord, origins_of_model
@@ -166,6 +167,26 @@ def test_errors_of_images_whose_channels_are_innermost_on_the_cpu(tmp_path: Path
     layers_ = [node.id for node in method.calls if node.op in {"conv_2d", "linear", "pool_2d"} or node.weights]
     assert len(layers_) >= 3
     assert all(errors[id_] < 1e-6 for id_ in layers_)
+
+
+def test_times_of_a_profile_are_those_of_its_nodes(program: Path) -> None:
+    ids = [node.id for node in report_of(program, memory=False).methods[0].calls]
+    nodes = tuple(
+        NodeProfile(*_place(id_), "", "", "own", "f32", (), "CPU", (), 5, 1000.0 * (i + 1), 0.0)
+        for i, id_ in enumerate(ids)
+    )
+    profile = Profile("", "forward", 5, 2e6, 1e7, 1.5e6, (), nodes)
+    (method,) = report_of(program, measured={"forward": times_of(profile)}, memory=False).methods
+    assert [node.microseconds for node in method.calls] == [i + 1.0 for i in range(len(ids))]
+    assert method.microseconds == 1500.0
+    outside = [node.microseconds for node in method.calls if node.kind == Kind.OUTSIDE]
+    assert sorted(row.microseconds or 0 for row in method.refusals) == outside
+
+
+def _place(id_: str) -> tuple[int | None, int]:
+    """The delegate and the number that an id has."""
+    part, number = id_[1:].split(".")
+    return int(part) if id_[0] == "d" else None, int(number)
 
 
 def test_a_page_needs_nothing_else_and_closes_no_element(program: Path) -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
+from ..profiling.records import Profile
 from ..pte import read_program
 from .memory import delegate_arena, outside_arenas
-from .method import GGML, Refused, method_of
+from .method import GGML, Refused, method_of, node_id, outside_id
 from .model import Kind, Measured, Method, Node, Refusal, Report
 from .origins import Origins
 
@@ -87,3 +88,12 @@ def _refusal(op: str, reason: str, nodes: list[Node], count: int) -> Refusal:
         sum(node.boundary_bytes for node in nodes),
         sum(times) if times else None,
     )
+
+
+def times_of(profile: Profile) -> Measured:
+    """The median times of a profile's nodes, and of a call that nobody traced."""
+    times = {
+        outside_id(node.node) if node.delegate is None else node_id(node.delegate, node.node): node.median_ns / 1000
+        for node in profile.nodes
+    }
+    return Measured(times, profile.untraced_median_ns / 1000)
