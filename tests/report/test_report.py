@@ -221,13 +221,17 @@ def test_inspect_prints_json_and_dot(program: Path, method: Method, capsys: pyte
 
 def test_report_is_written(program: Path, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "report.html"
-    assert main(["report", str(program), "-o", str(output), "--against", model, "--json"]) == 0
+    assert main(["report", str(program), "-o", str(output), "--against", model, "--profile", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["bytes"] == output.stat().st_size
     page = output.read_text()
     assert "layers.0.up" in page
     assert '"error":' in page
     assert "Errors add up" in page
+    (method,) = json.loads(page.partition('id="data">')[2].partition("</script>")[0])["methods"]
+    calls = [node for node in method["nodes"] if node["kind"] in ("ggml", "outside")]
+    assert all(node["microseconds"] > 0 for node in calls)
+    assert method["microseconds"] > 0
 
 
 def test_what_is_no_program_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +11,7 @@ import click
 
 from . import options
 from .output import show
+from .run import inputs_for
 
 if TYPE_CHECKING:
     from ..report.model import Measured
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 @click.command("report", short_help="Write a page that shows a program.")
 @click.argument("program", type=options.FILE)
 @options.output_of("The HTML file to write.")
+@click.option("--profile", "measure", is_flag=True, help="Run the program on random inputs: times of its nodes.")
 @click.option("--etrecord", type=options.FILE, help="The program's ETRecord: modules and source lines.")
 @click.option("--against", metavar="MODEL", help="The model, as `export` takes it: modules, source lines, errors.")
 @click.option("--random-weights", is_flag=True, help="torchvision and timm: no download.")
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
 def command(
     program: Path,
     output: Path,
+    measure: bool,
     etrecord: Path | None,
     against: str | None,
     random_weights: bool,
@@ -42,6 +47,8 @@ def command(
         from ..report.origins import origins_of_etrecord
 
         origins = origins_of_etrecord(etrecord)
+    if measure:
+        measured = _with_times(program, measured or {})
     report = report_of(program, origins, measured)
     output.write_text(to_html(report), encoding="utf-8")
     size, nodes = output.stat().st_size, sum(len(method.calls) for method in report.methods)
@@ -73,3 +80,13 @@ def _compared(program: Path, model: Model | None) -> tuple[dict[str, Origins] | 
     origins, values = eager_values(exported, inputs)
     errors = layer_errors(program, values, inputs, "forward")
     return {"forward": origins}, {"forward": Measured(errors=errors)}
+
+
+def _with_times(program: Path, measured: Mapping[str, Measured]) -> dict[str, Measured]:
+    """The same with the times of the method ``forward``."""
+    from ..profiling import profile
+    from ..report import times_of
+    from ..report.model import Measured
+
+    times = times_of(profile(program, inputs_for(program, "forward", (), 0)))
+    return {"forward": replace(times, errors=measured.get("forward", Measured()).errors)}

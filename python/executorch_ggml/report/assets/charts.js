@@ -99,7 +99,7 @@ function icicle(parent, tree, text) {
 function showTime() {
   const timed = report.method.nodes.filter((node) => node.microseconds !== null);
   const box = element("time");
-  if (!timed.length) { box.replaceChildren(say("Not measured.")); return; }
+  if (!timed.length) { box.replaceChildren(say("Not measured: --profile runs the program and measures it.")); return; }
   const total = d3.sum(timed, (node) => node.microseconds);
   box.replaceChildren(make("h3", {}, "By module"));
   icicle(box, moduleTree(timed, (node) => node.microseconds), timeText);
