@@ -46,7 +46,7 @@ et::EventTracer* profiling_tracer(et::BackendExecutionContext& context) {
 
 void NodeEvents::begin() { last_ = now(); }
 
-void NodeEvents::computed(int64_t node, const ggml_tensor* tensor) {
+void NodeEvents::computed(int node, const ggml_tensor* tensor) {
   const et_timestamp_t time = now();
   const bool continues = !events_.empty() && events_.back().node == node;
   if (continues) {

@@ -20,14 +20,14 @@ class NodeEvents final : public NodeObserver {
   NodeEvents(::executorch::runtime::EventTracer* tracer, const Session& session) : tracer_(tracer), session_(session) {}
 
   void begin() override;
-  void computed(int64_t node, const ggml_tensor* tensor) override;
+  void computed(int node, const ggml_tensor* tensor) override;
 
   // The delegate debug id is the node's number, counted through all graphs of the payload; the metadata is JSON.
   void log() const;
 
  private:
   struct Event {
-    int64_t node;
+    int node;
     const ggml_tensor* tensor;
     et_timestamp_t start;
     et_timestamp_t end;

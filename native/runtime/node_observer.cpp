@@ -17,21 +17,28 @@ bool is_view(const ggml_tensor* tensor) {
   }
 }
 
-NodeSteps::NodeSteps(ggml_context* context, ggml_cgraph* cgraph,
-                     const std::vector<std::pair<size_t, const ggml_tensor*>>& last_tensors) {
-  std::unordered_map<const ggml_tensor*, int64_t> nodes;
+std::vector<int> program_nodes(ggml_context* context, ggml_cgraph* cgraph, const LastTensors& last_tensors) {
+  std::unordered_map<const ggml_tensor*, int> nodes;
   ggml_tensor* tensor = nullptr;
   for (const auto& [node, last] : last_tensors) {
     while (tensor != last) {
       tensor = tensor == nullptr ? ggml_get_first_tensor(context) : ggml_get_next_tensor(context, tensor);
-      nodes[tensor] = static_cast<int64_t>(node);  // SIZE_MAX is -1
+      nodes[tensor] = node;
     }
   }
-  for (int i = 0; i < ggml_graph_n_nodes(cgraph); ++i) {
-    const ggml_tensor* computed = ggml_graph_node(cgraph, i);
-    if (is_view(computed)) continue;
-    const auto found = nodes.find(computed);
-    steps_.push_back({computed, found != nodes.end() ? found->second : -1});
+  std::vector<int> found(static_cast<size_t>(ggml_graph_n_nodes(cgraph)), kNoNode);
+  for (size_t i = 0; i < found.size(); ++i) {
+    const auto node = nodes.find(ggml_graph_node(cgraph, static_cast<int>(i)));
+    if (node != nodes.end()) found[i] = node->second;
+  }
+  return found;
+}
+
+NodeSteps::NodeSteps(ggml_context* context, ggml_cgraph* cgraph, const LastTensors& last_tensors) {
+  const std::vector<int> nodes = program_nodes(context, cgraph, last_tensors);
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const ggml_tensor* computed = ggml_graph_node(cgraph, static_cast<int>(i));
+    if (!is_view(computed)) steps_.push_back({computed, nodes[i]});
   }
 }
 

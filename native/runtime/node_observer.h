@@ -9,21 +9,27 @@
 
 namespace executorch_ggml {
 
+constexpr int kNoNode = -1;
+
 class NodeObserver {
  public:
   virtual ~NodeObserver() = default;
   // The first node begins: inputs are there, threads are started.
   virtual void begin() = 0;
-  // `tensor` has been computed, for a node of the program by its number; -1: for none, as a copy to an output is.
-  virtual void computed(int64_t node, const ggml_tensor* tensor) = 0;
+  // `tensor` has been computed, for a node of the program by its number; kNoNode: for none, as a copy to an output is.
+  virtual void computed(int node, const ggml_tensor* tensor) = 0;
 };
+
+// Each node that was built, and the last tensor of the context at that time.
+using LastTensors = std::vector<std::pair<int, const ggml_tensor*>>;
+
+// The program's node that each of a graph's is a part of; kNoNode for those that are made between nodes.
+std::vector<int> program_nodes(ggml_context* context, ggml_cgraph* cgraph, const LastTensors& last_tensors);
 
 // The tensors of a ggml graph that are computed, in order, and the program's nodes that they are part of.
 class NodeSteps {
  public:
-  // `last_tensors` has each node that was built, and the last tensor of the context at that time.
-  NodeSteps(ggml_context* context, ggml_cgraph* cgraph,
-            const std::vector<std::pair<size_t, const ggml_tensor*>>& last_tensors);
+  NodeSteps(ggml_context* context, ggml_cgraph* cgraph, const LastTensors& last_tensors);
 
   void begin(NodeObserver* observer);
   void end() { observer_ = nullptr; }
@@ -37,7 +43,7 @@ class NodeSteps {
  private:
   struct Step {
     const ggml_tensor* tensor;
-    int64_t node;
+    int node;
   };
 
   std::vector<Step> steps_;

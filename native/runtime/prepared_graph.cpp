@@ -30,8 +30,6 @@ const char* text(const flatbuffers::String* string) { return string ? string->c_
 
 constexpr size_t kMostTensors = INT32_MAX / 2;  // ggml counts them in an int
 
-constexpr size_t kNoNode = SIZE_MAX;  // of tensors that are made between nodes
-
 constexpr char kPrologue[] = "it depends on integer inputs alone";
 
 // Memory that a node writes to which is there before the graph is: a state's.
@@ -359,7 +357,7 @@ Status PreparedGraph::make_node(NodeBuilder* builder, size_t index, std::vector<
     const bool empty = devices_.runs_prologue() && last_tensor_->buffer == host_buffer();
     positions_[last_tensor_] = empty ? Position() : position;
   }
-  last_tensors_.emplace_back(index, last_tensor_);
+  last_tensors_.emplace_back(static_cast<int>(index), last_tensor_);
   return {};
 }
 
@@ -690,25 +688,9 @@ Placement PreparedGraph::placement() {
   return placement;
 }
 
-// The program's node that each of ggml's is a part of: what a node is composed of comes right before its result.
-std::vector<int> PreparedGraph::program_nodes() const {
-  std::unordered_map<const ggml_tensor*, int> results;
-  for (size_t i = 0; i < made_.size(); ++i) {
-    if (made_[i] != nullptr) results.emplace(made_[i], static_cast<int>(i));
-  }
-  std::vector<int> nodes(static_cast<size_t>(ggml_graph_n_nodes(cgraph_)));
-  int node = made_.empty() ? -1 : static_cast<int>(made_.size()) - 1;
-  for (size_t i = nodes.size(); i-- > 0;) {
-    const auto result = results.find(ggml_graph_node(cgraph_, static_cast<int>(i)));
-    if (result != results.end()) node = result->second;
-    nodes[i] = node;
-  }
-  return nodes;
-}
-
 Status PreparedGraph::memory_use(MemoryUse* use) const {
   if (sched_ != nullptr) return Status::error("the plan of the working memory is the CPU's; open the program there");
-  use->steps = program_nodes();
+  use->steps = program_nodes(arena_.context(), cgraph_, last_tensors_);
   if (memory_ == nullptr) return {};
   for (const PlacedTensor& placed : placed_tensors(cgraph_, memory_->buffer())) {
     use->bytes = std::max(use->bytes, placed.offset + placed.size);

@@ -179,7 +179,6 @@ class PreparedGraph {
   static void put_on_host(Boundary* boundary);
   void place_views();
   Status check_memory(size_t bytes) const;
-  std::vector<int> program_nodes() const;
   Status plan_on_cpu();
   Status compute(NodeObserver* observer);
   NodeSteps* steps_for(NodeObserver* observer);
@@ -220,10 +219,9 @@ class PreparedGraph {
   std::unordered_map<const ggml_tensor*, std::string> reasons_;  // of nodes that their device does not compute
   std::unordered_set<const ggml_tensor*> copies_;                // between splits
   std::vector<DeviceUse> uses_;                                  // of the list's devices, in its order
-  std::vector<std::pair<size_t, const ggml_tensor*>>
-      last_tensors_;                         // of the nodes, in the order in which they were built
-  std::unique_ptr<NodeSteps> steps_;         // once a run is observed
-  std::vector<devices::CustomNode> custom_;  // for a device that asks what they mean
+  LastTensors last_tensors_;                                     // of the nodes, in the order in which they were built
+  std::unique_ptr<NodeSteps> steps_;                             // once a run is observed
+  std::vector<devices::CustomNode> custom_;                      // for a device that asks what they mean
   std::vector<Boundary> inputs_;
   std::vector<Boundary> outputs_;
   std::vector<std::vector<int64_t>> output_sizes_;

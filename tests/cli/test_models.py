@@ -220,7 +220,15 @@ def test_how_far_programs_are_apart(
     assert row["error"] < 1e-6
     assert row["cosine"] == pytest.approx(1, abs=1e-6)
     assert main(["compare", str(coarse), str(program), "--at-most", "1e-5", "--json"]) == 3
-    assert 1e-5 < facts(capsys)["outputs"][0]["error"] < 0.02
+    found = facts(capsys)
+    assert 1e-5 < found["outputs"][0]["error"] < 0.02
+    assert found["parting"]["op"] == "linear"  # the first layer with weights
+    assert found["parting"]["error"] > 1e-5
+    assert main(["compare", str(coarse), f"{models}:small", "--at-most", "1e-5", "--layers"]) == 3
+    lines = capsys.readouterr().out.splitlines()
+    layers = [line for line in lines if line.startswith("layer ")]
+    assert layers
+    assert lines[-1] == f"they part at {next(line for line in layers if '(linear)' in line)}"
 
 
 def test_what_runs_in_ggml(models: Path, capsys: pytest.CaptureFixture[str]) -> None:

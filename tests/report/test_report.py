@@ -146,7 +146,7 @@ def test_errors_begin_in_the_layer_that_differs(program: Path) -> None:
     with torch.no_grad():
         changed.get_parameter("layers.1.up.weight").mul_(1.01)
     origins, values = eager_values(torch.export.export(changed, inputs), inputs)
-    errors = layer_errors(program, values, inputs, "forward")
+    errors = {layer.id: layer.error for layer in layer_errors(program, values, inputs, "forward")}
     (method,) = report_of(program, {"forward": origins}, {"forward": Measured(errors=errors)}).methods
     found = {node.module: node.error for node in method.calls if node.op == "linear"}
     assert list(found) == ["layers.0.up", "layers.0.down", "layers.1.up", "layers.1.down", "head"]
@@ -162,7 +162,7 @@ def test_errors_of_images_whose_channels_are_innermost_on_the_cpu(tmp_path: Path
     path = tmp_path / "model.pte"
     executorch_ggml.export(model, inputs).save(str(path))
     _, values = eager_values(torch.export.export(model, inputs), inputs)
-    errors = layer_errors(path, values, inputs, "forward")
+    errors = {layer.id: layer.error for layer in layer_errors(path, values, inputs, "forward")}
     (method,) = report_of(path, memory=False).methods
     layers_ = [node.id for node in method.calls if node.op in {"conv_2d", "linear", "pool_2d"} or node.weights]
     assert len(layers_) >= 3

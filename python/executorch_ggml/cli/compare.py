@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ from .run import inputs_for
 if TYPE_CHECKING:
     import torch
 
+    from ..report.errors import Layer
+
 DIFFERENT = 3
 
 
@@ -25,6 +28,7 @@ DIFFERENT = 3
 @click.option("--seed", type=int, default=0, help="Of the inputs that no file is given for (0).")
 @click.option("--random-weights", is_flag=True, help="torchvision and timm: no download.")
 @click.option("--at-most", type=float, metavar="X", help=f"Fail with {DIFFERENT} where the error is larger.")
+@click.option("--layers", is_flag=True, help="Print the error of each layer too.")
 @options.threads
 @options.as_json
 def command(
@@ -33,6 +37,7 @@ def command(
     files: tuple[Path, ...],
     method: str,
     seed: int,
+    layers: bool,
     threads: int,
     as_json: bool,
     **choice: Any,
@@ -40,7 +45,8 @@ def command(
     """Run PROGRAM and OTHER on the same inputs, and print how far the outputs differ.
 
     OTHER is a .pte file, or a model as `export` takes it, which runs in eager PyTorch. The error of an output is its
-    largest difference over the largest magnitude that OTHER has there.
+    largest difference over the largest magnitude that OTHER has there. With --at-most X, the first layer whose error is
+    larger is named too: there they part. Layers have the names of their ATen nodes.
     """
     from .. import load, set_num_threads
 
@@ -51,12 +57,41 @@ def command(
     if len(actual) != len(expected):
         raise ValueError(f"{program} has {len(actual)} outputs, {other} {len(expected)}")
     rows = [_compared(*pair) for pair in zip(actual, expected, strict=True)]
-    lines = (
+    lines = [
         f"output {i} {row['shape']}: error {row['error']:.2g}, cosine {row['cosine']:.6f}" for i, row in enumerate(rows)
-    )
-    show({"outputs": rows}, as_json, lines)
+    ]
+    facts: dict[str, Any] = {"outputs": rows}
     limit = choice["at_most"]
-    return DIFFERENT if limit is not None and not all(row["error"] <= limit for row in rows) else 0
+    differ = limit is not None and not all(row["error"] <= limit for row in rows)
+    if layers or differ:
+        found = _layers(program, other, method, inputs, choice["random_weights"])
+        parting = next((layer for layer in found if differ and not layer.error <= limit), None)
+        facts["parting"] = None if parting is None else asdict(parting)
+        if layers:
+            facts["layers"] = [asdict(layer) for layer in found]
+            lines += [_described(layer) for layer in found]
+        if differ:
+            lines.append("no layer has a larger error" if parting is None else f"they part at {_described(parting)}")
+    show(facts, as_json, lines)
+    return DIFFERENT if differ else 0
+
+
+def _described(layer: Layer) -> str:
+    return f"layer {layer.name} ({layer.op}) {list(layer.shape)}: error {layer.error:.2g}"
+
+
+def _layers(program: Path, other: str, method: str, inputs: list[torch.Tensor], random_weights: bool) -> list[Layer]:
+    """The program's layers beside the other's."""
+    from ..report.errors import layer_errors, layer_values
+    from ..report.origins import eager_values
+    from ..tracing import trace
+    from .models import model_of
+
+    if other.endswith(".pte"):
+        return layer_errors(program, layer_values(Path(other), inputs, method), inputs, method)
+    model = model_of(other, random_weights=random_weights)
+    _, values = eager_values(model.exported or trace(model.module, tuple(inputs), {}, None), inputs)
+    return layer_errors(program, values, inputs, method)
 
 
 def _outputs_of(other: str, method: str, inputs: list[torch.Tensor], random_weights: bool) -> list[torch.Tensor]:

@@ -78,7 +78,7 @@ def _compared(program: Path, model: Model | None) -> tuple[dict[str, Origins] | 
     exported = model.exported or trace(model.module, model.args, model.kwargs, None)
     inputs = tree_leaves((model.args, model.kwargs))
     origins, values = eager_values(exported, inputs)
-    errors = layer_errors(program, values, inputs, "forward")
+    errors = {layer.id: layer.error for layer in layer_errors(program, values, inputs, "forward")}
     return {"forward": origins}, {"forward": Measured(errors=errors)}
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,28 +20,59 @@ from ..runtime.named_data import named_data
 from ..runtime.session import Session
 from .method import GGML, Refused, node_id, written_by
 
-EagerValues = Mapping[str, Any]
+Values = Mapping[str, Any]
 
 
-def layer_errors(path: Path, eager: EagerValues, inputs: Sequence[torch.Tensor], method: str) -> dict[str, float]:
-    """By the ids of a report's nodes: the largest difference from eager over eager's largest magnitude.
+@dataclass(frozen=True)
+class Layer:
+    """A node of a delegate that gives the value of an ATen node, and how far it is from another's."""
 
-    ``eager`` has the values of ATen nodes by name. Each delegate runs on the inputs that it has in the program, except
-    that results of nodes outside are eager's. Several nodes that one ATen node became are judged by their last; nodes
-    that eager has no value of the same shape for have no error. Raises ValueError where weights are in another file.
+    id: str
+    """The report's."""
+    name: str
+    """The ATen node's."""
+    op: str
+    shape: tuple[int, ...]
+    """As ggml has it, outermost first."""
+    error: float
+    """The largest difference over the largest magnitude of the other value."""
+
+
+def layer_errors(path: Path, expected: Values, inputs: Sequence[torch.Tensor], method: str) -> list[Layer]:
+    """The layers of a program in their order, beside ``expected``: values of ATen nodes by name, eager's say.
+
+    Each delegate runs on the inputs that it has in the program, except that results of nodes outside are those of
+    ``expected``. Several nodes that one ATen node became are judged by their last; nodes that have no expected value of
+    the same shape are left out. Raises ValueError where weights are in another file.
     """
+    return [
+        layer
+        for delegate, graph, results in _delegates(path, expected, inputs, method)
+        for layer in _layers(delegate, graph, results, expected)
+    ]
+
+
+def layer_values(path: Path, inputs: Sequence[torch.Tensor], method: str) -> dict[str, torch.Tensor]:
+    """What a program's nodes give by the names of their ATen nodes, as far as nothing outside of ggml comes before."""
+    found = _delegates(path, {}, inputs, method)
+    return {node.name: value for _, _, results in found for node, value in results.items()}
+
+
+def _delegates(
+    path: Path, expected: Values, inputs: Sequence[torch.Tensor], method: str
+) -> Iterator[tuple[int, Graph, dict[Node, torch.Tensor]]]:
+    """Each delegate that has all its inputs, with its graph and what its nodes give."""
     program, payloads = read_program(path)
     plan = next(plan for plan in program.execution_plan if plan.name == method)
     refused = Refused(plan)
     values: dict[int, torch.Tensor] = dict(zip(plan.inputs, inputs, strict=True))
-    errors: dict[str, float] = {}
     for chain in plan.chains:
         for instruction in chain.instructions:
             call = instruction.instr_args
             if isinstance(call, KernelCall):
                 operator = plan.operators[call.op_index]
                 name, _ = refused.next(f"{operator.name}.{operator.overload}" if operator.overload else operator.name)
-                _take_eagers(plan, call, eager.get(name), values)
+                _take(plan, call, expected.get(name), values)
             elif isinstance(call, DelegateCall) and plan.delegates[call.delegate_index].id == GGML:
                 payload = payloads(plan.delegates[call.delegate_index])
                 graph = deserialize(payload)
@@ -50,12 +81,11 @@ def layer_errors(path: Path, eager: EagerValues, inputs: Sequence[torch.Tensor],
                     continue
                 outputs, results = _run(path, graph, [a for a in arguments if a is not None])
                 values.update(zip(call.args[len(graph.inputs) :], outputs, strict=False))
-                errors |= _errors(call.delegate_index, graph, results, eager)
-    return errors
+                yield call.delegate_index, graph, results
 
 
-def _take_eagers(plan: Any, call: KernelCall, value: Any, values: dict[int, torch.Tensor]) -> None:
-    """Give what a kernel writes eager's values; without any, leave it unknown."""
+def _take(plan: Any, call: KernelCall, value: Any, values: dict[int, torch.Tensor]) -> None:
+    """Give what a kernel writes the expected values; without any, leave it unknown."""
     written = written_by(plan, call.args)
     several = value if isinstance(value, (list, tuple)) else [value]
     for index, item in zip(written, several, strict=False):
@@ -88,19 +118,16 @@ def _constants(path: Path, graph: Graph) -> dict[str, np.ndarray[Any, Any]]:
     return found
 
 
-def _errors(delegate: int, graph: Graph, results: Mapping[Node, torch.Tensor], eager: EagerValues) -> dict[str, float]:
-    numbers = {node: number for number, node in enumerate(graph.nodes)}
-    errors = {}
-    for node, actual in results.items():
-        expected = eager.get(node.name)
-        if not isinstance(expected, torch.Tensor) or expected.numel() == 0:
+def _layers(delegate: int, graph: Graph, results: Mapping[Node, torch.Tensor], expected: Values) -> Iterator[Layer]:
+    for number, node in enumerate(graph.nodes):
+        value = expected.get(node.name)
+        if node not in results or not isinstance(value, torch.Tensor) or value.numel() == 0:
             continue
-        candidates = [seen for seen in _orders(actual) if _sizes(seen) == _sizes(expected)]
+        candidates = [seen for seen in _orders(results[node]) if _sizes(seen) == _sizes(value)]
         if candidates:
-            flat = expected.double().flatten()
+            flat = value.double().flatten()
             error = min(float(relative_error(seen.double().flatten(), flat)) for seen in candidates)
-            errors[node_id(delegate, numbers[node])] = error
-    return errors
+            yield Layer(node_id(delegate, number), node.name, node.op, tuple(results[node].shape), error)
 
 
 def _orders(tensor: torch.Tensor) -> list[torch.Tensor]:

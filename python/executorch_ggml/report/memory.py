@@ -81,12 +81,16 @@ def delegate_arena(payload: bytes, index: int) -> Arena:
     sizes = _sizes(graph)
     session = Session(payload, blank_constants(graph), threads=1)
     use = session.memory_use(*inputs_of_sizes(graph, sizes))
+
+    def op_of(node: int) -> str:
+        return "copy" if node < 0 else graph.nodes[node].op  # of no node: an input or output that is copied
+
     blocks = [
-        Block(node_id(index, node), graph.nodes[node].op, offset, size, first, last)
+        Block(node_id(index, node) if node >= 0 else "", op_of(node), offset, size, first, last)
         for node, offset, size, first, last in use.blocks
     ]
     text = ", ".join(f"{symbol}={size}" for symbol, size in sizes.items()) or "its only sizes"
-    steps = tuple(graph.nodes[node].op for node in use.steps)
+    steps = tuple(op_of(node) for node in use.steps)
     return Arena(f"ggml, {delegate_name(index)}", text, use.bytes, steps, tuple(blocks))
 
 

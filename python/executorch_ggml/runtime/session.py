@@ -112,7 +112,10 @@ class Placement:
 
 
 class MemoryBlock(NamedTuple):
-    """A block of the working memory: the result of the program's node ``node``, needed from one step to another."""
+    """A block of the working memory, needed from one step to another.
+
+    It holds the result of the program's node ``node``; -1: a copy.
+    """
 
     node: int
     offset: int
@@ -124,7 +127,7 @@ class MemoryBlock(NamedTuple):
 class MemoryUse(NamedTuple):
     """Where a run's intermediate values lie on the CPU.
 
-    A step is a node of ggml's; ``steps`` has the number of the program's node that each is a part of.
+    A step is a node of ggml's; ``steps`` has the number of the program's node that each is a part of, -1 for copies.
     """
 
     bytes: int
