@@ -27,7 +27,7 @@ CORPUS := build/corpus
 comma := ,
 
 PIP := $(PY) -m pip --disable-pip-version-check
-EXTRAS := demo,dev,bench,webnn
+EXTRAS := demo,dev,bench,webnn,docs
 
 # Folders are in the list for the sake of files that are removed.
 NATIVE_SOURCES := CMakeLists.txt $(shell find native cmake tests/native -name '*.pyc' -prune -o -print 2>/dev/null) \
@@ -231,6 +231,11 @@ lint: setup  ## check style, types, and that generated files are up to date
 	$(PY) -m tests.devices.support --check
 	$(PY) tools/operator_arguments.py --check
 	$(PY) -m tests.architectures --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+.PHONY: docs
+docs: setup  ## build the docs site into build/site; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 .PHONY: format
 format: setup  ## put the style right where that can be done without thought
