@@ -231,6 +231,7 @@ lint: setup  ## check style, types, and that generated files are up to date
 	$(PY) -m tests.devices.support --check
 	$(PY) tools/operator_arguments.py --check
 	$(PY) -m tests.architectures --check
+	$(PY) -m tools.peers_table --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 .PHONY: docs
@@ -251,6 +252,7 @@ generate: setup  ## write the tracked files that follow from the op table and th
 	$(PY) -m executorch_ggml.devices.compiled.docs
 	$(PY) -m executorch_ggml.devices.mlx.docs
 	$(PY) tools/operator_arguments.py
+	$(PY) -m tools.peers_table
 
 .PHONY: clean
 clean:  ## remove what was built; .venv and the compiled ggml stay

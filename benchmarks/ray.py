@@ -83,7 +83,7 @@ def tokens(folder: Path, rows: int) -> Task:
 def timed(actor: type[Any]) -> type[Any]:
     """The class with the process, the times and the memory of each batch as columns."""
 
-    class Timed(actor):  # type: ignore[misc]
+    class Timed(actor):
         def __call__(self, batch: Any) -> Any:
             began = time.time()
             size = len(next(iter(super().__call__(batch).values())))

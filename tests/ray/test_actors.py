@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -148,9 +149,13 @@ def test_a_result_depends_on_its_row_alone(tmp_path: Path) -> None:
         assert actor({"x": np.zeros((5, 1))})["output"].tolist() == [[1.0]] * 5
 
 
-def test_images(tmp_path: Path) -> None:
+def test_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.torchvision_cpu import SIDE_FOLDER
+
     from executorch_ggml.images import IMAGENET_MEAN, IMAGENET_STD
 
+    if importlib.util.find_spec("PIL") is None:
+        monkeypatch.syspath_prepend(str(SIDE_FOLDER))
     image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
     executorch_ggml.export(nn.Flatten(), (torch.zeros(2, 3, 4, 6),)).save(str(tmp_path / "pixels.pte"))
     pixels = np.random.default_rng(0).integers(0, 256, (3, 4, 6, 3), np.uint8)
