@@ -27,7 +27,7 @@ CORPUS := build/corpus
 comma := ,
 
 PIP := $(PY) -m pip --disable-pip-version-check
-EXTRAS := demo,dev,bench,webnn
+EXTRAS := demo,dev,bench,webnn,docs
 
 # Folders are in the list for the sake of files that are removed.
 NATIVE_SOURCES := CMakeLists.txt $(shell find native cmake tests/native -name '*.pyc' -prune -o -print 2>/dev/null) \
@@ -239,6 +239,12 @@ lint: setup  ## check style, types, and that generated files are up to date
 	$(PY) tools/operator_arguments.py --check
 	$(PY) -m tests.architectures --check
 	$(PY) -m tools.report_assets --check
+	$(PY) -m tools.peers_table --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+.PHONY: docs
+docs: setup  ## build the docs site into build/site; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 .PHONY: format
 format: setup  ## put the style right where that can be done without thought
@@ -254,6 +260,7 @@ generate: setup  ## write the tracked files that follow from the op table and th
 	$(PY) -m executorch_ggml.devices.compiled.docs
 	$(PY) -m executorch_ggml.devices.mlx.docs
 	$(PY) tools/operator_arguments.py
+	$(PY) -m tools.peers_table
 
 .PHONY: clean
 clean:  ## remove what was built; .venv and the compiled ggml stay

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tools.readme import blocks, write_cpp_project
+from tools.snippets import blocks, write_cpp_project
 
 ROOT = Path(__file__).resolve().parents[1]
 EXTRA = "llm"

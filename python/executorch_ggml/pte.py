@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import mmap
+import os
+import struct
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,12 +14,14 @@ from typing import Any
 
 import torch
 from executorch.exir._serialize._program import deserialize_pte_binary
-from executorch.exir.schema import Tensor, TensorShapeDynamism
+from executorch.exir.schema import ScalarType, Tensor, TensorShapeDynamism
 from executorch.exir.tensor import get_scalar_type
 
 from .partition.partitioner import REFUSED_KEY
+from .runtime.named_data import table_entries
 
 GGUF_MAGIC = b"GGUF"
+_EXECUTION_PLAN, _VALUES = 6, 8  # fields of the tables Program and ExecutionPlan
 
 
 @dataclass(frozen=True)
@@ -84,3 +89,44 @@ def _port(value: Any) -> Port | None:
         tuple(value.sizes),
         value.shape_dynamism != TensorShapeDynamism.STATIC,
     )
+
+
+def input_ports(path: str | os.PathLike[str], method: str) -> list[Port | None]:
+    """The inputs of a method, read from the file without its weights; None for those that are no tensors.
+
+    Raises ValueError where there is no such method, or the file is no program.
+    """
+    from executorch.exir._serialize.generated.executorch_flatbuffer.ExecutionPlan import ExecutionPlan
+    from executorch.exir._serialize.generated.executorch_flatbuffer.Program import Program
+
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        try:
+            plans = {
+                plan.Name().decode(): plan
+                for plan in table_entries(Program.GetRootAs(data, 0)._tab, _EXECUTION_PLAN, ExecutionPlan)
+            }
+            if method in plans:
+                return _ports(plans[method])
+        except (struct.error, IndexError, TypeError, AttributeError) as error:
+            raise ValueError(f"{os.fspath(path)}: a damaged program: {error}") from error
+    raise ValueError(f"{os.fspath(path)} has no method {method!r}, but {', '.join(sorted(plans))}")
+
+
+def _ports(plan: Any) -> list[Port | None]:
+    from executorch.exir._serialize.generated.executorch_flatbuffer.EValue import EValue
+    from executorch.exir._serialize.generated.executorch_flatbuffer.KernelTypes import KernelTypes
+    from executorch.exir._serialize.generated.executorch_flatbuffer.Tensor import Tensor as TensorTable
+
+    values = table_entries(plan._tab, _VALUES, EValue)
+    ports: list[Port | None] = []
+    for index in range(plan.InputsLength()):
+        value = values[plan.Inputs(index)]
+        if value.ValType() != KernelTypes.Tensor:
+            ports.append(None)
+            continue
+        tensor = TensorTable()
+        tensor.Init(value.Val().Bytes, value.Val().Pos)
+        sizes = tuple(tensor.Sizes(dim) for dim in range(tensor.SizesLength()))
+        dtype = get_scalar_type(ScalarType(tensor.ScalarType()))
+        ports.append(Port(dtype, sizes, tensor.ShapeDynamism() != TensorShapeDynamism.STATIC))
+    return ports

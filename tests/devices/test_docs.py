@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 import torch
+from tools.snippets import ROOT, blocks
 
 import executorch_ggml
 from executorch_ggml import devices
 
-PAGE = Path(__file__).parents[2] / "docs" / "devices.md"
-EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+EXAMPLES = blocks("python", ROOT / "docs" / "devices.md")
 
 
 @pytest.fixture(scope="module")

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import numpy as np
-
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+from tools.snippets import ROOT, blocks
 
 
 def test_the_example_runs() -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", (DOCS / "webnn.md").read_text(), re.DOTALL)
+    (code,) = blocks("python", ROOT / "docs" / "webnn.md")
     *lines, last = code.strip().splitlines()
     names: dict[str, object] = {}
     exec("\n".join(lines), names)

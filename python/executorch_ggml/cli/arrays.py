@@ -14,8 +14,6 @@ import torch
 if TYPE_CHECKING:
     from ..pte import Port
 
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-
 
 def read(path: Path, port: Port) -> list[torch.Tensor]:
     """The tensors in a file: one, or all of a .npz in its order. ``port`` is the input that the first of them is for.
@@ -63,15 +61,13 @@ def _json(path: Path, port: Port) -> list[np.ndarray[Any, Any]]:
 def _image(path: Path, port: Port) -> list[np.ndarray[Any, Any]]:
     from PIL import Image
 
-    channels, height, width = port.shape[-3:] if len(port.shape) >= 3 else (0, 0, 0)
-    if channels not in (1, 3):
-        raise ValueError(f"{path}: the input {port} takes no image, which has 1 or 3 channels, a height and a width")
+    from ..images import as_input
+
     with Image.open(path) as image:
-        pixels = image.convert("RGB" if channels == 3 else "L").resize((width, height), Image.Resampling.BILINEAR)
-    array = np.asarray(pixels, np.float32).reshape(height, width, channels) / 255
-    if channels == 3:
-        array = (array - np.array(IMAGENET_MEAN, np.float32)) / np.array(IMAGENET_STD, np.float32)
-    return [array.transpose(2, 0, 1)[None]]
+        try:
+            return [as_input(image, port.shape)[None]]
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
 
 
 def _sound(path: Path, _port: Port) -> list[np.ndarray[Any, Any]]:

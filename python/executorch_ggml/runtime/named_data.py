@@ -32,15 +32,15 @@ def _find(data: mmap.mmap, key: str) -> bytes | None:
     if magic != b"eh00":
         return None
     table = Program.GetRootAs(data, 0)._tab
-    for entry in _entries(table, _NAMED_DATA, NamedData):
+    for entry in table_entries(table, _NAMED_DATA, NamedData):
         if entry.Key() == key.encode():
-            segment = _entries(table, _SEGMENTS, DataSegment)[entry.SegmentIndex()]
+            segment = table_entries(table, _SEGMENTS, DataSegment)[entry.SegmentIndex()]
             start = base + segment.Offset()
             return data[start : start + segment.Size()]
     return None
 
 
-def _entries(table: Any, field: int, kind: Any) -> list[Any]:
+def table_entries(table: Any, field: int, kind: Any) -> list[Any]:
     """The tables in a vector; ExecuTorch's generated accessors of vectors mix up classes and modules."""
     offset = table.Offset(field)
     found = [kind() for _ in range(table.VectorLen(offset) if offset else 0)]
