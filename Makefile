@@ -157,6 +157,14 @@ isa-models: setup
 test-arm64: corpus  ## cross-compile for ARM64; run native tests and a dozen models in QEMU
 	$(PY) -m tests.arm64 $(ARM64_ARGS)
 
+$(STAMPS)/zig: $(STAMPS)/packages constraints.txt
+	-$(PIP) install -c constraints.txt ziglang
+	touch $@
+
+.PHONY: cross
+cross: setup $(STAMPS)/zig  ## compile runtime and delegate for macOS, Windows and musl; all or CROSS=aarch64-macos
+	$(PY) -m tools.cross $(CROSS)
+
 .PHONY: native-test
 native-test: setup corpus
 	$(BIN)/ctest --test-dir $(BUILD) --output-on-failure

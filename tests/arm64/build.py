@@ -3,60 +3,21 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
-from tests.arm64.toolchain import ROOT, TOOLCHAIN_FILE, Toolchain, UnavailableError
+from tests.arm64.toolchain import TOOLCHAIN_FILE, Toolchain
+from tools.foreign_packages import ROOT, unpack
 
-WHEELS = ROOT / ".cache" / "arm64" / "wheels"
 BUILD = ROOT / "build" / "arm64"
 SITE = BUILD / "site"
 NATIVE = BUILD / "native"
 PACKAGE = SITE / "executorch_ggml"
 RUNNER = BUILD / "examples" / "run_pte"
-PINNED = ("executorch", "libggml-python")
-PLATFORMS = ("manylinux_2_28_aarch64", "manylinux_2_27_aarch64", "manylinux2014_aarch64")
+PLATFORMS = ("manylinux_2_28_aarch64", "manylinux_2_27_aarch64")
 TOOLS = Path(sys.executable).parent
-
-
-def requirements() -> list[str]:
-    """The pinned packages as constraints.txt has them."""
-    text = (ROOT / "constraints.txt").read_text()
-    return [re.search(rf"^{name}==\S+$", text, re.MULTILINE)[0] for name in PINNED]  # type: ignore[index]
-
-
-def fetch_wheels() -> list[Path]:
-    """The wheels, from .cache or from PyPI."""
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet", "--no-deps"]
-    command += ["--only-binary", ":all:", "--python-version", "3.11", "--dest", str(WHEELS)]
-    command += [part for platform in PLATFORMS for part in ("--platform", platform)]
-    wheels = []
-    for requirement in requirements():
-        pattern = requirement.replace("-", "_").replace("==", "-") + "-*_aarch64.whl"
-        if not list(WHEELS.glob(pattern)):
-            result = subprocess.run([*command, requirement], capture_output=True, text=True, check=False)
-            if result.returncode != 0:
-                raise UnavailableError(
-                    f"cannot fetch {requirement} for ARM64: {result.stderr.strip().splitlines()[-1]}"
-                )
-        wheels += list(WHEELS.glob(pattern))
-    return wheels
-
-
-def unpack_wheels(wheels: list[Path]) -> None:
-    """Make the folder of packages that CMake finds ExecuTorch and ggml in."""
-    stamp = SITE / "wheels.txt"
-    names = "\n".join(sorted(wheel.name for wheel in wheels))
-    if stamp.exists() and stamp.read_text() == names:
-        return
-    shutil.rmtree(SITE, ignore_errors=True)
-    for wheel in wheels:
-        zipfile.ZipFile(wheel).extractall(SITE)
-    stamp.write_text(names)
 
 
 def cmake(toolchain: Toolchain, *arguments: str) -> None:
@@ -98,6 +59,6 @@ def build_runner(toolchain: Toolchain) -> None:
 
 def build_all(toolchain: Toolchain) -> None:
     """Fetch the wheels, compile the project, and compile the runner."""
-    unpack_wheels(fetch_wheels())
+    unpack(PLATFORMS, SITE)
     build_project(toolchain)
     build_runner(toolchain)

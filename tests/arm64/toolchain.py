@@ -9,17 +9,14 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[2]
+from tools.foreign_packages import ROOT, UnavailableError
+
 UNPACKED = ROOT / ".cache" / "arm64" / "debian"
 TOOLCHAIN_FILE = ROOT / "cmake" / "toolchains" / "aarch64-linux-gnu.cmake"
 COMPILER = "aarch64-linux-gnu-g++"
 QEMU = "qemu-aarch64-static"
 PACKAGES = ("g++-aarch64-linux-gnu", "qemu-user-static")
 SYSROOT = Path("/usr/aarch64-linux-gnu")
-
-
-class UnavailableError(Exception):
-    """Why nothing can be built or run here."""
 
 
 class Toolchain(NamedTuple):

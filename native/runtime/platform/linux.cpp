@@ -1,5 +1,6 @@
 // Linux and Android, beside posix.cpp.
 #include <fcntl.h>
+#include <math.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -62,6 +63,11 @@ Status enable_tile_registers() {
 #else
   return Status::error("this processor has none");
 #endif
+}
+
+float log_gamma(float x) {
+  int sign = 0;
+  return ::lgammaf_r(x, &sign);
 }
 
 }  // namespace executorch_ggml::platform

@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -259,13 +258,6 @@ size_t Socket::read(void* data, size_t size) const {
     done += static_cast<size_t>(count);
   }
   return done;
-}
-
-// ------------------------------------------------------------------------------------------------------- C library
-
-float log_gamma(float x) {
-  int sign = 0;
-  return ::lgammaf_r(x, &sign);
 }
 
 }  // namespace executorch_ggml::platform

@@ -1,4 +1,7 @@
 // Windows.
+#define WIN32_LEAN_AND_MEAN
+#define NOMINMAX
+
 // clang-format off
 #include <winsock2.h>
 #include <ws2tcpip.h>
