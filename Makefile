@@ -5,6 +5,7 @@
 #             PYTEST_ARGS, BENCH          passed to pytest; the benchmarks to run (all)
 #             BENCH_LLM_ARGS=--resume     passed to benchmarks.llm
 #             FUZZ_SECONDS=3600           how long to fuzz
+#             ARM64_ARGS=--quick          the part of test-arm64 that CI runs
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -158,6 +159,18 @@ test-isa: corpus isa-models  ## run the kernels and a dozen models on every inst
 .PHONY: isa-models
 isa-models: setup
 	$(PY) -m pytest -p no:xdist tests/test_isa.py -m slow
+
+.PHONY: test-arm64
+test-arm64: corpus  ## cross-compile for ARM64; run native tests and a dozen models in QEMU
+	$(PY) -m tests.arm64 $(ARM64_ARGS)
+
+$(STAMPS)/zig: $(STAMPS)/packages constraints.txt
+	-$(PIP) install -c constraints.txt ziglang
+	touch $@
+
+.PHONY: cross
+cross: setup $(STAMPS)/zig  ## compile runtime and delegate for macOS, Windows and musl; all or CROSS=aarch64-macos
+	$(PY) -m tools.cross $(CROSS)
 
 .PHONY: native-test
 native-test: setup corpus

@@ -36,7 +36,12 @@ endif()
 # The shared runtime of the Python package. Its file is linked rather than its target, whose link options would write
 # this machine's absolute paths into the library; the headers and definitions come along. CMake before 3.28 gets no
 # target from the package at all, but the same variables.
-if(EXECUTORCH_RUNTIME_LIBRARY_DIR)
+if(EXECUTORCH_GGML_STATIC_DELEGATE AND EXECUTORCH_INCLUDE_DIRS)
+  set(EXECUTORCH_GGML_RUNTIME_TYPE STATIC)
+  target_include_directories(executorch_ggml_executorch SYSTEM INTERFACE ${EXECUTORCH_INCLUDE_DIRS})
+  target_compile_definitions(executorch_ggml_executorch INTERFACE C10_USING_CUSTOM_GENERATED_MACROS)
+  message(STATUS "ExecuTorch: headers in ${EXECUTORCH_INCLUDE_DIRS}")
+elseif(EXECUTORCH_RUNTIME_LIBRARY_DIR)
   if(TARGET executorch::runtime)
     get_target_property(_library executorch::runtime IMPORTED_LOCATION)
     get_target_property(EXECUTORCH_COMPILE_DEFINITIONS executorch::runtime INTERFACE_COMPILE_DEFINITIONS)

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from executorch.exir import ExecutorchProgramManager
@@ -22,39 +25,54 @@ from executorch_ggml.quant import dequantized
 TOLERANCE = dict.fromkeys(zoo.MODELS, 0.0001) | dict.fromkeys(("mlp_q8_0", "mlp_q4_k", "layers_bf16"), 0.02)
 
 
-def save(folder: Path) -> None:
-    """Write every model: its program, and its inputs with eager's outputs."""
-    for name in zoo.MODELS:
-        model = zoo.load(name, small=True)
-        program = executorch_ggml.export(model.module, model.args, dynamic_shapes=model.dynamic_shapes)
-        _save(folder, name, program, model.module, (model.args, zoo.resized(model, batch=1, tokens=9)))
-    for name in ("q8_0", "q4_k"):
-        torch.manual_seed(0)
-        mlp = nn.Sequential(nn.Linear(256, 512), nn.GELU(), nn.Linear(512, 256)).eval()
-        inputs = (torch.randn(9, 256),)
-        rows = torch.export.Dim("rows", max=64)
-        program = executorch_ggml.export(mlp, inputs, dynamic_shapes=({0: rows},), quantize=name)
-        _save(folder, f"mlp_{name}", program, dequantized(mlp, name), (inputs, (torch.randn(1, 256),)))
+class Exported(NamedTuple):
+    """A program, the module that computes the expected outputs, and the inputs of its calls."""
+
+    program: ExecutorchProgramManager
+    module: nn.Module
+    calls: tuple[tuple[torch.Tensor, ...], ...]
+
+
+def _of_zoo(name: str) -> Exported:
+    model = zoo.load(name, small=True)
+    program = executorch_ggml.export(model.module, model.args, dynamic_shapes=model.dynamic_shapes)
+    return Exported(program, model.module, (model.args, zoo.resized(model, batch=1, tokens=9)))
+
+
+def _mlp(quantize: str) -> Exported:
+    torch.manual_seed(0)
+    mlp = nn.Sequential(nn.Linear(256, 512), nn.GELU(), nn.Linear(512, 256)).eval()
+    inputs = (torch.randn(9, 256),)
+    rows = torch.export.Dim("rows", max=64)
+    program = executorch_ggml.export(mlp, inputs, dynamic_shapes=({0: rows},), quantize=quantize)
+    return Exported(program, dequantized(mlp, quantize), (inputs, (torch.randn(1, 256),)))
+
+
+def _layers_bf16() -> Exported:
     torch.manual_seed(0)
     layers = nn.Sequential(
         nn.Conv2d(6, 32, 3, padding=1), nn.SiLU(), nn.Conv2d(32, 64, 3, stride=2), nn.ReLU(), nn.Conv2d(64, 48, 1),
         nn.Flatten(), nn.Linear(48 * 64, 50),
     ).eval()  # fmt: skip
     inputs = (torch.randn(5, 6, 17, 17),)
-    program = executorch_ggml.export(layers, inputs, precision="bf16", report_error=False)
-    _save(folder, "layers_bf16", program, layers, (inputs,))
+    return Exported(executorch_ggml.export(layers, inputs, precision="bf16", report_error=False), layers, (inputs,))
 
 
-def _save(
-    folder: Path,
-    name: str,
-    program: ExecutorchProgramManager,
-    module: nn.Module,
-    calls: tuple[tuple[torch.Tensor, ...], ...],
-) -> None:
-    program.save(str(folder / f"{name}.pte"))
-    with torch.no_grad():
-        torch.save([(inputs, module(*inputs)) for inputs in calls], folder / f"{name}.pt")
+PROGRAMS: dict[str, Callable[[], Exported]] = {
+    **{name: partial(_of_zoo, name) for name in zoo.MODELS},
+    "mlp_q8_0": partial(_mlp, "q8_0"),
+    "mlp_q4_k": partial(_mlp, "q4_k"),
+    "layers_bf16": _layers_bf16,
+}
+
+
+def save(folder: Path) -> None:
+    """Write every model: its program, and its inputs with eager's outputs."""
+    for name, export in PROGRAMS.items():
+        program, module, calls = export()
+        program.save(str(folder / f"{name}.pte"))
+        with torch.no_grad():
+            torch.save([(inputs, module(*inputs)) for inputs in calls], folder / f"{name}.pt")
 
 
 def differences(folder: Path) -> dict[str, float]:

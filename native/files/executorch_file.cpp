@@ -1,15 +1,7 @@
 #include "executorch_file.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cinttypes>
-#include <cstdlib>
-#include <cstring>
 
 #include "status.h"
 #include "verify_data.h"
@@ -20,60 +12,38 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
-Status system_error(const char* what) { return Status::error(format("%s: %s", what, std::strerror(errno))); }
-
 }  // namespace
 
-void AlignedBytes::Free::operator()(uint8_t* data) const { std::free(data); }
+void AlignedBytes::Free::operator()(uint8_t* data) const { platform::free_aligned(data); }
 
 Status AlignedBytes::allocate(uint64_t size) {
   const size_t rounded = (std::max<size_t>(size, 1) + kAlignment - 1) / kAlignment * kAlignment;
-  data_.reset(static_cast<uint8_t*>(std::aligned_alloc(kAlignment, rounded)));
+  data_.reset(static_cast<uint8_t*>(platform::allocate_aligned(kAlignment, rounded)));
   return data_ != nullptr ? Status() : Status::error(format("no memory for its %" PRIu64 " bytes", size));
 }
 
 ExecutorchFile::~ExecutorchFile() {
-  if (mapped_ != nullptr) munmap(mapped_, layout_.size);
-  if (descriptor_ >= 0) close(descriptor_);
+  if (mapped_ != nullptr) platform::unmap(mapped_, file_.size());
 }
 
 Status ExecutorchFile::open(const std::string& path, Status (*read_layout)(const uint8_t*, uint64_t, FileLayout*)) {
-  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe would make it wait
-  if (descriptor_ < 0) return system_error("cannot open it");
-  struct stat info{};
-  if (fstat(descriptor_, &info) != 0 || !S_ISREG(info.st_mode)) return Status::error("not a file");
-  const auto size = static_cast<uint64_t>(info.st_size);
+  EXECUTORCH_GGML_TRY(file_.open(path));
+  const uint64_t size = file_.size();
   uint8_t head[kFileHead] = {};
-  EXECUTORCH_GGML_TRY(read(0, std::min<uint64_t>(size, kFileHead), head));
+  EXECUTORCH_GGML_TRY(file_.read(0, std::min<uint64_t>(size, kFileHead), head));
   EXECUTORCH_GGML_TRY(read_layout(head, size, &layout_));
   EXECUTORCH_GGML_TRY(flatbuffer_.allocate(layout_.flatbuffer));
-  return read(0, layout_.flatbuffer, flatbuffer_.data());
-}
-
-Status ExecutorchFile::read(uint64_t offset, uint64_t size, uint8_t* to) const {
-  while (size > 0) {
-    const ssize_t count = pread(descriptor_, to, size, static_cast<off_t>(offset));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return system_error("cannot read it");
-    if (count == 0) return Status::error("it became shorter while it was read");
-    to += count;
-    offset += static_cast<uint64_t>(count);
-    size -= static_cast<uint64_t>(count);
-  }
-  return {};
+  return file_.read(0, layout_.flatbuffer, flatbuffer_.data());
 }
 
 Status ExecutorchFile::map() {
   // Private and writable: a program that writes to a constant gets a page of its own instead of a signal.
-  void* mapped = mmap(nullptr, layout_.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, descriptor_, 0);
-  if (mapped == MAP_FAILED) return system_error("cannot map it");
-  mapped_ = mapped;
-  return {};
+  return file_.map(platform::Mapping::CopyOnWrite, &mapped_);
 }
 
 Status ExecutorchFile::read_all() {
   EXECUTORCH_GGML_TRY(contents_.allocate(layout_.size));
-  return read(0, layout_.size, contents_.data());
+  return file_.read(0, layout_.size, contents_.data());
 }
 
 const uint8_t* ExecutorchFile::at(uint64_t offset) const {

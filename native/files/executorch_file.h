@@ -7,6 +7,7 @@
 #include <string>
 
 #include "file_layout.h"
+#include "platform/platform.h"
 
 namespace executorch_ggml {
 
@@ -43,9 +44,7 @@ class ExecutorchFile {
   const uint8_t* at(uint64_t offset) const;
 
  private:
-  Status read(uint64_t offset, uint64_t size, uint8_t* to) const;
-
-  int descriptor_ = -1;
+  platform::File file_;
   FileLayout layout_;
   AlignedBytes flatbuffer_;
   AlignedBytes contents_;

@@ -1,8 +1,5 @@
 #include "cpu_library.h"
 
-#include <dlfcn.h>
-#include <glob.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -10,6 +7,7 @@
 
 #include "cpu_proof.h"
 #include "devices.h"
+#include "platform/platform.h"
 #include "status.h"
 
 namespace executorch_ggml {
@@ -41,7 +39,7 @@ Isa isa_of(ggml_backend_reg_t reg) {
 // A library opened to look at: closed again, which ggml itself does with those that it does not choose.
 class Candidate {
  public:
-  explicit Candidate(const char* path) : handle_(dlopen(path, RTLD_NOW | RTLD_LOCAL), &close) {}
+  explicit Candidate(const std::string& path) : handle_(platform::open_library(path), &close) {}
 
   // How ggml ranks it; 0 where this CPU does not run it.
   int score() const {
@@ -55,32 +53,28 @@ class Candidate {
 
  private:
   static void close(void* handle) {
-    if (handle != nullptr) dlclose(handle);
+    if (handle != nullptr) platform::close_library(handle);
   }
   template <class Function>
   Function find(const char* name) const {
-    return handle_ != nullptr ? reinterpret_cast<Function>(dlsym(handle_.get(), name)) : nullptr;
+    return handle_ != nullptr ? reinterpret_cast<Function>(platform::find_symbol(handle_.get(), name)) : nullptr;
   }
   std::unique_ptr<void, decltype(&close)> handle_;
 };
 
 // The path of the best library of a folder that uses no more than `most`; "" where there is none.
 std::string best_library(const std::string& folder, Isa most) {
-  glob_t found{};
   std::string best;
   int best_score = 0;
-  if (glob((folder + "/libggml-cpu-*.so").c_str(), 0, nullptr, &found) == 0) {
-    for (size_t i = 0; i < found.gl_pathc; ++i) {
-      const Candidate candidate(found.gl_pathv[i]);
-      const int score = candidate.score();
-      if (score <= best_score) continue;
-      ggml_backend_reg_t reg = candidate.reg();
-      if (reg == nullptr || isa_of(reg) > most) continue;
-      best = found.gl_pathv[i];
-      best_score = score;
-    }
+  for (const std::string& path : platform::plugins(folder, "ggml-cpu-")) {
+    const Candidate candidate(path);
+    const int score = candidate.score();
+    if (score <= best_score) continue;
+    ggml_backend_reg_t reg = candidate.reg();
+    if (reg == nullptr || isa_of(reg) > most) continue;
+    best = path;
+    best_score = score;
   }
-  globfree(&found);
   return best;
 }
 
@@ -116,9 +110,7 @@ Status limit_library(const std::string& folder, bool of_host) {
 
 CpuLibrary library_of(ggml_backend_dev_t cpu) {
   ggml_backend_reg_t reg = ggml_backend_dev_backend_reg(cpu);
-  Dl_info info{};
-  dladdr(reg, &info);
-  return {info.dli_fname != nullptr ? info.dli_fname : "", isa_of(reg)};
+  return {platform::library_of_address(reg), isa_of(reg)};
 }
 
 Status load_cpu_library(const std::string& folder) {
@@ -130,7 +122,7 @@ Status load_cpu_library(const std::string& folder) {
 
 Status prove_cpu_library(const std::string& path, bool* runs) {
   const QuietLog quiet;
-  *runs = Candidate(path.c_str()).score() > 0;
+  *runs = Candidate(path).score() > 0;
   if (!*runs) return {};
   ggml_backend_reg_t reg = ggml_backend_load(path.c_str());
   if (reg == nullptr) return Status::error("ggml cannot load " + path);

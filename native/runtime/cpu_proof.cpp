@@ -8,8 +8,8 @@
 
 #include "ggml-cpu.h"
 #include "ggml.h"
+#include "platform/platform.h"
 #include "resource_limits.h"
-#include "signal_guard.h"
 #include "status.h"
 
 namespace executorch_ggml {
@@ -149,7 +149,7 @@ class Prover {
       ggml_backend_graph_compute(backend_, graph);
       ggml_backend_tensor_get(product, results.data(), 0, results.size() * sizeof(float));
     });
-    if (signal != 0) return std::string("raises ") + signal_name(signal);
+    if (signal != 0) return std::string("raises ") + platform::signal_name(signal);
     for (size_t i = 0; i < results.size(); ++i) {
       if (std::fabs(results[i] - matrix.sums[i]) <= matrix.tolerances[i]) continue;
       return format("gives %g for %g", results[i], matrix.sums[i]);
@@ -158,7 +158,7 @@ class Prover {
   }
 
  private:
-  SignalGuard guard_;
+  platform::SignalGuard guard_;
   ggml_backend_dev_t cpu_;
   ggml_backend_t backend_;
   std::minstd_rand random_{1};

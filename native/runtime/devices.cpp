@@ -1,12 +1,11 @@
 #include "devices.h"
 
-#include <dlfcn.h>
-
 #include <cstdlib>
 #include <mutex>
 
 #include "cpu_library.h"
 #include "fork.h"
+#include "platform/platform.h"
 #include "rpc.h"
 #include "status.h"
 
@@ -18,9 +17,8 @@ std::string chosen_device;
 
 // ggml's backend libraries lie beside libggml.so; ggml itself looks beside the executable only.
 std::string ggml_folder() {
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&ggml_backend_load_all), &info) == 0 || info.dli_fname == nullptr) return "";
-  const std::string path = info.dli_fname;
+  const std::string path = platform::library_of_address(reinterpret_cast<const void*>(&ggml_backend_load_all));
+  if (path.empty()) return "";
   const size_t slash = path.rfind('/');
   return slash == std::string::npos ? "." : path.substr(0, slash);
 }

@@ -1,11 +1,9 @@
 #include "fork.h"
 
-#include <dlfcn.h>
-#include <pthread.h>
-
 #include <atomic>
 
 #include "ggml.h"
+#include "platform/platform.h"
 
 namespace executorch_ggml {
 namespace {
@@ -15,13 +13,8 @@ std::atomic<uint64_t> generation{0};
 // The lock that ggml takes for moments in each run. Its header is not installed, but its symbol is exported; null where
 // it is not.
 std::mutex* ggml_lock() {
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&ggml_init), &info) == 0 || info.dli_fname == nullptr) return nullptr;
-  void* library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-  if (library == nullptr) return nullptr;
-  void* lock = dlsym(library, "ggml_critical_section_mutex");
-  dlclose(library);  // which this library links
-  return static_cast<std::mutex*>(lock);
+  return static_cast<std::mutex*>(
+      platform::find_symbol_beside(reinterpret_cast<const void*>(&ggml_init), "ggml_critical_section_mutex"));
 }
 
 }  // namespace
@@ -35,7 +28,7 @@ struct ForkListeners {
 
   static ForkListeners& all() {
     static ForkListeners* listeners = [] {
-      pthread_atfork([] { all().mutex.lock(); }, [] { all().mutex.unlock(); }, [] { all().in_child(); });
+      platform::at_fork([] { all().mutex.lock(); }, [] { all().mutex.unlock(); }, [] { all().in_child(); });
       return new ForkListeners();  // listeners may outlive the library's statics
     }();
     return *listeners;

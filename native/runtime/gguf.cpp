@@ -1,17 +1,12 @@
 #include "gguf.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cinttypes>
 #include <cstring>
 #include <limits>
 #include <unordered_set>
 
+#include "platform/platform.h"
 #include "status.h"
 
 namespace executorch_ggml {
@@ -328,36 +323,19 @@ Status GgufFile::open(const std::string& path, std::shared_ptr<const GgufFile>* 
 }
 
 Status GgufFile::map() {
-  const int descriptor = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe would make it wait
-  if (descriptor < 0) return Status::error(format("cannot open it: %s", std::strerror(errno)));
-  struct stat info{};
-  Status status;
-  if (fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode)) {
-    status = Status::error("not a file");
-  } else if (info.st_size == 0) {
-    status = Status::error("the file is empty");
-  } else {
-    size_ = static_cast<size_t>(info.st_size);
-    mapped_ = mmap(nullptr, size_, PROT_READ, MAP_SHARED, descriptor, 0);
-    if (mapped_ == MAP_FAILED) {
-      mapped_ = nullptr;
-      status = Status::error(format("cannot map its %zu bytes: %s", size_, std::strerror(errno)));
-    }
-  }
-  close(descriptor);
-  return status;
+  platform::File file;
+  EXECUTORCH_GGML_TRY(file.open(path_));
+  if (file.size() == 0) return Status::error("the file is empty");
+  EXECUTORCH_GGML_TRY(file.map(platform::Mapping::ReadOnly, &mapped_));
+  size_ = static_cast<size_t>(file.size());
+  return {};
 }
 
 GgufFile::~GgufFile() {
-  if (mapped_ != nullptr) munmap(mapped_, size_);
+  if (mapped_ != nullptr) platform::unmap(mapped_, size_);
 }
 
-void GgufFile::unload(const void* data, size_t size) const {
-  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + page - 1) / page * page;
-  const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + size) / page * page;
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
-}
+void GgufFile::unload(const void* data, size_t size) const { platform::discard(data, size); }
 
 bool GgufFiles::is_key(const std::string& key) { return key.compare(0, sizeof(kPrefix) - 1, kPrefix) == 0; }
 

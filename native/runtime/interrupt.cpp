@@ -1,8 +1,8 @@
 #include "interrupt.h"
 
-#include <chrono>
 #include <cstdint>
-#include <ctime>
+
+#include "platform/platform.h"
 
 namespace executorch_ggml {
 namespace {
@@ -10,16 +10,8 @@ namespace {
 // Nanoseconds between two checks: rare, since a check may wait for the GIL; a tenth of a second feels immediate.
 constexpr int64_t kInterval = 100'000'000;
 
-// Nanoseconds. It is read after each node, and the coarse clock takes a fifth of the other's time.
-int64_t now() {
-#ifdef CLOCK_MONOTONIC_COARSE
-  timespec time{};
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
-  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-#else
-  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
-#endif
-}
+// It is read after each node.
+int64_t now() { return platform::coarse_time().count(); }
 
 // To read the clock counts in a short graph's time. Control flow may run many of them in one call.
 constexpr unsigned kShortGraphs = 64;

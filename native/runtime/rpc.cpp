@@ -1,13 +1,7 @@
 #include "rpc.h"
 
 #include <ggml-rpc.h>
-#include <netdb.h>
-#include <poll.h>
-#include <pthread.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -16,6 +10,7 @@
 
 #include "devices.h"
 #include "fork.h"
+#include "platform/platform.h"
 #include "status.h"
 
 namespace executorch_ggml {
@@ -23,7 +18,7 @@ namespace executorch_ggml {
 // A server that this process uses, by all its sessions.
 struct RpcServer {
   std::string endpoint;
-  pid_t process = getpid();
+  int64_t process = platform::process_id();
   Mutex turn;
 };
 
@@ -42,7 +37,7 @@ T* OneOfProcess<T>::value = new T();  // sessions may outlive statics
 
 namespace {
 
-constexpr int kPatienceMs = 5000;  // for a server's first answer
+constexpr std::chrono::milliseconds kPatience{5000};  // for a server's first answer
 
 thread_local const std::vector<RpcServer*>* in_call = nullptr;
 ggml_abort_callback_t other_abort_callback = nullptr;
@@ -95,37 +90,6 @@ Status rpc_function(const char* name, Function* function) {
       "in a checkout of executorch-ggml compiles it");
 }
 
-class Socket {
- public:
-  explicit Socket(int fd) : fd_(fd) {}
-  ~Socket() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  int fd() const { return fd_; }
-
-  // As much as comes; less where the other side ends, or is silent for kPatienceMs.
-  size_t read(void* data, size_t size) const {
-    size_t done = 0;
-    while (done < size && wait(POLLIN)) {
-      const ssize_t count = recv(fd_, static_cast<char*>(data) + done, size - done, 0);
-      if (count <= 0) break;
-      done += static_cast<size_t>(count);
-    }
-    return done;
-  }
-
-  // Until it can be read or written; false after kPatienceMs.
-  bool wait(short events) const {
-    pollfd entry{fd_, events, 0};
-    return poll(&entry, 1, kPatienceMs) == 1;
-  }
-
- private:
-  int fd_;
-};
-
 Status split_endpoint(const std::string& endpoint, std::string* host, std::string* port) {
   const size_t colon = endpoint.rfind(':');
   const std::string digits = colon == std::string::npos ? "" : endpoint.substr(colon + 1);
@@ -143,13 +107,13 @@ Status split_endpoint(const std::string& endpoint, std::string* host, std::strin
 // What ggml-rpc says first to a server: the number of HELLO, the size of what follows, and what its transport can do.
 constexpr size_t kCapabilities = 24;
 
-Status greet(const Socket& socket, const std::string& endpoint) {
+Status greet(const platform::Socket& socket, const std::string& endpoint) {
   unsigned char hello[1 + sizeof(uint64_t) + kCapabilities] = {14};
   const uint64_t follows = kCapabilities;
   std::memcpy(hello + 1, &follows, sizeof(follows));
   unsigned char answer[sizeof(uint64_t) + 4 + kCapabilities];  // its size, three numbers of the version
-  const bool sent = send(socket.fd(), hello, sizeof(hello), MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof(hello));
-  if (sent && !socket.wait(POLLIN)) {
+  const bool sent = socket.write(hello, sizeof(hello));
+  if (sent && !socket.wait_for_data()) {
     return Status::error("RPC server " + endpoint +
                          " does not answer: it serves one client at a time, and another may be connected");
   }
@@ -172,25 +136,10 @@ Status try_server(const std::string& endpoint) {
   std::string host;
   std::string port;
   EXECUTORCH_GGML_TRY(split_endpoint(endpoint, &host, &port));
-  addrinfo hints{};
-  hints.ai_family = AF_INET;  // as ggml-rpc
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int failure = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
-  if (failure != 0) return Status::error("RPC server " + endpoint + ": host " + host + ": " + gai_strerror(failure));
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> address(found, &freeaddrinfo);
-  const Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  int error = 0;
-  socklen_t size = sizeof(error);
-  if (connect(socket.fd(), address->ai_addr, address->ai_addrlen) != 0 && errno != EINPROGRESS) {
-    error = errno;
-  } else if (!socket.wait(POLLOUT)) {
-    error = ETIMEDOUT;
-  } else {
-    getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &size);
-  }
-  if (error == 0) return greet(socket, endpoint);
-  return Status::error("RPC server " + endpoint + ": " + std::strerror(error) +
+  platform::Socket socket(kPatience);
+  const Status connected = socket.connect(host, port);
+  if (connected.ok()) return greet(socket, endpoint);
+  return Status::error("RPC server " + endpoint + ": " + connected.message() +
                        "; is it running? `executorch-ggml rpc-server` starts one");
 }
 
@@ -264,33 +213,21 @@ void DeviceCall::enter(const std::set<std::string>& endpoints) {
   catch_aborts_once();
   for (const std::string& endpoint : endpoints) {
     servers_.push_back(server_of(endpoint));
-    if (servers_.back()->process == getpid()) continue;
+    if (servers_.back()->process == platform::process_id()) continue;
     throw std::runtime_error("the RPC server " + endpoint +
                              " is in use by the process that this one was forked from, and they would share a "
                              "connection; connect to it after the fork, or from one of them alone");
   }
   for (RpcServer* server : servers_) server->turn.lock();
   in_call = &servers_;
-  sigset_t sigpipe;
-  sigset_t before;
-  sigemptyset(&sigpipe);
-  sigaddset(&sigpipe, SIGPIPE);
-  pthread_sigmask(SIG_BLOCK, &sigpipe, &before);
-  sigpipe_was_blocked_ = sigismember(&before, SIGPIPE) == 1;
+  sigpipe_was_blocked_ = platform::block_pipe_signal();
 }
 
 DeviceCall::~DeviceCall() {
   if (servers_.empty()) return;
   in_call = nullptr;
   for (RpcServer* server : servers_) server->turn.unlock();
-  if (sigpipe_was_blocked_) return;
-  sigset_t sigpipe;
-  sigset_t pending;
-  sigemptyset(&sigpipe);
-  sigaddset(&sigpipe, SIGPIPE);
-  int signal = 0;
-  if (sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE) == 1) sigwait(&sigpipe, &signal);
-  pthread_sigmask(SIG_UNBLOCK, &sigpipe, nullptr);
+  if (!sigpipe_was_blocked_) platform::unblock_pipe_signal();
 }
 
 void free_buffer(ggml_backend_buffer_t buffer) {

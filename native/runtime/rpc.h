@@ -1,8 +1,6 @@
 // Devices of other processes and machines: ggml-rpc.
 #pragma once
 
-#include <signal.h>
-
 #include <memory>
 #include <set>
 #include <string>

@@ -1,14 +1,10 @@
 #include "thread_pool.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <cstdio>
 #include <exception>
 #include <mutex>
 #include <new>
@@ -16,6 +12,8 @@
 #include <vector>
 
 #include "fork.h"
+#include "platform/platform.h"
+#include "platform/relax.h"
 #include "status.h"
 
 namespace executorch_ggml {
@@ -44,26 +42,6 @@ constexpr std::chrono::milliseconds kLongestAlone{50};
 
 constexpr int kJobs = 64;  // crews at a time; a bit each
 
-inline void relax() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
-// How long the calling thread was runnable without a core so far; 0 where the system does not say. Allocates nothing.
-std::chrono::nanoseconds waited_for_a_core() {
-  const int file = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
-  if (file < 0) return {};
-  char text[64];
-  const ssize_t size = read(file, text, sizeof(text) - 1);
-  close(file);
-  text[std::max<ssize_t>(size, 0)] = '\0';
-  unsigned long long waited = 0;
-  return std::chrono::nanoseconds(std::sscanf(text, "%*u %llu", &waited) == 1 ? waited : 0);
-}
-
 // Whether other processes want the cores that this one's threads run on.
 class Contention {
  public:
@@ -73,10 +51,10 @@ class Contention {
 
   // Called by callers, often: it asks the system once a window.
   void watch(Clock::time_point now) {
-    static thread_local Window window{now, waited_for_a_core()};
+    static thread_local Window window{now, platform::waited_for_a_core()};
     const Clock::duration elapsed = now - window.begin;
     if (elapsed < kWindow) return;
-    const std::chrono::nanoseconds waited = waited_for_a_core();
+    const std::chrono::nanoseconds waited = platform::waited_for_a_core();
     if ((waited - window.waited) * kWaitedPart >= elapsed) {
       until_.store((now + kContended).time_since_epoch().count(), std::memory_order_relaxed);
     }
@@ -101,7 +79,7 @@ bool spin(const Ready& ready) {
   do {
     for (int i = 0; i < 64; ++i) {
       if (ready()) return true;
-      relax();
+      platform::relax();
     }
   } while (Clock::now() < end);
   return ready();

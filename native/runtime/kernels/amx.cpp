@@ -1,7 +1,6 @@
 #include "kernels/amx.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -11,14 +10,12 @@
 #include "kernels/product/packed_product.h"
 #include "kernels/quantized/layer.h"
 #include "kernels/simd/isa.h"
+#include "platform/platform.h"
 #include "result.h"
-#include "signal_guard.h"
 #include "status.h"
 
-#if EXECUTORCH_GGML_ISA_AMX && defined(__linux__)
+#if EXECUTORCH_GGML_ISA_AMX
 #include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #endif
 
 namespace executorch_ggml::kernels {
@@ -28,7 +25,7 @@ using Multiply = decltype(IntegerProduct::multiply);
 
 // ------------------------------------------------------------------------------------------ the CPU and the system
 
-#if EXECUTORCH_GGML_ISA_AMX && defined(__linux__)
+#if EXECUTORCH_GGML_ISA_AMX
 uint64_t enabled_states() {
   uint32_t low = 0;
   uint32_t high = 0;
@@ -49,16 +46,8 @@ bool cpu_has_amx(AmxType type) {
   return (enabled_states() & kTileStates) == kTileStates;
 }
 
-// For all of the process's threads, those that it starts later too.
-Status ask_for_amx() {
-  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
-  constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
-  if (syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0) return {};
-  return Status::error(format("the system refuses it (%s)", std::strerror(errno)));
-}
 #else
 bool cpu_has_amx(AmxType) { return false; }
-Status ask_for_amx() { return {}; }
 #endif
 
 // ------------------------------------------------------------------------------------------------------------ trial
@@ -233,9 +222,9 @@ template <class Trial, class Case, class Kernel>
 std::string difference_on(const Case& of, const Kernel& kernel, const Kernel& expected) {
   Trial trial(of);
   Trial right(of);
-  SignalGuard guard;
+  platform::SignalGuard guard;
   const int signal = guard.run_guarded([&] { trial.run(kernel); });
-  if (signal != 0) return std::string("raises ") + signal_name(signal);
+  if (signal != 0) return std::string("raises ") + platform::signal_name(signal);
   right.run(expected);
   const size_t bytes = right.output().size() * sizeof(right.output()[0]);
   return std::memcmp(trial.output().data(), right.output().data(), bytes) == 0 ? "" : "is wrong";
@@ -317,7 +306,7 @@ bool amx_multiplies(AmxType type) {
     if (!cpu_has_amx(tried)) return false;
     const AmxUse& use = kUses[static_cast<int>(tried)];
     const Status status = without_exceptions([&] {
-      EXECUTORCH_GGML_TRY(ask_for_amx());
+      EXECUTORCH_GGML_TRY(platform::enable_tile_registers());
       return use.try_kernels();
     });
     if (!status.ok()) warn(format("AMX is not used for %s: %s\n", use.name, status.message().c_str()));

@@ -6,6 +6,7 @@
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/elementwise/float_tables.h"
 #include "kernels/kernels.h"
+#include "platform/platform.h"
 
 namespace executorch_ggml::kernels {
 
@@ -171,15 +172,6 @@ FloatFn vectorized_unary(UnaryKind kind) {
 // Functions of libm, called for one element at a time.
 using ScalarFn = float (*)(float);
 
-float log_gamma(float x) {
-#if defined(__GLIBC__)
-  int sign;
-  return ::lgammaf_r(x, &sign);  // lgamma would write to a global
-#else
-  return std::lgamma(x);
-#endif
-}
-
 // Null where the kind is not one of libm's.
 ScalarFn libm_unary(UnaryKind kind) {
   switch (kind) {
@@ -210,7 +202,7 @@ ScalarFn libm_unary(UnaryKind kind) {
     case UnaryKind::Erfc:
       return std::erfc;
     case UnaryKind::Lgamma:
-      return log_gamma;
+      return platform::log_gamma;
     default:
       return nullptr;
   }

@@ -1,0 +1,73 @@
+// Linux and Android, beside posix.cpp.
+#include <fcntl.h>
+#include <math.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "platform/platform.h"
+#include "status.h"
+
+namespace executorch_ggml::platform {
+namespace {
+
+// The number in a control group's file; SIZE_MAX where there is no such file or it says "max".
+size_t group_limit(const char* path) {
+  std::FILE* file = std::fopen(path, "r");
+  if (file == nullptr) return SIZE_MAX;
+  unsigned long long bytes = 0;
+  const bool number = std::fscanf(file, "%llu", &bytes) == 1;
+  std::fclose(file);
+  return number ? static_cast<size_t>(bytes) : SIZE_MAX;
+}
+
+size_t physical_memory() {
+  return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
+}
+
+}  // namespace
+
+size_t memory_limit() {
+  return std::min({physical_memory(), group_limit("/sys/fs/cgroup/memory.max"),
+                   group_limit("/sys/fs/cgroup/memory/memory.limit_in_bytes")});
+}
+
+std::chrono::nanoseconds waited_for_a_core() {
+  const int file = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return {};
+  char text[64];
+  const ssize_t size = read(file, text, sizeof(text) - 1);
+  close(file);
+  text[std::max<ssize_t>(size, 0)] = '\0';
+  unsigned long long waited = 0;
+  return std::chrono::nanoseconds(std::sscanf(text, "%*u %llu", &waited) == 1 ? waited : 0);
+}
+
+std::chrono::nanoseconds coarse_time() {
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &time);  // a fifth of the time of the exact one
+  return std::chrono::nanoseconds(int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec);
+}
+
+Status enable_tile_registers() {
+#if defined(SYS_arch_prctl)
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
+  if (syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0) return {};
+  return Status::error(format("the system refuses it (%s)", std::strerror(errno)));
+#else
+  return Status::error("this processor has none");
+#endif
+}
+
+float log_gamma(float x) {
+  int sign = 0;
+  return ::lgammaf_r(x, &sign);
+}
+
+}  // namespace executorch_ggml::platform

@@ -1,0 +1,134 @@
+"""Cross-compiles for ARM64, and runs native tests and programs in QEMU: ``python -m tests.arm64 [--quick]``.
+
+Prints a table, and fails where a test does. Where compiler, emulator or wheels are missing and cannot be
+fetched, it says so and exits with 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.arm64 import build, calls, toolchain
+from tests.arm64.toolchain import Toolchain
+from tools.foreign_packages import ROOT, UnavailableError
+
+PROGRAMS = build.BUILD / "programs"
+LOGS = build.BUILD / "logs"
+# QEMU's CPUs and what each adds. Newer releases have more of them: those that this one lacks are left out.
+CPUS = {
+    "cortex-a53": "NEON",
+    "cortex-a76": "dot products, half floats",
+    "neoverse-v1": "i8mm, bf16, SVE",
+    "max": "all that QEMU has",
+}
+QUICK_CPUS = ("cortex-a53", "max")
+QUICK_TESTS = "^(kernels_(attention|movement|reduction)_test|strided_copy_test|cpu_test)$"
+QUICK_PROGRAMS = ("llama", "mobilenet_v2", "unet", "mlp_q4_k", "layers_bf16", "mobilenet_v2_int8", "llama_q4_k")
+TEST_SECONDS = 900
+
+
+class Row(NamedTuple):
+    """One line of the table."""
+
+    cpu: str
+    what: str
+    passed: int
+    failed: list[str]
+    seconds: float
+
+    def __str__(self) -> str:
+        verdict = f"{len(self.failed)} failed: {', '.join(self.failed)}" if self.failed else "all passed"
+        return f"{self.cpu:<12} {self.what:<14} {self.passed:>4} passed  {verdict:<12} {self.seconds:7.1f} s"
+
+
+def available_cpus(tools: Toolchain, wanted: Sequence[str]) -> list[str]:
+    """Those of the wanted CPUs that this QEMU emulates."""
+    known = subprocess.run([*tools.qemu, "-cpu", "help"], capture_output=True, text=True, check=False).stdout.split()
+    return [cpu for cpu in wanted if cpu in known]
+
+
+def native_tests(tools: Toolchain, cpu: str, pattern: str) -> Row:
+    """Native tests whose names match, on one CPU."""
+    start = time.monotonic()
+    report = LOGS / f"native-{cpu}.xml"
+    with (LOGS / f"native-{cpu}.txt").open("w") as log:
+        command = [str(build.TOOLS / "ctest"), "--test-dir", str(build.NATIVE), "--parallel", "2", "-R", pattern]
+        command += ["--output-on-failure", "--output-junit", str(report), "--timeout", str(TEST_SECONDS)]
+        environment = tools.environment | {"QEMU_CPU": cpu}
+        subprocess.run(command, env=environment, stdout=log, stderr=subprocess.STDOUT, check=False)
+    passed, failed = junit_results(report)
+    return Row(cpu, "native tests", passed, failed, time.monotonic() - start)
+
+
+def junit_results(report: Path) -> tuple[int, list[str]]:
+    """How many tests of a JUnit file passed, and the names of those that failed."""
+    from xml.etree import ElementTree as Xml
+
+    cases = Xml.parse(report).getroot().findall("testcase")
+    if not cases:
+        return 0, ["no test was found"]
+    failed = [case.get("name", "") for case in cases if case.get("status") == "fail"]
+    return sum(case.get("status") == "run" for case in cases), failed
+
+
+def run_programs(tools: Toolchain, cpu: str) -> Row:
+    """Every exported call on one CPU, against eager's numbers from this machine."""
+    start = time.monotonic()
+    failed = []
+    every = calls.read_list(PROGRAMS)
+    with (LOGS / f"programs-{cpu}.txt").open("w") as log:
+        for call in every:
+            command = [*tools.qemu, "-cpu", cpu, str(build.RUNNER), *calls.arguments(PROGRAMS, call)]
+            result = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False)
+            if result.returncode != 0:
+                failed.append(call.name)
+    return Row(cpu, "programs", len(every) - len(failed), failed, time.monotonic() - start)
+
+
+def export_programs(names: Sequence[str]) -> None:
+    """Export in a process of its own: torch's memory is free again before anything is emulated."""
+    PROGRAMS.mkdir(parents=True, exist_ok=True)
+    subprocess.run([sys.executable, "-m", "tests.arm64.programs", str(PROGRAMS), *names], cwd=ROOT, check=True)
+
+
+def rows(tools: Toolchain, quick: bool) -> Iterator[Row]:
+    """Run it all, or the quick part."""
+    for cpu in available_cpus(tools, QUICK_CPUS if quick else list(CPUS)):
+        yield native_tests(tools, cpu, QUICK_TESTS if quick else "_test$")
+        yield run_programs(tools, cpu)
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description="Cross-compile for ARM64, and run tests and programs in QEMU.")
+    parser.add_argument("--quick", action="store_true", help="a part of the tests and programs, for CI")
+    quick: bool = parser.parse_args().quick
+    start = time.monotonic()
+    try:
+        tools = toolchain.find()
+        build.build_all(tools)
+    except UnavailableError as reason:
+        print(f"ARM64: skipped: {reason}")
+        return 0
+    print(f"ARM64: built in {time.monotonic() - start:.0f} s")
+    start = time.monotonic()
+    export_programs(QUICK_PROGRAMS if quick else ())
+    print(f"ARM64: programs exported in {time.monotonic() - start:.0f} s", flush=True)
+    LOGS.mkdir(exist_ok=True)
+    failed = False
+    for row in rows(tools, quick):
+        print(row, flush=True)
+        failed = failed or bool(row.failed)
+    if failed:
+        print(f"what the tests printed is in {LOGS.relative_to(ROOT)}")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

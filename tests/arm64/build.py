@@ -1,0 +1,64 @@
+"""The project and its C++ runner, cross-compiled against ExecuTorch's and ggml's wheels for ARM64."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.arm64.toolchain import TOOLCHAIN_FILE, Toolchain
+from tools.foreign_packages import ROOT, unpack
+
+BUILD = ROOT / "build" / "arm64"
+SITE = BUILD / "site"
+NATIVE = BUILD / "native"
+PACKAGE = SITE / "executorch_ggml"
+RUNNER = BUILD / "examples" / "run_pte"
+PLATFORMS = ("manylinux_2_28_aarch64", "manylinux_2_27_aarch64")
+TOOLS = Path(sys.executable).parent
+
+
+def cmake(toolchain: Toolchain, *arguments: str) -> None:
+    """Run CMake with the toolchain's programs, and ccache where there is one."""
+    environment = toolchain.environment | {"PYTHONPATH": str(SITE)}
+    if shutil.which("ccache") is not None:
+        environment = {"CMAKE_C_COMPILER_LAUNCHER": "ccache", "CMAKE_CXX_COMPILER_LAUNCHER": "ccache"} | environment
+    subprocess.run([str(TOOLS / "cmake"), *arguments], env=environment, check=True)
+
+
+def configure(toolchain: Toolchain, source: Path, build: Path, *definitions: str) -> None:
+    """Configure a build for ARM64."""
+    cmake(
+        toolchain, "-S", str(source), "-B", str(build), "-G", "Ninja", "--log-level=WARNING",
+        f"-DCMAKE_MAKE_PROGRAM={TOOLS / 'ninja'}", f"-DCMAKE_TOOLCHAIN_FILE={TOOLCHAIN_FILE}", *definitions,
+    )  # fmt: skip
+
+
+def build_project(toolchain: Toolchain) -> None:
+    """Compile runtime, delegate and native tests, and install them beside the unpacked wheels."""
+    corpus = Path(os.environ.get("EXECUTORCH_GGML_TEST_CORPUS", ROOT / "build" / "corpus"))
+    configure(
+        toolchain, ROOT, NATIVE, f"-DPython_EXECUTABLE={sys.executable}", "-DEXECUTORCH_GGML_BUILD_TESTS=ON",
+        "-DEXECUTORCH_GGML_WERROR=ON", f"-DEXECUTORCH_GGML_TEST_CORPUS={corpus}",
+    )  # fmt: skip
+    cmake(toolchain, "--build", str(NATIVE))
+    subprocess.run(
+        [str(TOOLS / "cmake"), "--install", str(NATIVE), "--prefix", str(PACKAGE)],
+        check=True, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def build_runner(toolchain: Toolchain) -> None:
+    """Compile examples/cpp against the installed package."""
+    build = RUNNER.parent
+    configure(toolchain, ROOT / "examples" / "cpp", build, f"-DCMAKE_PREFIX_PATH={PACKAGE}")
+    cmake(toolchain, "--build", str(build))
+
+
+def build_all(toolchain: Toolchain) -> None:
+    """Fetch the wheels, compile the project, and compile the runner."""
+    unpack(PLATFORMS, SITE)
+    build_project(toolchain)
+    build_runner(toolchain)

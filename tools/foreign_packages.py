@@ -1,0 +1,56 @@
+"""ExecuTorch's and ggml's wheels for another system, unpacked into a folder that CMake is pointed to by PYTHONPATH."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+WHEELS = ROOT / ".cache" / "wheels"
+PINNED = ("executorch", "libggml-python")
+
+
+class UnavailableError(Exception):
+    """Why something that is fetched is neither here nor to be had."""
+
+
+def requirement(name: str) -> str:
+    """A package as constraints.txt pins it."""
+    found = re.search(rf"^{name}==\S+$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    if found is None:
+        raise SystemExit(f"constraints.txt does not pin {name}")
+    return found[0]
+
+
+def fetch(name: str, platforms: Sequence[str]) -> Path:
+    """A package's wheel for one of the platforms (pip's tags), from .cache or from PyPI."""
+    folder = WHEELS / platforms[0]
+    pinned = requirement(name)
+    pattern = pinned.replace("-", "_").replace("==", "-") + "-*.whl"
+    if not list(folder.glob(pattern)):
+        command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet", "--no-deps"]
+        command += ["--only-binary", ":all:", "--python-version", "3.11", "--dest", str(folder), pinned]
+        command += [part for platform in platforms for part in ("--platform", platform)]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode != 0:
+            reason = (result.stderr.strip().splitlines() or ["pip failed"])[-1]
+            raise UnavailableError(f"cannot fetch {pinned} for {platforms[0]}: {reason}")
+    return next(folder.glob(pattern))
+
+
+def unpack(platforms: Sequence[str], site: Path) -> None:
+    """Unpack the wheels into `site`, unless they are there already."""
+    wheels = [fetch(name, platforms) for name in PINNED]
+    stamp = site / "wheels.txt"
+    names = "\n".join(wheel.name for wheel in wheels)
+    if stamp.exists() and stamp.read_text() == names:
+        return
+    shutil.rmtree(site, ignore_errors=True)
+    for wheel in wheels:
+        zipfile.ZipFile(wheel).extractall(site)
+    stamp.write_text(names)
