@@ -67,6 +67,7 @@ def test_quantized_programs_are_smaller(tmp_path: Path) -> None:
     assert sizes[GgmlRecipeType.GGML_Q4_K] < 0.65 * sizes[GgmlRecipeType.GGML_Q8_0]
 
 
+@pytest.mark.slow  # torchao traces some hundred patterns of batch norms
 def test_training_aware_recipe_trains(tmp_path: Path) -> None:
     steps = []
 

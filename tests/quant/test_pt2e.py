@@ -163,6 +163,7 @@ def test_dynamic(name: str) -> None:
     assert float((result - expected).abs().max()) <= 0.02 * float(expected.abs().max())
 
 
+@pytest.mark.slow  # torchao traces some hundred patterns of batch norms
 @pytest.mark.parametrize("name", ["residual", "mobile"])
 def test_trained(name: str) -> None:
     module, x = quantized(name, qat=True)
