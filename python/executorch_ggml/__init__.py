@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ._export import export
     from .partition import GgmlBackend, GgmlPartitioner
     from .partition.explain import Explanation, explain
+    from .recipes import GgmlRecipeType
     from .runtime import Module, Session, get_num_threads, list_devices, load, set_device, set_num_threads
 
 __version__ = "0.1.0"
@@ -27,6 +28,7 @@ __all__ = [
     "Explanation",
     "GgmlBackend",
     "GgmlPartitioner",
+    "GgmlRecipeType",
     "Module",
     "Session",
     "cmake_prefix_path",
@@ -44,6 +46,7 @@ __getattr__ = lazy(
     {
         "._export": ["export"],
         ".partition": ["Explanation", "GgmlBackend", "GgmlPartitioner", "explain"],
+        ".recipes": ["GgmlRecipeType"],
         ".runtime": ["Module", "Session", "get_num_threads", "list_devices", "load", "set_device", "set_num_threads"],
     },
 )
