@@ -13,6 +13,7 @@ from executorch.devtools.bundled_program.config import MethodTestCase, MethodTes
 from executorch.devtools.bundled_program.serialize import serialize_from_bundled_program_to_flatbuffer
 from executorch.exir import to_edge_transform_and_lower
 from executorch.extension.pybindings import portable_lib
+from tests.devices import standin_device
 from torch import nn
 
 import executorch_ggml
@@ -36,10 +37,11 @@ class Small(nn.Module):
 
 
 class Parts(nn.Module):
-    """Two delegates with an op of ExecuTorch's between them."""
+    """Two delegates with float64 arithmetic between them, which ExecuTorch's kernels do."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.relu(torch.linalg.vector_norm(torch.exp(x), 3.7, dim=-1, keepdim=True) * x)
+        wide = torch.sqrt(torch.exp(x).double() * 1.5)
+        return torch.relu(wide.float() - 1.0)
 
 
 INPUT = (torch.randn(1, 3, 64, 64, generator=torch.Generator().manual_seed(0)),)
@@ -116,9 +118,30 @@ def test_several_delegates_and_kernels_outside(tmp_path: Path) -> None:
     ).to_executorch()
     program.save(str(tmp_path / "model.pte"))
     found = profile(tmp_path / "model.pte", x, calls=3)
-    assert {node.delegate for node in found.nodes} == {delegate.index for delegate in found.delegates} | (
-        {None} if found.outside_ns else set()
+    assert [delegate.index for delegate in found.delegates] == [0, 1]
+    assert [node.delegate for node in found.nodes] == sorted(
+        (node.delegate for node in found.nodes), key=lambda delegate: {0: 0, None: 1, 1: 2}[delegate]
     )
+    outside = {node.op for node in found.nodes if node.delegate is None}
+    assert {op.partition(".")[0] for op in outside} >= {"aten::mul", "aten::sqrt"}
+    assert found.outside_ns > 0
+
+
+def test_nodes_of_a_device_say_so(tmp_path: Path) -> None:
+    if standin_device.library() is None:
+        pytest.skip("the stand-in device was not built")
+    standin_device.load()
+    model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 8)).eval()
+    x = (torch.randn(4, 16),)
+    executorch_ggml.export(model, x).save(str(tmp_path / "model.pte"))
+    executorch_ggml.set_device("standin:cuda")
+    try:
+        found = profile(tmp_path / "model.pte", x, calls=3)
+    finally:
+        executorch_ggml.set_device("")
+    assert [node.op for node in found.nodes] == ["mul_mat", "add", "relu", "mul_mat", "add"]
+    assert {node.device for node in found.nodes} == {"standin:cuda"}
+    assert all(node.calls == 3 and node.total_ns > 0 for node in found.nodes)
 
 
 def test_dynamic_shapes(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ class Profile:
     calls: int
     median_ns: float  # of a call of the method, traced
     total_ns: float
-    untraced_median_ns: float  # of a call without tracing: what tracing costs is the difference
+    untraced_median_ns: float  # of a call without tracing, by the clock around it: with Python's part
     delegates: tuple[DelegateProfile, ...]
     nodes: tuple[NodeProfile, ...]  # in the order in which they ran
     threads: int = 0
