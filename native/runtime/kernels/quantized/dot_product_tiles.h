@@ -1,13 +1,13 @@
-// The arithmetic of layers of integers by instructions that sum products of four unsigned inputs with four signed
-// weights. The zero point's share is subtracted at the end. For folders of instruction sets only.
+// The arithmetic of layers of integers by instructions that sum products of four inputs with four signed weights. The
+// zero point's share is subtracted at the end. For folders of instruction sets only.
 #pragma once
 
 #include <utility>
 
+#include "kernels/quantized/byte_inputs.h"
 #include "kernels/quantized/dot_products.h"
 #include "kernels/quantized/layer.h"
 #include "kernels/quantized/tile.h"
-#include "kernels/quantized/unsigned_inputs.h"
 
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
@@ -96,8 +96,9 @@ void run(const QuantizedTile& tile) {
 
 template <int... Number>
 constexpr QuantizedTiles tiles_of(std::integer_sequence<int, Number...>) {
-  return {kRows,   1,       kBlocks * kQuantizedBlock, sizeof(uint8_t), kGatheredBytes, false, arrange,
-          nullptr, nullptr, {run<Number + 1>...}};
+  return {
+      kRows,   1,       kBlocks * kQuantizedBlock, sizeof(uint8_t), kGatheredBytes, false, arrange_bytes<kSignedInputs>,
+      nullptr, nullptr, {run<Number + 1>...},      kSignedInputs};
 }
 
 constexpr QuantizedTiles kTiles = tiles_of(std::make_integer_sequence<int, kRows>());
