@@ -443,6 +443,7 @@ int main(int argc, char** argv) {
     bench(true);
     return 0;
   }
+  const bool only_integers = argc > 1 && std::strcmp(argv[1], "--integers") == 0;  // a part for emulated CPUs
   const kernels::Isa best = kernels::best_isa();
   for (int isa = static_cast<int>(best); isa >= 0; --isa) {
     kernels::limit_isa(static_cast<kernels::Isa>(isa));
@@ -450,12 +451,12 @@ int main(int argc, char** argv) {
     random_bits.seed(5);
     check_choice();
     const bool same_floats = kernels::kIsArm64 && kernels::active_isa() != best;  // one variant for all levels there
-    if (!same_floats) {
+    if (!same_floats && !only_integers) {
       check_floats(GGML_TYPE_F32);
       check_floats(GGML_TYPE_F16);
       check_too_large_for_halves();
     }
-    check_all_types(same_floats);
+    if (!only_integers) check_all_types(same_floats);
     check_panels();
     check_panel_rows();
     check_extremes();

@@ -41,10 +41,10 @@ VEC_INLINE Bytes quad(const int8_t* values) {
 
 // Quads of a row, each in all lanes.
 template <int Step>
-struct Quads {
+struct QuadVectors {
   Bytes at[Step];
 
-  VEC_INLINE explicit Quads(const int8_t* values) {
+  VEC_INLINE explicit QuadVectors(const int8_t* values) {
     VEC_UNROLL
     for (int i = 0; i < Step; ++i) at[i] = quad(values + 4 * i);
   }
@@ -67,7 +67,7 @@ struct DotProduct {
   static constexpr int kQuads = 8;
   static constexpr int kRows = 6;  // of a tile
   using Sum = Int;
-  using Values = Quads<kStep>;
+  using Values = QuadVectors<kStep>;
 
   static VEC_INLINE Sum begin(int32_t start) { return reinterpret_cast<Int>(_mm512_set1_epi32(start)); }
   static VEC_INLINE Sum plus(Sum sum, const Bytes (&weights)[kStep], const Values& values) {
@@ -129,7 +129,7 @@ struct DotProduct {
   static constexpr int kQuads = 8;
   static constexpr int kRows = 6;
   using Sum = Int;
-  using Values = Quads<kStep>;
+  using Values = QuadVectors<kStep>;
 
   static VEC_INLINE Sum begin(int32_t start) { return reinterpret_cast<Int>(_mm256_set1_epi32(start)); }
   static VEC_INLINE Sum plus(Sum sum, const Bytes (&weights)[kStep], const Values& values) {
@@ -165,7 +165,7 @@ struct NarrowDot {
   static constexpr int kQuads = Quads;
   static constexpr int kRows = 6;
   using Sum = __m256i;
-  using Values = Quads<kStep>;
+  using Values = QuadVectors<kStep>;
 
   static VEC_INLINE Sum begin(int32_t) { return _mm256_setzero_si256(); }
   static VEC_INLINE Sum plus(Sum sum, const Bytes (&weights)[kStep], const Values& values) {
@@ -181,7 +181,7 @@ struct PairedDot {
   static constexpr int kQuads = 8;
   static constexpr int kRows = 3;
   using Sum = Int;
-  using Values = Quads<kStep>;
+  using Values = QuadVectors<kStep>;
 
   static VEC_INLINE Sum begin(int32_t start) { return reinterpret_cast<Int>(_mm256_set1_epi32(start)); }
   static VEC_INLINE Sum plus(Sum sum, const Bytes (&weights)[kStep], const Values& values) {
@@ -198,7 +198,7 @@ struct SignedDot {
   static constexpr int kQuads = 8;
   static constexpr int kRows = 3;
   using Sum = Int;
-  using Values = Quads<kStep>;
+  using Values = QuadVectors<kStep>;
 
   static VEC_INLINE Sum begin(int32_t) { return Int{}; }
   static VEC_INLINE Sum plus(Sum sum, const Bytes (&weights)[kStep], const Values& values) {
