@@ -1,19 +1,24 @@
 # executorch_ggml_isa_sources(<variable> <source>...)
 # executorch_ggml_add_isa_kernels(<target> <source>...)
 #
-# The first filters the sources that are compiled for instruction sets: those named *_isa.cpp, for each of generic, avx2
-# and avx512, and those in a folder that is named for an instruction set, for that one. The second compiles them and adds
+# The first filters the sources that are compiled for instruction sets: those named *_isa.cpp, for each of generic and,
+# on x86, avx2 and avx512, and those in a folder that is named for an instruction set, for that one. The second compiles them and adds
 # the objects to <target>. A source puts its code into
 #
 #     namespace executorch_ggml::kernels::KERNEL_ISA { ... }
 #
 # where KERNEL_ISA is defined as the instruction set. The rest of <target> sees EXECUTORCH_GGML_ISA_AVX2,
 # EXECUTORCH_GGML_ISA_AVXVNNI, EXECUTORCH_GGML_ISA_AVX512, EXECUTORCH_GGML_ISA_AVX512VNNI,
-# EXECUTORCH_GGML_ISA_AVX512BF16 and EXECUTORCH_GGML_ISA_AMX defined as 1 where those variants exist, and picks one at
-# run time (native/runtime/kernels/simd/isa.h).
+# EXECUTORCH_GGML_ISA_AVX512BF16 and EXECUTORCH_GGML_ISA_AMX, or on ARM64 EXECUTORCH_GGML_ISA_NEON,
+# EXECUTORCH_GGML_ISA_DOTPROD, EXECUTORCH_GGML_ISA_I8MM and EXECUTORCH_GGML_ISA_NEONBF16, defined as 1 where those
+# variants exist, and picks one at run time (native/runtime/kernels/simd/isa.h).
 
 include(CheckCXXCompilerFlag)
 
+set(_isa_flags_neon -march=armv8-a)
+set(_isa_flags_dotprod -march=armv8.2-a+dotprod)
+set(_isa_flags_i8mm -march=armv8.2-a+dotprod+i8mm)
+set(_isa_flags_neonbf16 -march=armv8.2-a+dotprod+i8mm+bf16)
 set(_isa_flags_avx2 -mavx2 -mfma -mf16c)
 set(_isa_flags_avxvnni ${_isa_flags_avx2} -mavxvnni)
 set(_isa_flags_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c)
@@ -21,7 +26,7 @@ set(_isa_flags_avx512vnni ${_isa_flags_avx512} -mavx512vnni)
 set(_isa_flags_avx512bf16 ${_isa_flags_avx512vnni} -mavx512bf16)
 set(_isa_flags_amx ${_isa_flags_avx512vnni} -mamx-tile -mamx-int8 -mamx-bf16)
 set(_isa_variants generic avx2 avx512)  # of *_isa.cpp
-set(_isa_folder "/(avx2|avxvnni|avx512|avx512vnni|avx512bf16|amx)/[^/]*\\.cpp$")
+set(_isa_folder "/(neon|dotprod|i8mm|neonbf16|avx2|avxvnni|avx512|avx512vnni|avx512bf16|amx)/[^/]*\\.cpp$")
 
 function(executorch_ggml_isa_sources variable)
   set(sources ${ARGN})
@@ -32,16 +37,20 @@ endfunction()
 # The instruction sets that this compiler and processor family have, beside generic.
 function(_executorch_ggml_isas variable)
   set(isas "")
+  set(known "")
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
-    foreach(isa IN ITEMS avx2 avxvnni avx512 avx512vnni avx512bf16 amx)
-      list(JOIN _isa_flags_${isa} " " flags)
-      string(TOUPPER "${isa}" upper)
-      check_cxx_compiler_flag("${flags}" EXECUTORCH_GGML_COMPILER_HAS_${upper})
-      if(EXECUTORCH_GGML_COMPILER_HAS_${upper})
-        list(APPEND isas ${isa})
-      endif()
-    endforeach()
+    set(known avx2 avxvnni avx512 avx512vnni avx512bf16 amx)
+  elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
+    set(known neon dotprod i8mm neonbf16)
   endif()
+  foreach(isa IN LISTS known)
+    list(JOIN _isa_flags_${isa} " " flags)
+    string(TOUPPER "${isa}" upper)
+    check_cxx_compiler_flag("${flags}" EXECUTORCH_GGML_COMPILER_HAS_${upper})
+    if(EXECUTORCH_GGML_COMPILER_HAS_${upper})
+      list(APPEND isas ${isa})
+    endif()
+  endforeach()
   set(${variable} "${isas}" PARENT_SCOPE)
 endfunction()
 
@@ -83,8 +92,8 @@ function(executorch_ggml_add_isa_kernels target)
     target_include_directories(${objects} PRIVATE "${PROJECT_SOURCE_DIR}/native/runtime")
     target_compile_definitions(${objects} PRIVATE KERNEL_ISA=${isa})
     if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
-      # Where there are variants, generic is what processors of before 2013 run: it is kept small instead.
-      if(isa STREQUAL "generic" AND isas)
+      # On x86 generic is what processors of before 2013 run: it is kept small instead.
+      if(isa STREQUAL "generic" AND "avx2" IN_LIST isas)
         target_compile_options(${objects} PRIVATE -Os)
       else()
         target_compile_options(${objects} PRIVATE -O3)

@@ -19,12 +19,9 @@ Isa isa_of(ggml_backend_reg_t reg) {
   static constexpr struct {
     const char* feature;
     Isa isa;
-  } kFeatures[] = {{"AVX", Isa::Avx2},
-                   {"AVX_VNNI", Isa::AvxVnni},
-                   {"AVX512", Isa::Avx512},
-                   {"AVX512_VNNI", Isa::Avx512Vnni},
-                   {"AVX512_BF16", Isa::Avx512Bf16},
-                   {"AMX_INT8", Isa::Amx}};
+  } kFeatures[] = {{"DOTPROD", Isa::Dotprod},        {"MATMUL_INT8", Isa::I8mm}, {"AVX", Isa::Avx2},
+                   {"AVX_VNNI", Isa::AvxVnni},       {"AVX512", Isa::Avx512},    {"AVX512_VNNI", Isa::Avx512Vnni},
+                   {"AVX512_BF16", Isa::Avx512Bf16}, {"AMX_INT8", Isa::Amx}};
   const auto features = reinterpret_cast<ggml_backend_get_features_t>(
       ggml_backend_reg_get_proc_address(reg, "ggml_backend_get_features"));
   Isa isa = Isa::Generic;
@@ -85,7 +82,10 @@ Status limit_library(const std::string& folder, bool of_host) {
   Isa most = Isa::Amx;
   if (!kernels::allowed_isa(&most)) {
     std::string names;
-    for (const char* name : kernels::kIsaNames) names += (names.empty() ? "" : ", ") + std::string(name);
+    for (int isa = 0; isa <= static_cast<int>(Isa::Amx); ++isa) {
+      if (!kernels::is_of_architecture(static_cast<Isa>(isa))) continue;
+      names += (names.empty() ? "" : ", ") + std::string(kernels::isa_name(static_cast<Isa>(isa)));
+    }
     return Status::error("EXECUTORCH_GGML_CPU is " + readable(std::getenv("EXECUTORCH_GGML_CPU")) +
                          "; expected one of " + names + ", or nothing");
   }

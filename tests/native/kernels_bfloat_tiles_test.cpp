@@ -411,9 +411,9 @@ void check_all(const BfloatTiles& tiles, const std::string& name) {
 
 // All levels of this CPU that have instructions for bf16.
 void check_every_isa() {
-  for (Isa isa = kernels::best_isa(); isa >= Isa::Avx512Bf16; isa = static_cast<Isa>(static_cast<int>(isa) - 1)) {
-    const BfloatTiles* tiles = kernels::bfloat_conv_tiles(isa);
-    if (tiles != nullptr) check_all(*tiles, kernels::isa_name(isa));
+  for (int isa = static_cast<int>(kernels::best_isa()); isa >= 0; --isa) {
+    const BfloatTiles* tiles = kernels::bfloat_conv_tiles(static_cast<Isa>(isa));
+    if (tiles != nullptr) check_all(*tiles, kernels::isa_name(static_cast<Isa>(isa)));
   }
 }
 

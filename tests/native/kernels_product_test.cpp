@@ -258,8 +258,10 @@ void check_too_large_for_halves() {
   }
 }
 
-void check_all_types() {
+// `by_integers`: those alone that the level has int8 GEMM for.
+void check_all_types(bool by_integers) {
   for (const ggml_type type : quantized_types()) {
+    if (by_integers && kernels::integer_product(type) == nullptr) continue;
     for (const int64_t columns : {1, 16, 37, 70}) {
       for (const int64_t rows : {1, 12, 31}) {
         check(Case(type, 256 * (1 + columns % 3), columns, rows));
@@ -374,7 +376,7 @@ void check_not_finite() {
 // int8 GEMM is for its instruction sets alone, and for matrices in panels or in ggml's layout.
 void check_choice() {
   const kernels::Isa isa = kernels::active_isa();
-  const bool has_integers = isa >= kernels::Isa::Avx2 && isa != kernels::Isa::Avx512;
+  const bool has_integers = isa != kernels::Isa::Generic && isa != kernels::Isa::Avx512;
   const Case test(GGML_TYPE_Q8_0, 256, 1, 1);
   int ggmls_own = 0;
   ggml_tensor repacked = test.a;
@@ -441,15 +443,20 @@ int main(int argc, char** argv) {
     bench(true);
     return 0;
   }
+  const bool only_integers = argc > 1 && std::strcmp(argv[1], "--integers") == 0;  // a part for emulated CPUs
   const kernels::Isa best = kernels::best_isa();
   for (int isa = static_cast<int>(best); isa >= 0; --isa) {
     kernels::limit_isa(static_cast<kernels::Isa>(isa));
+    if (kernels::active_isa() != static_cast<kernels::Isa>(isa)) continue;  // not of this CPU
     random_bits.seed(5);
     check_choice();
-    check_floats(GGML_TYPE_F32);
-    check_floats(GGML_TYPE_F16);
-    check_too_large_for_halves();
-    check_all_types();
+    const bool same_floats = kernels::kIsArm64 && kernels::active_isa() != best;  // one variant for all levels there
+    if (!same_floats && !only_integers) {
+      check_floats(GGML_TYPE_F32);
+      check_floats(GGML_TYPE_F16);
+      check_too_large_for_halves();
+    }
+    if (!only_integers) check_all_types(same_floats);
     check_panels();
     check_panel_rows();
     check_extremes();

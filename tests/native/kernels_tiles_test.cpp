@@ -16,8 +16,8 @@
 #include "kernels/amx.h"
 #include "kernels/kernels.h"
 #include "kernels/product/matrix_product.h"
+#include "kernels/quantized/byte_inputs.h"
 #include "kernels/quantized/matrix_tiles.h"
-#include "kernels/quantized/unsigned_inputs.h"
 #include "tile_check.h"
 
 namespace executorch_ggml::kernels::emulated {
@@ -38,7 +38,7 @@ constexpr QuantizedTiles tiles_of(std::integer_sequence<int, Number...>) {
           sizeof(uint8_t),
           4096,
           true,
-          arrange,
+          arrange_bytes<false>,
           begin_matrix_tiles<EmulatedTiles>,
           end_matrix_tiles<EmulatedTiles>,
           {run<Number + 1>...}};
@@ -188,15 +188,16 @@ class Layer {
   }
 
   int input(int64_t channel, int64_t x, int64_t y, int64_t image) const {
-    const auto byte =
-        const_cast<GuardedBytes&>(x_).data()[((image * of_.height + y) * of_.width + x) * of_.in + channel];
+    const auto byte = static_cast<int8_t>(
+        const_cast<GuardedBytes&>(x_).data()[((image * of_.height + y) * of_.width + x) * of_.in + channel]);
     return (of_.is_signed ? byte : static_cast<uint8_t>(byte)) - static_cast<int>(of_.zero);
   }
 
   int weight(int64_t channel, int64_t k) const {
     const int64_t block = channel / group_out_ * blocks_ + channel % group_out_ / 16;
     const int64_t lane = channel % group_out_ % 16;
-    return const_cast<GuardedBytes&>(weights_).data()[block * block_bytes_ + k / 4 * 64 + lane * 4 + k % 4];
+    const int64_t at = block * block_bytes_ + k / 4 * 64 + lane * 4 + k % 4;
+    return static_cast<int8_t>(const_cast<GuardedBytes&>(weights_).data()[at]);
   }
 
   double expected(int64_t channel, int64_t x, int64_t y, int64_t image) const {
@@ -226,7 +227,8 @@ class Layer {
       return std::fabs(static_cast<double>(value) - want) <= 1e-5 * (std::fabs(want) + 100.0);
     }
     const Requantize& output = call_.params.output;
-    const int value = output.dtype == DType::I8 ? y_.data()[at] : static_cast<uint8_t>(y_.data()[at]);
+    const int value =
+        output.dtype == DType::I8 ? static_cast<int8_t>(y_.data()[at]) : static_cast<uint8_t>(y_.data()[at]);
     const double exact = std::clamp(want + static_cast<double>(output.zero), static_cast<double>(output.low),
                                     static_cast<double>(output.high));
     return std::fabs(value - exact) <= 0.5 + 1e-4;
@@ -285,6 +287,7 @@ void check_every_isa() {
   for (int isa = static_cast<int>(kernels::best_isa()); isa >= 0; --isa) {
     kernels::limit_isa(static_cast<Isa>(isa));
     const Isa active = kernels::active_isa();
+    if (active != static_cast<Isa>(isa)) continue;  // not of this CPU
     check_layers(kernels::tiles_for(kernels::amx_or_below(AmxType::Int8, active)), kernels::isa_name(active));
   }
   kernels::limit_isa(kernels::best_isa());

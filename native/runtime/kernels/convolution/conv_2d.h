@@ -81,10 +81,12 @@ using ConvTiles = ConvTilesOf<float>;
 using BfloatTiles = ConvTilesOf<uint16_t>;
 
 KERNEL_VARIANTS(const ConvTiles& conv_tiles())
+KERNEL_VARIANT(neonbf16, const BfloatTiles& bfloat_tiles())
 KERNEL_VARIANT(avx512bf16, const BfloatTiles& bfloat_tiles())
 KERNEL_VARIANT(amx, const BfloatTiles& bfloat_tiles())
 
 // Rounds half to even. Numbers under 1.2e-38 become zeros, which products of bf16 take them as.
+KERNEL_VARIANT(neonbf16, void round_to_bfloats(const float* x, int64_t n, uint16_t* y))
 KERNEL_VARIANT(avx512bf16, void round_to_bfloats(const float* x, int64_t n, uint16_t* y))
 
 // Applies an activation in place; tiles clamp by themselves.

@@ -35,6 +35,11 @@ struct Scratch {
   }
 };
 
+decltype(WinogradTransforms::input) rounded_input_transform() {
+  return kIsArm64 ? KERNEL_PICK_NEONBF16(best_isa(), transform_rounded)
+                  : KERNEL_PICK_AVX512BF16(best_isa(), transform_rounded);
+}
+
 class Winograd {
  public:
   Winograd(ggml_tensor* dst, const KernelCall<WinogradParams>& call)
@@ -238,7 +243,7 @@ class Winograd {
   const ConvTiles& gemm_ = KERNEL_PICK(conv_tiles)();
   const WinogradTransforms& transforms_ = KERNEL_PICK(winograd_transforms)();
   decltype(WinogradTransforms::input) transform_input_ =
-      call_.params.rounds ? KERNEL_PICK_AVX512BF16(best_isa(), transform_rounded) : transforms_.input;
+      call_.params.rounds ? rounded_input_transform() : transforms_.input;
 };
 
 bool slides_by_one(const Window& w) { return w.kernel == 3 && w.stride == 1 && w.dilation == 1 && w.up == 1; }

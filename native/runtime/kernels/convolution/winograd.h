@@ -49,6 +49,7 @@ struct WinogradTransforms {
 KERNEL_VARIANTS(const WinogradTransforms& winograd_transforms())
 
 // The transform of an input that is rounded to bf16 first; numbers under 1.2e-38 become zeros.
+KERNEL_VARIANT(neonbf16, void transform_rounded(const WinogradInput& tile))
 KERNEL_VARIANT(avx512bf16, void transform_rounded(const WinogradInput& tile))
 
 struct WinogradParams {

@@ -50,7 +50,7 @@ VEC_INLINE void pack_block(const char* columns, size_t stride, int64_t count, in
   for (int64_t i = 0; i < kIntegerLanes; ++i) {
     Unpacked block = {};  // zeros where there is no such column
     if (i < count) block = Type::unpack(columns + static_cast<size_t>(i) * stride, index);
-    store_32(rows[i], block.weights);
+    store(rows[i], block.weights);
     for (int half = 0; half < 2; ++half) {
       to->scales[half][i] = block.scales[half];
       to->mins[half][i] = block.mins[half];
@@ -128,8 +128,12 @@ struct Tile {
   // Whether the r-th row is one of `count`, as all are of tiles that are compiled for each number of rows.
   static VEC_INLINE bool is_row(int r, int64_t count) { return kTileRowStep == 1 || r < count; }
 
-  static VEC_INLINE void accumulate(const RowBlock* const (&rows)[Rows], const ColumnBlock* columns, int part,
-                                    Float (&sums)[Rows][kTileVectors]) {
+  // The sums of a part's products.
+  static VEC_INLINE void multiply_part(const RowBlock* const (&rows)[Rows], const ColumnBlock* columns, int lane,
+                                       int part, Int (&to)[Rows][kTileVectors]) {
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+    if constexpr (Rows % 2 == 0) return multiply_pairs(rows, columns, lane, part, to);
+#endif
     typename Dot::Sum products[Rows][kTileVectors];
     VEC_UNROLL
     for (int r = 0; r < Rows; ++r) {
@@ -143,43 +147,86 @@ struct Tile {
       for (int v = 0; v < kTileVectors; ++v) {
         VEC_UNROLL
         for (int i = 0; i < Dot::kStep; ++i) {
-          weights[v][i] = load<Bytes>(columns[v / kBlockVectors].weights[q + i][v % kBlockVectors * kLanes]);
+          weights[v][i] = load<Bytes>(columns[v / kBlockVectors].weights[q + i][lane + v % kBlockVectors * kLanes]);
         }
       }
       VEC_UNROLL
       for (int r = 0; r < Rows; ++r) {
-        Bytes values[Dot::kStep];
-        VEC_UNROLL
-        for (int i = 0; i < Dot::kStep; ++i) values[i] = quad(rows[r]->values + 4 * (q + i));
+        const typename Dot::Values values(rows[r]->values + 4 * q);
         VEC_UNROLL
         for (int v = 0; v < kTileVectors; ++v) products[r][v] = Dot::plus(products[r][v], weights[v], values);
       }
     }
     VEC_UNROLL
+    for (int r = 0; r < Rows; ++r) {
+      VEC_UNROLL
+      for (int v = 0; v < kTileVectors; ++v) to[r][v] = Dot::end(products[r][v], Part::start(*rows[r], part));
+    }
+  }
+
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+  static VEC_INLINE void multiply_pairs(const RowBlock* const (&rows)[Rows], const ColumnBlock* columns, int lane,
+                                        int part, Int (&to)[Rows][kTileVectors]) {
+    PairDot products[Rows / 2][kTileVectors];
+    VEC_UNROLL
+    for (int q = part * Part::kQuads; q < (part + 1) * Part::kQuads; q += 2) {
+      int8x16_t values[Rows / 2];
+      VEC_UNROLL
+      for (int r = 0; r < Rows / 2; ++r) {
+        values[r] = PairDot::values(rows[2 * r]->values + 4 * q, rows[2 * r + 1]->values + 4 * q);
+      }
+      VEC_UNROLL
+      for (int v = 0; v < kTileVectors; ++v) {
+        const Bytes weights[2] = {load<Bytes>(columns->weights[q][lane + v * kLanes]),
+                                  load<Bytes>(columns->weights[q + 1][lane + v * kLanes])};
+        VEC_UNROLL
+        for (int half = 0; half < 2; ++half) {
+          const int8x16_t two_columns = PairDot::columns(weights, half);
+          VEC_UNROLL
+          for (int r = 0; r < Rows / 2; ++r) products[r][v].add(values[r], two_columns, half);
+        }
+      }
+    }
+    VEC_UNROLL
+    for (int r = 0; r < Rows; ++r) {
+      VEC_UNROLL
+      for (int v = 0; v < kTileVectors; ++v) {
+        to[r][v] = products[r / 2][v].of_row(r % 2, Part::start(*rows[r], part));
+      }
+    }
+  }
+#endif
+
+  // Of columns from `lane` of a block on, which is 0 where a tile has a block or more.
+  static VEC_INLINE void accumulate(const RowBlock* const (&rows)[Rows], const ColumnBlock* columns, int lane, int part,
+                                    Float (&sums)[Rows][kTileVectors]) {
+    Int products[Rows][kTileVectors];
+    multiply_part(rows, columns, lane, part, products);
+    VEC_UNROLL
     for (int v = 0; v < kTileVectors; ++v) {
       const ColumnBlock& block = columns[v / kBlockVectors];
-      const int lane = v % kBlockVectors * kLanes;
-      const Float scales = load<Float>(block.scales[Part::scale(part)] + lane);
-      const Float mins = load<Float>(block.mins[Part::scale(part)] + lane);
+      const int first = lane + v % kBlockVectors * kLanes;
+      const Float scales = load<Float>(block.scales[Part::scale(part)] + first);
+      const Float mins = load<Float>(block.mins[Part::scale(part)] + first);
       VEC_UNROLL
       for (int r = 0; r < Rows; ++r) {
-        const Int product = Dot::end(products[r][v], Part::start(*rows[r], part));
-        sums[r][v] += floats_of(product) * (scales * rows[r]->scale);
+        sums[r][v] += floats_of(products[r][v]) * (scales * rows[r]->scale);
         if (Mins && Part::is_last(part)) sums[r][v] -= mins * rows[r]->sum[Part::scale(part)];
       }
     }
   }
 
   // `count` rows; the last one takes the place of those that a tile has beyond them.
-  static void run(const RowBlock* first, int64_t count, int64_t blocks, const ColumnBlock* panel, int64_t columns,
-                  float* output, int64_t stride) {
+  static void run(const RowBlock* first, int64_t count, int64_t blocks, const ColumnBlock* panel, int first_lane,
+                  int64_t columns, float* output, int64_t stride) {
+    const int lane = kTileColumns < kBlockLanes ? first_lane : 0;
     Float sums[Rows][kTileVectors] = {};
     const RowBlock* rows[Rows];
     VEC_UNROLL
     for (int r = 0; r < Rows; ++r) rows[r] = first + (is_row(r, count) ? r : count - 1) * blocks;
     for (int64_t block = 0; block < blocks; ++block, panel += kIntegerColumns / kIntegerLanes) {
       VEC_UNROLL
-      for (int part = 0; part < Part::kCount; ++part) accumulate(rows, panel, part, sums);
+      for (int part = 0; part < Part::kCount; ++part) accumulate(rows, panel, lane, part, sums);
       VEC_UNROLL
       for (int r = 0; r < Rows; ++r) ++rows[r];
     }
@@ -217,8 +264,9 @@ void multiply(const RowBlock* rows, int64_t count, int64_t blocks, const ColumnB
   for (int64_t first = 0; first < columns; first += kTileColumns) {
     for (int64_t row = 0; row < count; row += Dot::kRows) {
       const int64_t left = count - row < Dot::kRows ? count - row : Dot::kRows;
-      kTiles.run[left - 1](rows + row * blocks, left, blocks, panel + first / kIntegerLanes, columns - first,
-                           output + row * stride + first, stride);
+      kTiles.run[left - 1](rows + row * blocks, left, blocks, panel + first / kIntegerLanes,
+                           static_cast<int>(first % kIntegerLanes), columns - first, output + row * stride + first,
+                           stride);
     }
   }
 }
@@ -306,13 +354,9 @@ struct Panels {
       VEC_UNROLL
       for (int q = part * Part::kQuads; q < (part + 1) * Part::kQuads; q += Dot::kStep) {
         Bytes weights[Dot::kStep];
-        Bytes values[Dot::kStep];
         VEC_UNROLL
-        for (int i = 0; i < Dot::kStep; ++i) {
-          weights[i] = columns.weights[q + i];
-          values[i] = quad(row.values + 4 * (q + i));
-        }
-        products = Dot::plus(products, weights, values);
+        for (int i = 0; i < Dot::kStep; ++i) weights[i] = columns.weights[q + i];
+        products = Dot::plus(products, weights, typename Dot::Values(row.values + 4 * q));
       }
       const Int product = Dot::end(products, Part::start(row, part));
       *sum += floats_of(product) * (columns.scales[Part::scale(part)] * row.scale);

@@ -7,31 +7,37 @@
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
 
-VEC_INLINE float widened(uint16_t half) { return _cvtsh_ss(half); }
+using Block = Vec<uint16_t, 16>;  // 32 bytes in pairs, which can be shifted
 
-VEC_INLINE __m256i load_32(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
+VEC_INLINE float widened(uint16_t half) {
+#if defined(__aarch64__)
+  __fp16 number;
+  std::memcpy(&number, &half, sizeof(number));
+  return static_cast<float>(number);
+#else
+  return _cvtsh_ss(half);
+#endif
+}
 
-VEC_INLINE void store_32(uint8_t* to, __m256i x) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), x); }
+// The same byte in both halves of each pair.
+VEC_INLINE Block splat_bytes(int byte) { return Block{} + static_cast<uint16_t>(byte * 0x101); }
 
 // 16 bytes as 32 numbers: the lower halves before the upper ones.
-VEC_INLINE __m256i nibbles(const uint8_t* from) {
-  const __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
-  const __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(x), _mm_srli_epi16(x, 4), 1);
-  return _mm256_and_si256(both, _mm256_set1_epi8(15));
+VEC_INLINE Block nibbles(const uint8_t* from) {
+  const auto x = load<Vec<uint16_t, 8>>(from);
+  const auto high = x >> 4;
+  return __builtin_shufflevector(x, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) & splat_bytes(15);
 }
 
 // The bits of each byte from `shift` on that `mask` keeps.
-VEC_INLINE __m256i bits_from(__m256i x, int shift, int mask) {
-  const __m256i shifted = _mm256_srl_epi16(x, _mm_cvtsi32_si128(shift));
-  return _mm256_and_si256(shifted, _mm256_set1_epi8(static_cast<char>(mask)));
-}
+VEC_INLINE Block bits_from(Block x, int shift, int mask) { return x >> shift & splat_bytes(mask); }
 
 // 16 where a bit is set, to add to nibbles.
-VEC_INLINE __m256i fifth_bits(uint32_t high) { return bytes_where(high, 16); }
+VEC_INLINE Block fifth_bits(uint32_t high) { return bytes_where(high, 16); }
 
 // A block of one column: (weights - Type::kOffset) * scales - mins.
 struct Unpacked {
-  __m256i weights;
+  Block weights;
   float scales[2];
   float mins[2];
 };
@@ -50,9 +56,7 @@ struct Q8_0 {
 
   static VEC_INLINE Unpacked unpack(const char* column, int64_t index) {
     const Q8_0& block = reinterpret_cast<const Q8_0*>(column)[index];
-    return {_mm256_xor_si256(load_32(block.weights), _mm256_set1_epi8(static_cast<char>(kByteOffset))),
-            {widened(block.scale)},
-            {}};
+    return {load<Block>(block.weights) ^ splat_bytes(kByteOffset), {widened(block.scale)}, {}};
   }
 };
 
@@ -95,7 +99,7 @@ struct Q5_0 {
     const Q5_0& block = reinterpret_cast<const Q5_0*>(column)[index];
     uint32_t high = 0;
     std::memcpy(&high, block.high, sizeof(high));
-    return {_mm256_or_si256(nibbles(block.low), fifth_bits(high)), {widened(block.scale)}, {}};
+    return {nibbles(block.low) | fifth_bits(high), {widened(block.scale)}, {}};
   }
 };
 
@@ -112,7 +116,7 @@ struct Q5_1 {
     const Q5_1& block = reinterpret_cast<const Q5_1*>(column)[index];
     uint32_t high = 0;
     std::memcpy(&high, block.high, sizeof(high));
-    return {_mm256_or_si256(nibbles(block.low), fifth_bits(high)), {widened(block.scale)}, {-widened(block.min)}};
+    return {nibbles(block.low) | fifth_bits(high), {widened(block.scale)}, {-widened(block.min)}};
   }
 };
 
@@ -135,7 +139,7 @@ struct Q4K : Q4KBlock {
   static VEC_INLINE Unpacked unpack(const char* column, int64_t index) {
     const Q4K& block = reinterpret_cast<const Q4K*>(column)[index / 8];
     const int part = static_cast<int>(index % 8);
-    return {bits_from(load_32(block.low + part / 2 * 32), part % 2 * 4, 15),
+    return {bits_from(load<Block>(block.low + part / 2 * 32), part % 2 * 4, 15),
             {widened(block.scale) * static_cast<float>(SixBits{block.parts}.scale(part))},
             {widened(block.min) * static_cast<float>(SixBits{block.parts}.min(part))}};
   }
@@ -154,8 +158,8 @@ struct Q5K {
   static VEC_INLINE Unpacked unpack(const char* column, int64_t index) {
     const Q5K& block = reinterpret_cast<const Q5K*>(column)[index / 8];
     const int part = static_cast<int>(index % 8);
-    const __m256i high = _mm256_slli_epi16(bits_from(load_32(block.high), part, 1), 4);
-    return {_mm256_or_si256(bits_from(load_32(block.low + part / 2 * 32), part % 2 * 4, 15), high),
+    const Block high = bits_from(load<Block>(block.high), part, 1) << 4;
+    return {bits_from(load<Block>(block.low + part / 2 * 32), part % 2 * 4, 15) | high,
             {widened(block.scale) * static_cast<float>(SixBits{block.parts}.scale(part))},
             {widened(block.min) * static_cast<float>(SixBits{block.parts}.min(part))}};
   }
@@ -172,11 +176,11 @@ struct Q6K : Q6KBlock {
     const int part = static_cast<int>(index % 8);
     const int half = part / 4;
     const int quarter = part % 4;
-    const __m256i low = bits_from(load_32(block.low + 64 * half + quarter % 2 * 32), quarter / 2 * 4, 15);
-    const __m256i high = _mm256_slli_epi16(bits_from(load_32(block.high + 32 * half), 2 * quarter, 3), 4);
+    const Block low = bits_from(load<Block>(block.low + 64 * half + quarter % 2 * 32), quarter / 2 * 4, 15);
+    const Block high = bits_from(load<Block>(block.high + 32 * half), 2 * quarter, 3) << 4;
     const float scale = widened(block.scale);
     return {
-        _mm256_or_si256(low, high),
+        low | high,
         {scale * static_cast<float>(block.scales[2 * part]), scale * static_cast<float>(block.scales[2 * part + 1])},
         {}};
   }

@@ -22,6 +22,11 @@ const IntegerProduct* find_product(const IntegerProducts* of, ggml_type type) {
 }  // namespace
 
 const IntegerProducts* integer_products_for(Isa isa) {
+  if (kIsArm64) {
+    const IntegerProducts* best = KERNEL_PICK_I8MM(isa, integer_products);
+    if (best == nullptr) best = KERNEL_PICK_DOTPROD(isa, integer_products);
+    return best != nullptr ? best : KERNEL_PICK_NEON(isa, integer_products);
+  }
   if (isa >= Isa::Avx512) return KERNEL_PICK_AVX512VNNI(isa, integer_products);
   const IntegerProducts* vnni = KERNEL_PICK_AVXVNNI(isa, integer_products);
   return vnni != nullptr ? vnni : KERNEL_PICK_AVX2(isa, integer_products);

@@ -73,6 +73,9 @@ struct MatrixMultiplies {
   size_t count;
 };
 
+KERNEL_VARIANT(neon, extern const IntegerProducts integer_products)
+KERNEL_VARIANT(dotprod, extern const IntegerProducts integer_products)
+KERNEL_VARIANT(i8mm, extern const IntegerProducts integer_products)
 KERNEL_VARIANT(avx2, extern const IntegerProducts integer_products)
 KERNEL_VARIANT(avxvnni, extern const IntegerProducts integer_products)
 KERNEL_VARIANT(avx512vnni, extern const IntegerProducts integer_products)

@@ -27,9 +27,10 @@ struct Scratch {
 
 const QuantizedDepthwiseLoops& best_loops() {
   const Isa isa = active_isa();
-  const QuantizedDepthwiseLoops* vnni = KERNEL_PICK_AVX512VNNI(isa, dot_product_depthwise_loops);
-  if (vnni == nullptr) vnni = KERNEL_PICK_AVXVNNI(isa, dot_product_depthwise_loops);
-  return vnni != nullptr ? *vnni : KERNEL_PICK(quantized_depthwise_loops)();
+  const QuantizedDepthwiseLoops* best = KERNEL_PICK_AVX512VNNI(isa, dot_product_depthwise_loops);
+  if (best == nullptr) best = KERNEL_PICK_AVXVNNI(isa, dot_product_depthwise_loops);
+  if (best == nullptr) best = KERNEL_PICK_DOTPROD(isa, dot_product_depthwise_loops);
+  return best != nullptr ? *best : KERNEL_PICK(quantized_depthwise_loops)();
 }
 
 // Plain weights of some channels with channels innermost.

@@ -55,6 +55,7 @@ inline int64_t rows_at_once(const Window& down, int64_t bundle) {
 }
 
 KERNEL_VARIANTS(const QuantizedDepthwiseLoops& quantized_depthwise_loops())
+KERNEL_VARIANT(dotprod, extern const QuantizedDepthwiseLoops dot_product_depthwise_loops)
 KERNEL_VARIANT(avxvnni, extern const QuantizedDepthwiseLoops dot_product_depthwise_loops)
 KERNEL_VARIANT(avx512vnni, extern const QuantizedDepthwiseLoops dot_product_depthwise_loops)
 

@@ -1,5 +1,5 @@
-// The arithmetic of depthwise layers of integers by instructions that sum products of four unsigned inputs with four
-// signed weights: of four input rows at a time. For folders of instruction sets only.
+// The arithmetic of depthwise layers of integers by instructions that sum products of four inputs with four signed
+// weights: of four input rows at a time. For folders of instruction sets only.
 #pragma once
 
 #include "kernels/quantized/depthwise_loops.h"
@@ -11,10 +11,11 @@ namespace {
 struct Quads {
   static constexpr int kRows = kQuad;
 
-  // Signed inputs become unsigned ones 128 larger.
+  // Inputs become what the instruction takes: signed ones 128 larger, or unsigned ones 128 smaller.
   template <class Byte>
   static VEC_INLINE void interleave(const Bytes<Byte> (&rows)[kRows], int32_t, char* to) {
-    constexpr auto kFlip = static_cast<uint8_t>(static_cast<Byte>(-1) < 0 ? 0x80 : 0);
+    constexpr bool kIsSigned = static_cast<Byte>(-1) < 0;
+    constexpr auto kFlip = static_cast<uint8_t>(kIsSigned == kSignedInputs ? 0 : 0x80);
     Bytes<uint8_t> flipped[kRows];
     VEC_UNROLL
     for (int i = 0; i < kRows; ++i) flipped[i] = reinterpret_cast<Bytes<uint8_t>>(rows[i]) ^ kFlip;
@@ -41,7 +42,10 @@ struct Quads {
   }
 
   static int outside(const QuantizedDepthwise& layer) { return zero(layer); }
-  static int32_t zero(const QuantizedDepthwise& layer) { return layer.zero + (layer.is_signed ? 128 : 0); }
+  static int32_t zero(const QuantizedDepthwise& layer) {
+    if (layer.is_signed == kSignedInputs) return layer.zero;
+    return layer.zero + (kSignedInputs ? -128 : 128);
+  }
 
   static VEC_INLINE Int plus_products(Int sum, Int x, Int weights) { return plus_dot_products(sum, x, weights); }
 };

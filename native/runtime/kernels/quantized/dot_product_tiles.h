@@ -1,13 +1,13 @@
-// The arithmetic of layers of integers by instructions that sum products of four unsigned inputs with four signed
-// weights. The zero point's share is subtracted at the end. For folders of instruction sets only.
+// The arithmetic of layers of integers by instructions that sum products of four inputs with four signed weights. The
+// zero point's share is subtracted at the end. For folders of instruction sets only.
 #pragma once
 
 #include <utility>
 
+#include "kernels/quantized/byte_inputs.h"
 #include "kernels/quantized/dot_products.h"
 #include "kernels/quantized/layer.h"
 #include "kernels/quantized/tile.h"
-#include "kernels/quantized/unsigned_inputs.h"
 
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
@@ -17,6 +17,10 @@ namespace {
 constexpr int kRows = 12;
 constexpr int kBlocks = 2;
 constexpr int kQuadsAtOnce = 2;
+#elif defined(__aarch64__)
+constexpr int kRows = 6;
+constexpr int kBlocks = 1;
+constexpr int kQuadsAtOnce = 4;
 #else
 constexpr int kRows = 6;
 constexpr int kBlocks = 1;
@@ -29,11 +33,44 @@ VEC_INLINE Int splat_quad(const uint8_t* from) {
   return Int{} + x;
 }
 
+#if defined(__aarch64__)
+// sums[r][v] += the Q-th quad of each row by a vector of weights.
+template <int Q, int Rows>
+VEC_INLINE void add_lane(const int8x16_t (&x)[Rows], const int8_t* weights, TileSums<Rows, 1>& sums) {
+  VEC_UNROLL
+  for (int v = 0; v < kBlockVectors; ++v) {
+    const auto w = load<int8x16_t>(weights + Q * kQuadBytes + v * kVectorBytes);
+    VEC_UNROLL
+    for (int r = 0; r < Rows; ++r) {
+      auto& sum = sums.at[r][0][v];
+      sum = reinterpret_cast<Int>(vdotq_laneq_s32(reinterpret_cast<int32x4_t>(sum), w, x[r], Q));
+      asm("" : "+w"(sum));  // else compilers load all weights first, and spill
+    }
+  }
+}
+
+// Four quads of each row in one register.
+template <int Rows>
+VEC_INLINE void add_four_quads(const uint8_t* const* inputs, int64_t first, const int8_t* weights,
+                               TileSums<Rows, 1>& sums) {
+  int8x16_t x[Rows];
+  VEC_UNROLL
+  for (int r = 0; r < Rows; ++r) x[r] = load<int8x16_t>(inputs[r] + first * kQuad);
+  add_lane<0>(x, weights, sums);
+  add_lane<1>(x, weights, sums);
+  add_lane<2>(x, weights, sums);
+  add_lane<3>(x, weights, sums);
+}
+#endif
+
 // Adds the products of some adjacent quads: each row's pointer, of which there are more than registers, is used for
 // all.
 template <int Quads, int Rows, int Blocks>
 VEC_INLINE void add_quads(const uint8_t* const* inputs, int64_t first, const int8_t* weights, int64_t block_bytes,
                           TileSums<Rows, Blocks>& sums) {
+#if defined(__aarch64__)
+  if constexpr (Quads == 4) return add_four_quads(inputs, first, weights, sums);
+#endif
   Int w[Quads][Blocks][kBlockVectors];
   VEC_UNROLL
   for (int q = 0; q < Quads; ++q) {
@@ -96,8 +133,9 @@ void run(const QuantizedTile& tile) {
 
 template <int... Number>
 constexpr QuantizedTiles tiles_of(std::integer_sequence<int, Number...>) {
-  return {kRows,   1,       kBlocks * kQuantizedBlock, sizeof(uint8_t), kGatheredBytes, false, arrange,
-          nullptr, nullptr, {run<Number + 1>...}};
+  return {
+      kRows,   1,       kBlocks * kQuantizedBlock, sizeof(uint8_t), kGatheredBytes, false, arrange_bytes<kSignedInputs>,
+      nullptr, nullptr, {run<Number + 1>...},      kSignedInputs};
 }
 
 constexpr QuantizedTiles kTiles = tiles_of(std::make_integer_sequence<int, kRows>());

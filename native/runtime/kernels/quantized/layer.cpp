@@ -98,9 +98,10 @@ class QuantizedLayer {
     quads_ = ceil_div(depth_, kQuad);
     block_bytes_ = quads_ * kQuadBytes + kQuantizedBlock * static_cast<int64_t>(sizeof(int32_t));
     pixel_bytes_ = in_.channels * tiles_.element_bytes;
-    as_they_are_ = tiles_.element_bytes == 1 && !is_signed_;
+    as_they_are_ = tiles_.element_bytes == 1 && is_signed_ == tiles_.takes_signed;
     // Without instructions for it the zero point is subtracted as inputs are arranged.
-    arranged_zero_ = tiles_.element_bytes > 1 ? 0 : zero() + (is_signed_ ? 128 : 0);
+    const int32_t moved = as_they_are_ ? 0 : tiles_.takes_signed ? -128 : 128;
+    arranged_zero_ = tiles_.element_bytes > 1 ? 0 : zero() + moved;
     x_end_ = x_ + in_.pixels() * in_.channels;
     flatten_if_pointwise();
     // Arranging whole rows of the image for a 1x1 window that skips pixels would cost more than to gather those it
@@ -567,6 +568,9 @@ const QuantizedTiles& tiles_for(Isa isa) {
   const QuantizedTiles* tiles = KERNEL_PICK_AMX(isa, matrix_tiles);
   if (tiles == nullptr) tiles = KERNEL_PICK_AVX512VNNI(isa, dot_product_tiles);
   if (tiles == nullptr) tiles = KERNEL_PICK_AVXVNNI(isa, dot_product_tiles);
+  if (tiles == nullptr) tiles = KERNEL_PICK_I8MM(isa, dot_product_tiles);
+  if (tiles == nullptr) tiles = KERNEL_PICK_DOTPROD(isa, dot_product_tiles);
+  if (tiles == nullptr) tiles = KERNEL_PICK_NEON(isa, word_tiles);
   return tiles != nullptr ? *tiles : KERNEL_PICK(quantized_tiles)();
 }
 

@@ -65,9 +65,13 @@ struct QuantizedTiles {
   void (*begin)(int64_t quads, TileState* before);
   void (*end)(const TileState& before);
   QuantizedTileRun run[kMaxQuantizedRows];  // run[n - 1] is for n rows
+  bool takes_signed = false;                // arranged bytes are signed instead: unsigned inputs become 128 smaller
 };
 
 KERNEL_VARIANTS(const QuantizedTiles& quantized_tiles())
+KERNEL_VARIANT(neon, extern const QuantizedTiles word_tiles)
+KERNEL_VARIANT(dotprod, extern const QuantizedTiles dot_product_tiles)
+KERNEL_VARIANT(i8mm, extern const QuantizedTiles dot_product_tiles)
 KERNEL_VARIANT(avxvnni, extern const QuantizedTiles dot_product_tiles)
 KERNEL_VARIANT(avx512vnni, extern const QuantizedTiles dot_product_tiles)
 KERNEL_VARIANT(amx, extern const QuantizedTiles matrix_tiles)

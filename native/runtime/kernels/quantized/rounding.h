@@ -31,6 +31,15 @@ VEC_INLINE Int load_narrow(const uint8_t* from) {
 VEC_INLINE Int load_narrow(const int8_t* from) {
   return reinterpret_cast<Int>(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
 }
+#elif defined(__aarch64__)
+VEC_INLINE Int load_narrow(const uint8_t* from) {
+  const auto bytes = vreinterpret_u8_u32(vdup_n_u32(load<uint32_t>(from)));
+  return reinterpret_cast<Int>(vmovl_u16(vget_low_u16(vmovl_u8(bytes))));
+}
+VEC_INLINE Int load_narrow(const int8_t* from) {
+  const auto bytes = vreinterpret_s8_u32(vdup_n_u32(load<uint32_t>(from)));
+  return reinterpret_cast<Int>(vmovl_s16(vget_low_s16(vmovl_s8(bytes))));
+}
 #endif
 
 using Words = Vec<int16_t, 2 * kLanes>;
@@ -43,6 +52,10 @@ VEC_INLINE Int pair_products(Words a, Words b) {
   return reinterpret_cast<Int>(_mm256_madd_epi16(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
 #elif defined(__SSE2__)
   return reinterpret_cast<Int>(_mm_madd_epi16(reinterpret_cast<__m128i>(a), reinterpret_cast<__m128i>(b)));
+#elif defined(__aarch64__)
+  const auto x = reinterpret_cast<int16x8_t>(a);
+  const auto y = reinterpret_cast<int16x8_t>(b);
+  return reinterpret_cast<Int>(vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(y)), vmull_high_s16(x, y)));
 #else
   const Int x = reinterpret_cast<Int>(a);
   const Int y = reinterpret_cast<Int>(b);
@@ -66,6 +79,9 @@ VEC_INLINE void store_bytes(void* to, Int x) {
   const __m256i bytes = _mm256_shuffle_epi8(reinterpret_cast<__m256i>(x), first);
   const __m128i joined = _mm_unpacklo_epi32(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1));
   _mm_storel_epi64(static_cast<__m128i*>(to), joined);
+#elif defined(__aarch64__)
+  const auto words = vmovn_s32(reinterpret_cast<int32x4_t>(x));
+  store(to, vget_lane_u32(vreinterpret_u32_s8(vmovn_s16(vcombine_s16(words, words))), 0));
 #else
   auto* bytes = static_cast<int8_t*>(to);
   for (int i = 0; i < kLanes; ++i) bytes[i] = static_cast<int8_t>(x[i]);

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "kernels/amx.h"
+#include "kernels/simd/arm_features.h"
 
 namespace executorch_ggml::kernels {
 
@@ -16,6 +17,22 @@ bool has(Isa isa) {
   switch (isa) {
     case Isa::Generic:
       return true;
+#if EXECUTORCH_GGML_ISA_NEON
+    case Isa::Neon:
+      return true;
+#endif
+#if EXECUTORCH_GGML_ISA_DOTPROD
+    case Isa::Dotprod:
+      return arm_features().dotprod;
+#endif
+#if EXECUTORCH_GGML_ISA_I8MM
+    case Isa::I8mm:
+      return has(Isa::Dotprod) && arm_features().i8mm;
+#endif
+#if EXECUTORCH_GGML_ISA_NEONBF16
+    case Isa::NeonBf16:
+      return has(Isa::I8mm) && arm_features().bf16;
+#endif
 #if EXECUTORCH_GGML_ISA_AVX2
     case Isa::Avx2:  // every CPU with AVX2 and FMA has F16C too, which not all compilers can ask for
       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -68,7 +85,7 @@ bool allowed_isa(Isa* most) {
   const char* name = std::getenv("EXECUTORCH_GGML_CPU");
   if (name == nullptr || *name == '\0') return true;
   for (int isa = 0; isa <= static_cast<int>(Isa::Amx); ++isa) {
-    if (std::strcmp(name, kIsaNames[isa]) != 0) continue;
+    if (std::strcmp(name, kIsaNames[isa]) != 0 || !is_of_architecture(static_cast<Isa>(isa))) continue;
     *most = static_cast<Isa>(isa);
     return true;
   }

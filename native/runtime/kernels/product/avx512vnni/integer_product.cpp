@@ -7,7 +7,7 @@ namespace {
 
 // Two blocks in one vector.
 VEC_INLINE __m512i two_blocks(const void* first, const void* second) {
-  return _mm512_inserti64x4(_mm512_castsi256_si512(load_32(first)), load_32(second), 1);
+  return _mm512_inserti64x4(_mm512_castsi256_si512(load<__m256i>(first)), load<__m256i>(second), 1);
 }
 
 // The first block's scale in the lower lanes, the second one's in the upper lanes.

@@ -1,8 +1,8 @@
 // Layers of integers on AMX: tiles of 16 pixels by 16 channels, and AVX-512 VNNI for what would fill little of them.
 #include <utility>
 
+#include "kernels/quantized/byte_inputs.h"
 #include "kernels/quantized/matrix_tiles.h"
-#include "kernels/quantized/unsigned_inputs.h"
 
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
@@ -48,7 +48,7 @@ constexpr QuantizedTiles tiles_of(std::integer_sequence<int, Number...>) {
           sizeof(uint8_t),
           kMatrixGatheredBytes,
           true,
-          arrange,
+          arrange_bytes<false>,
           begin_matrix_tiles<CpuTiles>,
           end_matrix_tiles<CpuTiles>,
           {run<Number + 1>...}};

@@ -1,0 +1,8 @@
+// int8 GEMM on ARM64 with dot products of signed bytes.
+#include "kernels/product/stream_q8_0.h"
+
+namespace executorch_ggml::kernels::KERNEL_ISA {
+
+constexpr IntegerProducts integer_products = all_of(kProducts<stream_q8_0>);
+
+}  // namespace executorch_ggml::kernels::KERNEL_ISA

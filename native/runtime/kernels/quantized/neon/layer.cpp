@@ -1,0 +1,78 @@
+// Layers of integers on NEON: inputs are widened to int16 as they are arranged, weights in registers, and multiplied
+// with one lane each.
+#include "kernels/quantized/layer.h"
+
+#include <utility>
+
+#include "kernels/quantized/tile.h"
+
+namespace executorch_ggml::kernels::KERNEL_ISA {
+namespace {
+
+constexpr int kRows = 4;  // 4 x 4 sums, beside a quad's weights
+
+template <class Byte>
+VEC_INLINE void widen(const Byte* from, int64_t n, int16_t zero, int16_t* to) {
+  using Words8 = Vec<int16_t, 8>;
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) store(to + i, __builtin_convertvector(load<Vec<Byte, 8>>(from + i), Words8) - zero);
+  for (; i < n; ++i) to[i] = static_cast<int16_t>(from[i] - zero);
+}
+
+void arrange(const void* from, int64_t n, int32_t zero, bool is_signed, void* to) {
+  auto* words = static_cast<int16_t*>(to);
+  if (is_signed) return widen(static_cast<const int8_t*>(from), n, static_cast<int16_t>(zero), words);
+  widen(static_cast<const uint8_t*>(from), n, static_cast<int16_t>(zero), words);
+}
+
+// sums += the K-th input of each row times a quad's K-th weights.
+template <int K, int Rows>
+VEC_INLINE void add_products(const int16x4_t (&x)[Rows], int8x16_t weights, int32x4_t (&sums)[Rows][kBlockVectors]) {
+  const int16x8_t low = vmovl_s8(vget_low_s8(weights));
+  const int16x8_t high = vmovl_high_s8(weights);
+  VEC_UNROLL
+  for (int r = 0; r < Rows; ++r) {
+    sums[r][0] = vmlal_lane_s16(sums[r][0], vget_low_s16(low), x[r], K);
+    sums[r][1] = vmlal_high_lane_s16(sums[r][1], low, x[r], K);
+    sums[r][2] = vmlal_lane_s16(sums[r][2], vget_low_s16(high), x[r], K);
+    sums[r][3] = vmlal_high_lane_s16(sums[r][3], high, x[r], K);
+  }
+}
+
+template <int Rows>
+void run(const QuantizedTile& tile) {
+  int32x4_t products[Rows][kBlockVectors] = {};
+  const auto* inputs = reinterpret_cast<const int16_t* const*>(tile.inputs);
+  const int8_t* weights = tile.weights;
+  for (int64_t tap = 0; tap < tile.taps; ++tap, inputs += Rows) {
+    for (int64_t q = 0; q < tile.tap_quads; ++q, weights += kQuadBytes) {
+      const int8x16x4_t of_quad = vld4q_s8(weights);
+      int16x4_t x[Rows];
+      VEC_UNROLL
+      for (int r = 0; r < Rows; ++r) x[r] = vld1_s16(inputs[r] + q * kQuad);
+      add_products<0>(x, of_quad.val[0], products);
+      add_products<1>(x, of_quad.val[1], products);
+      add_products<2>(x, of_quad.val[2], products);
+      add_products<3>(x, of_quad.val[3], products);
+    }
+  }
+  TileSums<Rows, 1> sums;
+  VEC_UNROLL
+  for (int r = 0; r < Rows; ++r) {
+    VEC_UNROLL
+    for (int v = 0; v < kBlockVectors; ++v) sums.at[r][0][v] = reinterpret_cast<Int>(products[r][v]);
+  }
+  finish_tile(tile, sums);
+}
+
+template <int... Number>
+constexpr QuantizedTiles tiles_of(std::integer_sequence<int, Number...>) {
+  return {kRows, 1,       kQuantizedBlock, sizeof(int16_t), kGatheredBytes,
+          false, arrange, nullptr,         nullptr,         {run<Number + 1>...}};
+}
+
+}  // namespace
+
+constexpr QuantizedTiles word_tiles = tiles_of(std::make_integer_sequence<int, kRows>());
+
+}  // namespace executorch_ggml::kernels::KERNEL_ISA
