@@ -12,12 +12,13 @@ import argparse
 import os
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import model_tables, results, workloads
-from benchmarks.comparison import Comparison, Turns, available_engines, write
-from benchmarks.engines import (
+from executorch_ggml.benchmark.comparison import Comparison, Turns, available_engines, write
+from executorch_ggml.benchmark.engines import (
     COMPARED,
     EAGER,
     GGML,
@@ -28,12 +29,12 @@ from benchmarks.engines import (
     XNNPACK,
     Engine,
 )
-from benchmarks.worker import Worker, Writer
+from executorch_ggml.benchmark.worker import Runner, Worker, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from benchmarks.comparison import Row
+    from executorch_ggml.benchmark.comparison import Row
 
 
 @dataclass(frozen=True)
@@ -115,9 +116,12 @@ DEFAULT_ROWS = ("models", "bf16", "int8")
 def measure(rows: Rows, names: Sequence[str], engines: Sequence[Engine], threads: int, turns: Turns) -> str:
     """The tables of some workloads, in Markdown."""
     table: dict[str, Row] = {}
-    with tempfile.TemporaryDirectory() as folder, Worker("writer", threads, Writer) as writer:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Worker("writer", threads, partial(Writer, load=workloads.load)) as writer,
+    ):
         small = write(workloads.ADD, engines, writer, folder).columns
-        comparison = Comparison(engines, threads, turns, writer, small)
+        comparison = Comparison(engines, threads, turns, writer, small, partial(Runner, prepare=workloads.prepare))
         for name in names:
             row = table[name] = comparison.row(name)
             base = row.columns.get(model_tables.base_of(engines).name)

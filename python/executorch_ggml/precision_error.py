@@ -7,14 +7,13 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from executorch.exir import ExecutorchProgramManager
 from torch.utils._pytree import tree_leaves
 
-from .frontends.aten.weights import VALUES_ELSEWHERE
-from .runtime.module import load
+if TYPE_CHECKING:
+    from executorch.exir import ExecutorchProgramManager
 
 
 def tell_error(
@@ -41,6 +40,9 @@ def error_beside(
     infinities count where one side alone has them: the result is infinite then. Raises ValueError for a module that
     holds no values, and RuntimeError and OSError where the program cannot be run here.
     """
+    from .frontends.aten.weights import VALUES_ELSEWHERE
+    from .runtime.module import load
+
     if any(getattr(module, VALUES_ELSEWHERE, None) is not None for module in model.modules()):
         raise ValueError("the module holds no values to compare with")
     with tempfile.TemporaryDirectory() as folder:
