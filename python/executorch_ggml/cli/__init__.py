@@ -15,6 +15,7 @@ import click
 
 from .. import __version__
 from . import (
+    bench,
     cache,
     chat,
     compare,
@@ -32,7 +33,7 @@ from . import (
 from .noise import quiet_dependencies
 
 COMMANDS = (
-    *(export, run, compare, inspect, explain, generate, chat),
+    *(export, run, bench, compare, inspect, explain, generate, chat),
     *(export_gguf, devices, rpc_server, cache, webnn, doctor),
 )
 

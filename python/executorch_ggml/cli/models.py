@@ -49,6 +49,13 @@ def model_of(name: str, *, random_weights: bool = False) -> Model:
     return _from_function(library, what)
 
 
+def import_code_of(name: str) -> None:
+    """Import the module or file that an argument names, so that objects of its classes can be unpickled."""
+    library, colon, _ = name.rpartition(":")
+    if colon and library not in _LIBRARIES and not Path(name).exists():
+        _module(library)
+
+
 def with_inputs(model: Model, shapes: Sequence[str]) -> Model:
     """The model with random inputs of these shapes, like "1x3x224x224" or "1x128:int64", in place of its own."""
     if shapes and model.exported is not None:
