@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from .progress import stage
+
 if TYPE_CHECKING:
     from executorch.exir import ExecutorchProgramManager
 
@@ -45,13 +47,13 @@ def error_beside(
 
     if any(getattr(module, VALUES_ELSEWHERE, None) is not None for module in model.modules()):
         raise ValueError("the module holds no values to compare with")
-    with tempfile.TemporaryDirectory() as folder:
+    with stage("comparing with eager"), tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.pte"
         with path.open("wb") as file:
             program.write_to_file(file)
         actual = tree_leaves(load(path)(*(leaf for leaf in tree_leaves((args, kwargs)) if leaf is not None)))
-    with _buffers_kept(model), torch.no_grad():
-        expected = tree_leaves(model(*args, **(kwargs or {})))
+        with _buffers_kept(model), torch.no_grad():
+            expected = tree_leaves(model(*args, **(kwargs or {})))
     return max((relative_error(*pair) for pair in zip(actual, expected, strict=True) if _are_floats(pair)), default=0.0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,23 +74,37 @@ def test_a_model_beside_eager(models: Path, capsys: pytest.CaptureFixture[str]) 
     assert eager["times_ours"] == pytest.approx(eager["p50_seconds"] / ours["p50_seconds"])
 
 
-def test_a_program_beside_a_model_that_it_was_not_made_of(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def _threads_kept() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("_threads_kept")
+@pytest.mark.parametrize(("against", "least", "most"), [("layer", 0, 1e-6), ("other_layer", 0.1, 10), (None, 0, 0)])
+def test_a_program_and_the_model_that_it_is_compared_with(
+    against: str | None, least: float, most: float, models: Path, tmp_path: Path
+) -> None:
     program = models.with_name("layer.pte")
-    assert main(["export", f"{models}:layer", "-o", str(program)]) == 0
-    capsys.readouterr()
-    line = [
-        "bench",
-        str(program),
-        "--against",
-        f"{models}:other_layer",
-        "--engines",
-        "ggml",
-        "--at-most",
-        "0.01",
-        *QUICK,
-    ]
-    assert main([*line, "--json"]) == DIFFERENT
-    assert facts(capsys)["engines"]["ggml"]["error"] > 0.1
+    assert program.exists() or main(["export", f"{models}:layer", "-o", str(program)]) == 0
+    choice = {"input_shape": (), "random_weights": False, **dict.fromkeys(("at_most", "quantize", "precision"))}
+    source = bench._source(str(program), against and f"{models}:{against}", choice)
+    writer = worker.Writer("", 1, tmp_path, source.load)
+    writer.reference("model", str(tmp_path))
+    written = writer.write("model", "ggml", str(tmp_path))
+    assert (written.size, written.delegates, written.outside) == (program.stat().st_size, 1, 0)
+    runner = worker.Runner("ggml", 1, tmp_path)
+    runner.load(str(written.path))
+    error = runner.first_call().error
+    assert error is None if against is None else least <= (error or 0) <= most
+
+
+@pytest.mark.parametrize(("error", "code"), [(1e-7, 0), (0.1, DIFFERENT), (float("inf"), DIFFERENT), (None, 0)])
+def test_an_error_above_the_limit_fails(error: float | None, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    column = Column("", Written(Path("a"), 1), Loaded(0.5, 1), FirstCall(0.1, error), 1, [[0.1, 0.1]])
+    monkeypatch.setattr(bench, "_measure", lambda *_arguments: (Row({"ggml": column}), 0.0))
+    assert main(["bench", "x:y", "--engines", "ggml", "--at-most", "0.01"]) == code
 
 
 @pytest.mark.parametrize(

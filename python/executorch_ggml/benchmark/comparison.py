@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ..progress import counted, stage
 from .engines import ENGINES, Engine
 from .system import busy_processes, busy_seconds
 from .worker import EngineError, Runner, Worker
@@ -114,7 +115,7 @@ def write(workload: str, engines: Sequence[Engine], writer: Worker, folder: str)
         for column in row.columns.values():
             column.failure = str(error)
         return row
-    for name, column in row.columns.items():
+    for name, column in counted("writing each engine's file", row.columns.items()):
         try:
             column.written = writer.ask("write", workload, name, folder)
         except EngineError as error:
@@ -153,7 +154,7 @@ class Comparison:
         with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
             row = write(workload, self.engines, self.writer, folder)
             workers: dict[str, Worker] = {}
-            for name, column in row.columns.items():
+            for name, column in counted("loading in each engine", row.columns.items()):
                 small = self.small[name].written
                 if column.failure or small is None:
                     column.failure = column.failure or self.small[name].failure
@@ -185,9 +186,13 @@ def _unfailed(workers: Mapping[str, Worker], columns: Mapping[str, Column]) -> d
 
 def _in_turns(order: Sequence[str], rounds: int, columns: Mapping[str, Column]) -> Iterator[str]:
     """The engines round by round, each round begun by the next; not those that failed meanwhile."""
-    for number in range(rounds):
-        first = number % len(order) if order else 0
-        yield from (name for name in (*order[first:], *order[:first]) if not columns[name].failure)
+    with stage("timing in rounds", rounds * len(order)) as advance:
+        for number in range(rounds):
+            first = number % len(order) if order else 0
+            for name in (*order[first:], *order[:first]):
+                if not columns[name].failure:
+                    yield name
+                advance(1)
 
 
 def _turn(name: str, workers: Mapping[str, Worker], column: Column, seconds: float, noise: Noise) -> None:

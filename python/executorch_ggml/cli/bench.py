@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from . import options
+from . import options, progress
 from .compare import DIFFERENT
 from .output import show
 
@@ -98,6 +98,7 @@ class _Source:
 @click.option("--at-most", type=float, metavar="X", help=f"Fail with {DIFFERENT} where an error is larger.")
 @options.threads
 @options.as_json
+@progress.shown
 def command(
     model: str,
     against: str | None,
