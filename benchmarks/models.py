@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
 from dataclasses import dataclass
 from functools import partial
@@ -127,6 +128,9 @@ def measure(rows: Rows, names: Sequence[str], engines: Sequence[Engine], threads
             base = row.columns.get(model_tables.base_of(engines).name)
             cells = [f"{e.title} {model_tables.time_cell(row.columns[e.name], base)}" for e in engines]
             print(f"{name}: {', '.join(cells)}", flush=True)
+            for engine in engines:
+                if failure := row.columns[engine.name].failure:
+                    print(f"    {name}: {engine.title} failed: {failure}", file=sys.stderr)
     body = model_tables.report(table, engines, rows.peers, threads, turns.busy, comparison.noise)
     return f"{rows.conditions}\n\n{body}"
 

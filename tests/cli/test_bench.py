@@ -198,6 +198,19 @@ def test_a_flat_module_takes_tensors_in_order() -> None:
     torch.testing.assert_close(module(*args), (3 * a - b,))
 
 
+@pytest.mark.usefixtures("_threads_kept")
+def test_a_pt2_file_runs_in_eager(tmp_path: Path) -> None:
+    module, x = nn.Linear(3, 4).eval(), torch.randn(5, 3)
+    torch.export.save(torch.export.export(module, (x,)), tmp_path / "m.pt2")
+    source = bench._Source(str(tmp_path / "m.pt2"), None, (), False, {})
+    workload = source.load("model")
+    written = engines.EAGER.write(workload, tmp_path)
+    (example,) = workload.args
+    (output,) = engines.EAGER.load(written.path, workload.args, 1)()
+    torch.testing.assert_close(output, module(example))
+    assert engines.GGML.write(workload, tmp_path).delegates == 1
+
+
 def test_a_class_that_cannot_be_pickled_is_named(tmp_path: Path) -> None:
     class Local(nn.Module):
         def forward(self, x: Tensor) -> Tensor:

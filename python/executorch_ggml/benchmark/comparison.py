@@ -111,7 +111,6 @@ def write(workload: str, engines: Sequence[Engine], writer: Worker, folder: str)
     try:
         row.step = writer.ask("reference", workload, folder)
     except EngineError as error:
-        _log.warning("%s failed: %s", workload, error)
         for column in row.columns.values():
             column.failure = str(error)
         return row
@@ -119,13 +118,8 @@ def write(workload: str, engines: Sequence[Engine], writer: Worker, folder: str)
         try:
             column.written = writer.ask("write", workload, name, folder)
         except EngineError as error:
-            _fail(workload, name, column, error)
+            column.failure = str(error)
     return row
-
-
-def _fail(workload: str, name: str, column: Column, error: EngineError) -> None:
-    column.failure = str(error)
-    _log.warning("%s: %s failed: %s", workload, ENGINES[name].title, error)
 
 
 def _load(worker: Worker, column: Column, small: Written) -> None:
@@ -163,7 +157,7 @@ class Comparison:
                 try:
                     _load(workers[name], column, small)
                 except EngineError as error:
-                    _fail(workload, name, column, error)
+                    column.failure = str(error)
             take_turns(workers, row.columns, self.turns, self.noise)
             for name, column in _unfailed(workers, row.columns).items():
                 column.peak = workers[name].ask("peak")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,6 +62,7 @@ class Flat(nn.Module):
     def __init__(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         super().__init__()
         self.module = module
+        self.training = module.training  # by itself: exported modules refuse eval()
         leaves, self.spec = tree_flatten((args, dict(kwargs)))
         self.others = [None if isinstance(leaf, Tensor) else (leaf,) for leaf in leaves]
         """What an input is that is no tensor, in a tuple, as it may be None."""
@@ -72,7 +74,23 @@ class Flat(nn.Module):
         return tuple(leaf for leaf in tree_leaves(self.module(*args, **kwargs)) if isinstance(leaf, Tensor))
 
 
+class Exported(nn.Module):
+    """The module of a .pt2 file's contents, which it is pickled as: what `torch.export` makes cannot be pickled."""
+
+    def __init__(self, contents: bytes) -> None:
+        super().__init__()
+        self.contents = contents
+        self.module = torch.export.load(io.BytesIO(contents)).module()
+        self.training = False
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.module(*args, **kwargs)
+
+    def __reduce__(self) -> tuple[type[Exported], tuple[bytes]]:
+        return Exported, (self.contents,)
+
+
 def flat(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """The module as a `Flat` one in evaluation mode, and the tensors among its inputs."""
+    """The module as a `Flat` one, and the tensors among its inputs."""
     tensors = tuple(leaf for leaf in tree_leaves((args, dict(kwargs))) if isinstance(leaf, Tensor))
-    return Flat(module, args, kwargs).eval(), tensors
+    return Flat(module, args, kwargs), tensors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..benchmark.comparison import Column, Comparison, Row, Turns
     from ..benchmark.engines import Engine
     from ..benchmark.workload import Workload
+    from .models import Model
 
 OURS = "ggml"
 PEERS = ("eager", "xnnpack", "onnxruntime", "openvino")
@@ -63,22 +64,29 @@ class _Source:
 
     def _model(self) -> Workload:
         from ..benchmark.workload import Workload, flat
-        from .models import model_of, with_inputs
+        from .models import with_inputs
 
-        model = with_inputs(model_of(self.model, random_weights=self.random_weights), self.input_shape)
+        model = with_inputs(self._named(self.model), self.input_shape)
         module, args = flat(model.module, model.args, model.kwargs)
         return Workload(module, args, options=self.options)
 
+    def _named(self, name: str) -> Model:
+        """The model that an argument names, which can be pickled."""
+        from ..benchmark.workload import Exported
+        from .models import model_of
+
+        model = model_of(name, random_weights=self.random_weights)
+        return model if model.exported is None else replace(model, module=Exported(Path(name).read_bytes()))
+
     def _program(self) -> Workload:
         from ..benchmark.workload import Workload, flat
-        from .models import model_of
         from .run import inputs_for
 
         path = Path(self.model)
         inputs = tuple(inputs_for(path, "forward", (), seed=0))
         if self.against is None:
             return Workload(None, inputs, program=path)
-        model = model_of(self.against, random_weights=self.random_weights)
+        model = self._named(self.against)
         module, args = flat(model.module, model.args, model.kwargs)
         if len(args) != len(inputs):
             raise ValueError(f"{self.model} takes {len(inputs)} tensors, {self.against} {len(args)}")

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from .checkpoints import pretrained
+from .checkpoints import class_of, pretrained
 
 KINDS = (
     "torchvision:NAME or timm:NAME, package.module:FUNCTION or file.py:FUNCTION that returns a module and its example "
@@ -50,9 +50,16 @@ def model_of(name: str, *, random_weights: bool = False) -> Model:
 
 
 def import_code_of(name: str) -> None:
-    """Import the module or file that an argument names, so that objects of its classes can be unpickled."""
+    """Import the code of the model that an argument names, so that it can be unpickled, and takes no time to import."""
+    path = Path(name)
     library, colon, _ = name.rpartition(":")
-    if colon and library not in _LIBRARIES and not Path(name).exists():
+    if path.is_dir():
+        class_of(path)
+    elif path.exists() or not colon:
+        return
+    elif library in _LIBRARIES:
+        importlib.import_module(library)
+    else:
         _module(library)
 
 
