@@ -246,6 +246,7 @@ lint: setup  ## check style, types, and that generated files are up to date
 	$(BIN)/clang-format --dry-run -Werror $(CPP_FILES)
 	$(PY) -m executorch_ggml.ir.codegen --check
 	$(PY) -m tools.lowering_docs --check
+	$(PY) -m tools.command_docs --check
 	$(PY) -m executorch_ggml.webnn.generate --check
 	$(PY) -m executorch_ggml.devices.compiled.docs --check
 	$(PY) -m tests.devices.support --check
@@ -269,6 +270,7 @@ format: setup  ## put the style right where that can be done without thought
 generate: setup  ## write the tracked files that follow from the op table and the lowerings
 	$(PY) -P python/executorch_ggml/ir/codegen.py --schema-out schema/ggml_ir.fbs --docs-out docs/ops.md
 	$(PY) -m tools.lowering_docs
+	$(PY) -m tools.command_docs
 	$(PY) -m executorch_ggml.webnn.generate
 	$(PY) -m executorch_ggml.devices.compiled.docs
 	$(PY) -m executorch_ggml.devices.mlx.docs

@@ -95,10 +95,11 @@ def _fastest_call(run: Callable[[], Any], seconds: float) -> float:
 def fusions_of(name: str, rounds: int, seconds: float) -> dict[str, str]:
     """A model's cell for each fusion."""
     workload = workloads.load(name)
-    model, inputs = workload.model, workload.args
+    module, inputs = workload.reference, workload.args
+    examples = inputs if workload.examples is None else workload.examples
     with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
         made = {
-            off: program(model.module, model.args, model.dynamic_shapes, inputs, ALL_FUSIONS - {off}, Path(folder))
+            off: program(module, examples, workload.dynamic_shapes, inputs, ALL_FUSIONS - {off}, Path(folder))
             for off in ("", *FUSIONS)
         }
         whole = made.pop("")

@@ -30,7 +30,7 @@ import numpy as np
 
 from benchmarks import results
 from benchmarks.llm_engines import ENGINES, LENGTH, Exporter, forget, make_engine
-from benchmarks.worker import EngineError, Worker
+from executorch_ggml.benchmark.worker import EngineError, Worker
 
 TYPES = ("q4_0", "q4_k_m", "q8_0", "f16", "bf16")
 PREFILLS = (32, 128, 512)

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from benchmarks.system import resident_bytes
+from executorch_ggml.benchmark.system import resident_bytes
 
 CHUNK = 512
 """Tokens of one call at most, here and in llama.cpp (its default)."""

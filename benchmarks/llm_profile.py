@@ -21,7 +21,7 @@ from pathlib import Path
 from benchmarks import results
 from benchmarks.llm import OURS, TYPES, prepare, turn_of
 from benchmarks.llm_engines import make_engine
-from benchmarks.worker import Worker
+from executorch_ggml.benchmark.worker import Worker
 
 ATTACH_SECONDS = 0.5
 HERTZ = 997

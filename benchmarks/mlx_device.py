@@ -28,7 +28,7 @@ from tests.helpers import lowered, session
 from torch import Tensor, nn
 
 from benchmarks import results
-from benchmarks.worker import EngineError, Worker
+from executorch_ggml.benchmark.worker import EngineError, Worker
 
 DEVICE, COMPILED, PLAIN, GGML = "MLX device", "compiled", "plain MLX", "ggml CPU"
 ENGINES = (DEVICE, COMPILED, PLAIN, GGML)

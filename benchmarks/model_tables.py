@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks import results
-from benchmarks.comparison import percentile
-from benchmarks.engines import GGML, XNNPACK
+from executorch_ggml.benchmark.comparison import percentile
+from executorch_ggml.benchmark.engines import GGML, XNNPACK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from benchmarks.comparison import Column, Noise, Row
-    from benchmarks.engines import Engine
+    from executorch_ggml.benchmark.comparison import Column, Noise, Row
+    from executorch_ggml.benchmark.engines import Engine
 
 TIMES = """\
 {threads} threads; meanwhile other processes took {noise:.0%} of the processors. Median milliseconds per call; in
@@ -78,7 +78,7 @@ def _tail_ratio(ours: Column, other: Column) -> float:
 
 
 def error_cell(column: Column, step: float | None) -> str:
-    if column.call is None:
+    if column.call is None or column.call.error is None:
         return "failed"
     return f"{column.call.error:.1g}" + (f" ({column.call.error / step:.1f})" if step else "")
 

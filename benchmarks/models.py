@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import model_tables, results, workloads
-from benchmarks.comparison import Comparison, Turns, available_engines, write
-from benchmarks.engines import (
+from executorch_ggml.benchmark.comparison import Comparison, Turns, available_engines, write
+from executorch_ggml.benchmark.engines import (
     COMPARED,
     EAGER,
     GGML,
@@ -28,12 +30,12 @@ from benchmarks.engines import (
     XNNPACK,
     Engine,
 )
-from benchmarks.worker import Worker, Writer
+from executorch_ggml.benchmark.worker import Runner, Worker, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from benchmarks.comparison import Row
+    from executorch_ggml.benchmark.comparison import Row
 
 
 @dataclass(frozen=True)
@@ -115,14 +117,20 @@ DEFAULT_ROWS = ("models", "bf16", "int8")
 def measure(rows: Rows, names: Sequence[str], engines: Sequence[Engine], threads: int, turns: Turns) -> str:
     """The tables of some workloads, in Markdown."""
     table: dict[str, Row] = {}
-    with tempfile.TemporaryDirectory() as folder, Worker("writer", threads, Writer) as writer:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Worker("writer", threads, partial(Writer, load=workloads.load)) as writer,
+    ):
         small = write(workloads.ADD, engines, writer, folder).columns
-        comparison = Comparison(engines, threads, turns, writer, small)
+        comparison = Comparison(engines, threads, turns, writer, small, partial(Runner, prepare=workloads.prepare))
         for name in names:
             row = table[name] = comparison.row(name)
             base = row.columns.get(model_tables.base_of(engines).name)
             cells = [f"{e.title} {model_tables.time_cell(row.columns[e.name], base)}" for e in engines]
             print(f"{name}: {', '.join(cells)}", flush=True)
+            for engine in engines:
+                if failure := row.columns[engine.name].failure:
+                    print(f"    {name}: {engine.title} failed: {failure}", file=sys.stderr)
     body = model_tables.report(table, engines, rows.peers, threads, turns.busy, comparison.noise)
     return f"{rows.conditions}\n\n{body}"
 

@@ -18,13 +18,14 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from benchmarks import results, workloads
-from benchmarks.comparison import available_engines
-from benchmarks.engines import GGML, PORTABLE, XNNPACK, Engine, Written
-from benchmarks.system import anonymous_bytes, peak_while
-from benchmarks.worker import EngineError, FirstCall, Loaded, Worker, Writer
+from executorch_ggml.benchmark.comparison import available_engines
+from executorch_ggml.benchmark.engines import GGML, PORTABLE, XNNPACK, Engine, Written
+from executorch_ggml.benchmark.system import anonymous_bytes, peak_while
+from executorch_ggml.benchmark.worker import EngineError, FirstCall, Loaded, Worker, Writer
 
 ONE_NODE = (GGML, XNNPACK, PORTABLE)
 LOADED = (GGML, XNNPACK)
@@ -35,7 +36,7 @@ LIBRARY = "libexecutorch_ggml_runtime.so"
 def write(workload: str, engines: Sequence[Engine], folder: Path) -> dict[str, Written]:
     """A workload's file for each engine, and the reference beside them."""
     folder.mkdir()
-    with Worker("writer", 2, Writer) as writer:
+    with Worker("writer", 2, partial(Writer, load=workloads.load)) as writer:
         writer.ask("reference", workload, str(folder))
         return {engine.name: writer.ask("write", workload, engine.name, str(folder)) for engine in engines}
 
@@ -46,8 +47,8 @@ def checked(call: FirstCall) -> FirstCall:
     Raises:
         EngineError: its outputs are not eager's.
     """
-    if call.error > MAX_ERROR:
-        raise EngineError(f"the loaded program is wrong by {call.error:.1e} of the largest magnitude")
+    if call.error is None or call.error > MAX_ERROR:
+        raise EngineError(f"the loaded program is wrong by {call.error} of the largest magnitude")
     return call
 
 

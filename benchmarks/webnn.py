@@ -19,8 +19,8 @@ import numpy as np
 from examples.demo_support.webnn_networks import encoder, mobilenet
 
 from benchmarks import results
-from benchmarks.worker import Worker
 from executorch_ggml import webnn
+from executorch_ggml.benchmark.worker import Worker
 
 BACKENDS = ("ggml", "onnx")
 Array = np.ndarray[Any, Any]

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
-from tests import zoo
+from tests import torchvision_cpu, zoo
 from torch import Tensor, nn
 from torch.export import Dim
 
 from benchmarks import int8
+from executorch_ggml.benchmark.workload import Workload, one_node
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 TOKENS = 128
 BATCHES = (8, 32)
@@ -24,37 +25,6 @@ SENTENCES = (128, 113, 96, 74, 51, 33, 17, 6)
 
 ADD = "add"
 BIG = "big"
-
-
-@dataclass(frozen=True)
-class Workload:
-    """A model and the inputs that it is timed on."""
-
-    model: zoo.Model
-    """In f32, with the sizes that may change."""
-    args: tuple[Tensor, ...]
-    int8: nn.Module | None = None
-    """The quantized module, with the static shapes of `args`, that is run in place of `model`."""
-    calibration: Sequence[tuple[Tensor, ...]] = ()
-    """What it was quantized with."""
-
-    @property
-    def program(self) -> zoo.Model:
-        """The model that is run, in eager too."""
-        return self.model if self.int8 is None else zoo.Model(self.int8, self.args, tuple({} for _ in self.args))
-
-
-class Add(nn.Module):
-    """The smallest program: one node."""
-
-    def forward(self, left: Tensor, right: Tensor) -> Tensor:
-        return left + right
-
-
-def _add() -> Workload:
-    torch.manual_seed(0)
-    args = (torch.randn(4), torch.randn(4))
-    return Workload(zoo.Model(Add().eval(), args, ({}, {})), args)
 
 
 BIG_WIDTH = 4096
@@ -68,7 +38,7 @@ def _big() -> Workload:
     torch.manual_seed(0)
     layers = [nn.Linear(BIG_WIDTH, BIG_WIDTH) for _ in range(BIG_LAYERS)]
     args = (torch.randn(1, BIG_WIDTH),)
-    return Workload(zoo.Model(nn.Sequential(*layers).eval(), args, ({},)), args)
+    return Workload(nn.Sequential(*layers).eval(), args)
 
 
 MODELS: dict[str, Callable[[], zoo.Model]] = {
@@ -94,20 +64,26 @@ def _reaching(model: zoo.Model, **sizes: int) -> zoo.Model:
     return model._replace(dynamic_shapes=shapes)
 
 
+def _of(model: zoo.Model, args: tuple[Tensor, ...]) -> Workload:
+    return Workload(model.module, args, model.args, model.dynamic_shapes)
+
+
 def _sized(model: zoo.Model, batch: int = 1, tokens: int = TOKENS) -> Workload:
-    return Workload(_reaching(model, batch=batch, tokens=tokens), zoo.resized(model, batch=batch, tokens=tokens))
+    return _of(_reaching(model, batch=batch, tokens=tokens), zoo.resized(model, batch=batch, tokens=tokens))
 
 
 def _sentences(model: zoo.Model) -> Workload:
     """A batch of `SENTENCES`, each padded to the longest."""
     input_ids, _ = zoo.resized(model, batch=len(SENTENCES), tokens=max(SENTENCES))
     mask = (torch.arange(max(SENTENCES)) < torch.tensor(SENTENCES)[:, None]).to(torch.int64)
-    return Workload(model, (input_ids, mask))
+    return _of(model, (input_ids, mask))
 
 
 def _in_int8(workload: Workload) -> Workload:
+    assert workload.module is not None
     batches = int8.calibration(workload.args)
-    return Workload(workload.model, workload.args, int8.quantized(workload.model.module, batches), batches)
+    quantized = int8.quantized(workload.module, batches)
+    return replace(workload, int8=quantized, calibration=batches, step=int8.last_step(quantized))
 
 
 def _at_batch(name: str, batch: int) -> Workload:
@@ -119,7 +95,7 @@ def _at_tokens(name: str, tokens: int) -> Workload:
 
 
 WORKLOADS: dict[str, Callable[[], Workload]] = {
-    ADD: _add,
+    ADD: one_node,
     BIG: _big,
     **{name: partial(_at_batch, name, 1) for name in MODELS},
     **{f"{name}-int8": partial(lambda name: _in_int8(_at_batch(name, 1)), name) for name in MODELS},
@@ -136,3 +112,9 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
 def load(name: str) -> Workload:
     """The workload of that name."""
     return WORKLOADS[name]()
+
+
+def prepare() -> None:
+    """Let a process unpickle the models' classes."""
+    torchvision_cpu.torchvision_models()  # puts them where they are looked for
+    zoo.register_causal_attention()

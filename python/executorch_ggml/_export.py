@@ -27,6 +27,7 @@ from .partition.kernels import ANY_KERNEL, missing_kernels, missing_kernels_text
 from .partition.placement import has_delegates
 from .partition.training import training_fault
 from .precision_error import tell_error
+from .progress import stage
 from .quant import GgmlQuantConfig
 from .tracing import data_dependence_named, trace
 
@@ -86,7 +87,7 @@ def export(
     # ExecuTorch's check of the Edge program makes a symbolic batch constant where an op gives a list (split, in a GRU).
     config = EdgeCompileConfig(_check_ir_validity=False)
     partitioner = GgmlPartitioner(weights=weights, precision=precision, layout=layout, own_kernels=ANY_KERNEL)
-    with data_dependence_named(program):
+    with stage("lowering"), data_dependence_named(program):
         edge = to_edge_transform_and_lower(
             program, partitioner=[partitioner], compile_config=config, generate_etrecord=generate_etrecord
         )

@@ -7,14 +7,15 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from executorch.exir import ExecutorchProgramManager
 from torch.utils._pytree import tree_leaves
 
-from .frontends.aten.weights import VALUES_ELSEWHERE
-from .runtime.module import load
+from .progress import stage
+
+if TYPE_CHECKING:
+    from executorch.exir import ExecutorchProgramManager
 
 
 def tell_error(
@@ -41,15 +42,18 @@ def error_beside(
     infinities count where one side alone has them: the result is infinite then. Raises ValueError for a module that
     holds no values, and RuntimeError and OSError where the program cannot be run here.
     """
+    from .frontends.aten.weights import VALUES_ELSEWHERE
+    from .runtime.module import load
+
     if any(getattr(module, VALUES_ELSEWHERE, None) is not None for module in model.modules()):
         raise ValueError("the module holds no values to compare with")
-    with tempfile.TemporaryDirectory() as folder:
+    with stage("comparing with eager"), tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.pte"
         with path.open("wb") as file:
             program.write_to_file(file)
         actual = tree_leaves(load(path)(*(leaf for leaf in tree_leaves((args, kwargs)) if leaf is not None)))
-    with _buffers_kept(model), torch.no_grad():
-        expected = tree_leaves(model(*args, **(kwargs or {})))
+        with _buffers_kept(model), torch.no_grad():
+            expected = tree_leaves(model(*args, **(kwargs or {})))
     return max((relative_error(*pair) for pair in zip(actual, expected, strict=True) if _are_floats(pair)), default=0.0)
 
 

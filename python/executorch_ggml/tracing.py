@@ -23,6 +23,8 @@ from torch.fx.experimental.symbolic_shapes import (
     free_unbacked_symbols,
 )
 
+from .progress import stage
+
 # What torch raises where a branch or a size depends on values in a tensor.
 _DATA_DEPENDENT = (
     GuardOnDataDependentSymNode,
@@ -40,7 +42,12 @@ def trace(
     model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None, dynamic_shapes: Any
 ) -> ExportedProgram:
     """The exported program of a module. Raises ValueError for one whose path or sizes depend on values in a tensor."""
-    with data_dependence_named(), _experts(model), torch.no_grad():  # else what needs no gradients is a region
+    with (
+        stage("tracing"),
+        data_dependence_named(),
+        _experts(model),
+        torch.no_grad(),
+    ):  # else what needs no gradients is a region
         return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
 
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from benchmarks.comparison import Column, Row, percentile
-from benchmarks.engines import GGML, ONNXRUNTIME, XNNPACK
 from benchmarks.model_tables import best_peer, error_cell
 from benchmarks.models import ROWS, chosen
 from benchmarks.results import compiler_of
-from benchmarks.system import peak_bytes, reset_peak, resident_bytes
-from benchmarks.worker import FirstCall
 from benchmarks.workloads import SENTENCES, WORKLOADS, load
 
 from benchmarks import int8, results
+from executorch_ggml.benchmark.comparison import Column, Row, percentile
+from executorch_ggml.benchmark.engines import GGML, ONNXRUNTIME, XNNPACK
+from executorch_ggml.benchmark.system import peak_bytes, reset_peak, resident_bytes
+from executorch_ggml.benchmark.worker import FirstCall
 
 
 @pytest.mark.parametrize(("command", "name"), [("gcc", "gcc"), ("clang", "clang"), ("clang-16", "clang")])

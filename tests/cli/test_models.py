@@ -242,6 +242,19 @@ def test_the_doctor_finds_what_is_installed(capsys: pytest.CaptureFixture[str]) 
     assert said["packages"]["torch"] == torch.__version__
     assert said["cpu"]["kernels"]
     assert said["devices"][0]["kind"] == "cpu"
+    assert set(said["install"]) == {extra for extra, missing in said["extras"].items() if missing}
+
+
+def test_the_doctor_says_how_to_install_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    needs = ["torch==1.0", "click>=8.1", "no-such[b,a]>=3; extra == 'llm'", "no-other; extra == 'llm'"]
+    monkeypatch.setattr("importlib.metadata.requires", lambda _name: needs)
+    assert main(["doctor"]) == 1
+    said = capsys.readouterr()
+    assert "  llm: missing no-such, no-other: pip install 'no-such[a,b]>=3' no-other\n" in said.out
+    assert "  webnn: complete\n" in said.out
+    assert said.err == f"executorch-ggml: torch (is {torch.__version__}, expected ==1.0): pip install torch==1.0\n"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,17 +12,27 @@ import pytest
 
 import executorch_ggml
 
+MODULES = 250
+"""So many may be imported for help at most: they are 209 with click 8.5; torch alone brings more than a thousand."""
+
 # Every command's help in one process, then what that imported.
 HELP = """
 import contextlib, io, sys
-from executorch_ggml.cli import COMMANDS, main
-names = [module.command.name for module in COMMANDS]
-lines = [[], *([name] for name in names), ["webnn", "convert"], ["webnn", "run"]]
+from executorch_ggml.cli import commands, main
+
+def lines_of(group, before):
+    yield before
+    for name, command in group.commands.items():
+        yield from lines_of(command, [*before, name]) if hasattr(command, "commands") else [[*before, name]]
+
+lines = list(lines_of(commands, []))
+assert ["webnn", "run"] in lines and ["bench"] in lines, lines
 for line in lines:
     with contextlib.redirect_stdout(io.StringIO()) as text:
         assert main([*line, "--help"]) == 0, line
     assert text.getvalue().startswith(" ".join(["Usage: executorch-ggml", *line])), line
-print({"torch", "executorch", "numpy", "transformers"} & set(sys.modules))
+print({"torch", "executorch", "numpy", "transformers", "rich", "asyncio"} & set(sys.modules))
+print(len(sys.modules), file=sys.stderr)
 """
 
 
@@ -31,7 +42,28 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_help_imports_no_torch() -> None:
     done = run("-c", HELP)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "set()\n", "")
+    assert (done.returncode, done.stdout) == (0, "set()\n"), done.stderr
+    assert int(done.stderr) < MODULES
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [("ben", ["bench"]), ("bench --rou", ["--rounds"]), ("webnn con", ["convert"]), ("bench --precision bf", ["bf16"])],
+)
+def test_completion(typed: str, offered: list[str]) -> None:
+    code = "import sys; from executorch_ggml.cli import main; sys.exit(main())"
+    words = {"COMP_WORDS": f"executorch-ggml {typed}", "COMP_CWORD": str(len(typed.split()))}
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", code],
+        env={**os.environ, **words, "_EXECUTORCH_GGML_COMPLETE": "bash_complete"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert [line.removeprefix("plain,") for line in done.stdout.splitlines()] == offered
+    assert "| torch" not in done.stderr
+    assert done.returncode == 0
 
 
 def test_import_makes_the_delegate_known_without_torch() -> None:

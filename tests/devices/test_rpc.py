@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -304,6 +305,17 @@ def test_the_command_warns_of_other_hosts(
         signal.signal(signal.SIGINT, before)
     assert served == [(f"{'0.0.0.0' if warns else '127.0.0.1'}:{port}", ["cpu"], 2)]
     assert ("no authentication" in capsys.readouterr().err) == warns
+
+
+def test_the_command_says_where_it_serves_in_json() -> None:
+    port = free_port()
+    line = [sys.executable, "-m", "executorch_ggml", "rpc-server", "--port", str(port), "--threads", "1", "--json"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        said = json.loads(process.stdout.readline())
+        process.terminate()
+    endpoint = f"127.0.0.1:{port}"
+    assert said == {"endpoint": endpoint, "name": f"RPC[{endpoint}]", "devices": ["cpu"], "threads": 1}
 
 
 def test_ctrl_c_ends_the_server() -> None:

@@ -273,6 +273,11 @@ def test_a_conversation(
     monkeypatch.setattr("sys.stdin", io.StringIO("Hi\n\nMore\n/clear\nHi\n/exit\nunread\n"))
     assert main(["chat", path, "--system", "Be kind", "-n", "4"]) == 0
     assert capsys.readouterr().out == f"{first}\n{second}\n{first}\n"
+    monkeypatch.setattr("sys.stdin", io.StringIO("Hi\nMore\n"))
+    assert main(["chat", path, "--system", "Be kind", "-n", "4", "--json"]) == 0
+    said = capsys.readouterr()
+    assert [json.loads(line)["text"] for line in said.out.splitlines()] == [first, second]
+    assert said.err == ""
 
 
 def test_a_command_that_is_stopped(exported: Callable[..., Exported], monkeypatch: pytest.MonkeyPatch) -> None:

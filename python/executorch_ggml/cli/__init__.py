@@ -15,6 +15,7 @@ import click
 
 from .. import __version__
 from . import (
+    bench,
     cache,
     chat,
     compare,
@@ -34,7 +35,7 @@ from . import (
 from .noise import quiet_dependencies
 
 COMMANDS = (
-    *(export, run, profile, compare, inspect, report, explain, generate, chat),
+    *(export, run, bench, profile, compare, inspect, report, explain, generate, chat),
     *(export_gguf, devices, rpc_server, cache, webnn, doctor),
 )
 

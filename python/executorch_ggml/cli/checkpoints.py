@@ -28,8 +28,8 @@ def generates_text(folder: Path) -> bool:
     return (class_name(folder) or "").endswith(_GENERATE)
 
 
-def pretrained(folder: Path, **options: Any) -> Any:
-    """The module of a checkpoint, of the class that wrote it."""
+def class_of(folder: Path) -> Any:
+    """The class of a checkpoint's module, which this imports."""
     import transformers
 
     name = class_name(folder)
@@ -38,6 +38,14 @@ def pretrained(folder: Path, **options: Any) -> Any:
     kind = getattr(transformers, name or "AutoModel", None)
     if kind is None:
         raise ValueError(f"{folder}: its class {name} is not in transformers {transformers.__version__}")
+    return kind
+
+
+def pretrained(folder: Path, **options: Any) -> Any:
+    """The module of a checkpoint, of the class that wrote it."""
+    import transformers
+
+    kind = class_of(folder)
     transformers.utils.logging.disable_progress_bar()
     return kind.from_pretrained(folder, local_files_only=True, **options).eval()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from .. import __version__
 from . import options
 from .output import show
 
-_EXTRAS = ("demo", "llm", "webnn", "mlx", "compiled")
+_EXTRAS = ("demo", "llm", "bench", "webnn", "mlx", "compiled")
 
 
 @click.command("doctor", short_help="Say what is installed, in use, and missing.")
@@ -27,18 +28,20 @@ def command(as_json: bool) -> None:
     from packaging.requirements import Requirement
 
     required, optional = _requirements(Requirement)
+    parts = {"executorch-ggml": list(required.values()), **optional}
     facts = {
         "executorch-ggml": __version__,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "packages": {name: _state(requirement) for name, requirement in required.items()},
-        "extras": {extra: _missing(requirements) for extra, requirements in optional.items()},
+        "extras": {extra: [each.name for each in _wrong(optional[extra])] for extra in _EXTRAS},
+        "install": {part: _pip(wrong) for part, needs in parts.items() if (wrong := _wrong(needs))},
         **_engine(),
     }
     show(facts, as_json, _lines(facts))
     wrong = [f"{name} ({state})" for name, state in facts["packages"].items() if not state[0].isdigit()]
     if wrong:
-        raise ValueError(f"install what this version was built for: {', '.join(wrong)}")
+        raise ValueError(f"{', '.join(wrong)}: {facts['install']['executorch-ggml']}")
 
 
 def _requirements(parse: Any) -> tuple[dict[str, Any], dict[str, list[Any]]]:
@@ -66,8 +69,16 @@ def _state(requirement: Any) -> str:
     return version if fits else f"is {version}, expected {requirement.specifier}"
 
 
-def _missing(requirements: list[Any]) -> list[str]:
-    return [requirement.name for requirement in requirements if not _state(requirement)[0].isdigit()]
+def _wrong(requirements: list[Any]) -> list[Any]:
+    """Those that are missing or have another version."""
+    return [requirement for requirement in requirements if not _state(requirement)[0].isdigit()]
+
+
+def _pip(requirements: list[Any]) -> str:
+    """The command that installs packages."""
+    extras = {each.name: f"[{','.join(sorted(each.extras))}]" if each.extras else "" for each in requirements}
+    names = [f"{each.name}{extras[each.name]}{each.specifier}" for each in requirements]
+    return f"pip install {shlex.join(names)}"
 
 
 def _engine() -> dict[str, Any]:
@@ -90,14 +101,14 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     used = facts["cpu"]
     packages = (f"  {name} {state}" for name, state in facts["packages"].items())
     extras = (
-        f"  {name}: {'complete' if not missing else 'missing ' + ', '.join(missing)}"
+        f"  {name}: {'missing ' + ', '.join(missing) + ': ' + facts['install'][name] if missing else 'complete'}"
         for name, missing in facts["extras"].items()
     )
     return [
         f"executorch-ggml {facts['executorch-ggml']}, Python {facts['python']}, {facts['system']}",
         "packages:",
         *packages,
-        "optional parts (pip install 'executorch-ggml[NAME]'):",
+        "optional parts:",
         *extras,
         f"CPU: {facts['cores']} cores, {facts['threads']} threads, kernels for {used['kernels']}",
         f"ggml's library: {Path(used['library']).name} ({used['library_isa']}), of {len(facts['ggml_variants'])}",

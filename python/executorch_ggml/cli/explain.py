@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from . import options
+from . import options, progress
 from .output import show
 
 
@@ -18,6 +18,7 @@ from .output import show
 @click.option("--random-weights", is_flag=True, help="torchvision and timm: no download.")
 @options.device
 @options.as_json
+@progress.shown
 def command(model: str, dynamic: tuple[str, ...], input_shape: tuple[str, ...], device: str, **choice: Any) -> None:
     """Say of each node of a model whether ggml runs it, and if not, why.
 

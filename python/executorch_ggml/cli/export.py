@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from . import options
+from ..progress import stage
+from . import options, progress
 from .checkpoints import generates_text, has_tokenizer, pretrained
 from .output import show
 
@@ -37,6 +38,7 @@ _MODULE = ("dynamic", "input_shape", "random_weights", "check", "etrecord")
 @click.option("--cache-type", type=click.Choice(["f32", "f16", "q8_0"]), help="Language models: of the cache (f16).")
 @options.as_json
 @click.pass_context
+@progress.shown
 def command(context: click.Context, /, model: str, output: Path, as_json: bool, **choice: Any) -> None:
     """Make a program of a model.
 
@@ -100,7 +102,8 @@ def _language_model(path: Path, output: Path, choice: dict[str, Any]) -> dict[st
         layout=layout,
         tokenizer=tokenizer,
     )
-    program.save(str(output))
+    with stage(f"writing {output}"):
+        program.save(str(output))
     notes = [f"texts of {longest} tokens", *([f"its weights are in {path}"] if external else [])]
     return {"max_seq_len": longest, "notes": notes}
 
@@ -139,7 +142,8 @@ def _module(name: str, output: Path, choice: dict[str, Any]) -> dict[str, Any]:
         program = export(model.exported, **how)
     else:
         program = export(model.module, model.args, kwargs=model.kwargs, dynamic_shapes=shapes, **how)
-    program.save(str(output))
+    with stage(f"writing {output}"):
+        program.save(str(output))
     if choice["etrecord"] is not None:
         program.get_etrecord().save(choice["etrecord"])
     if not choice["check"]:

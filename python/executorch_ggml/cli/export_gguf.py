@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from . import options
+from . import options, progress
 from .checkpoints import generates_text, has_tokenizer, pretrained
 from .output import show
 
@@ -25,6 +25,7 @@ from .output import show
 )
 @click.option("--config", type=options.FILE, help="A GgmlQuantConfig as JSON, in place of a type.")
 @options.as_json
+@progress.shown
 def command(checkpoint: Path, output: Path, kind: str, config: Path | None, as_json: bool) -> None:
     """Write a transformers checkpoint as a GGUF file, for llama.cpp and this.
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from .checkpoints import pretrained
+from .checkpoints import class_of, pretrained
 
 KINDS = (
     "torchvision:NAME or timm:NAME, package.module:FUNCTION or file.py:FUNCTION that returns a module and its example "
@@ -47,6 +47,20 @@ def model_of(name: str, *, random_weights: bool = False) -> Model:
     if library in _LIBRARIES:
         return _LIBRARIES[library](what, random_weights)
     return _from_function(library, what)
+
+
+def import_code_of(name: str) -> None:
+    """Import the code of the model that an argument names, so that it can be unpickled, and takes no time to import."""
+    path = Path(name)
+    library, colon, _ = name.rpartition(":")
+    if path.is_dir():
+        class_of(path)
+    elif path.exists() or not colon:
+        return
+    elif library in _LIBRARIES:
+        importlib.import_module(library)
+    else:
+        _module(library)
 
 
 def with_inputs(model: Model, shapes: Sequence[str]) -> Model:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,12 @@ def show(facts: Mapping[str, Any], as_json: bool, lines: Iterable[str]) -> None:
         return
     for line in lines:
         click.echo(line)
+
+
+def show_line(facts: Mapping[str, Any]) -> None:
+    """Print the facts as JSON in one line, at once: for programs that read while more comes."""
+    click.echo(json.dumps(facts, default=_as_plain))
+    sys.stdout.flush()
 
 
 def described(name: str, array: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import signal
 import socket
 import sys
@@ -10,6 +11,7 @@ import sys
 import click
 
 from . import options
+from .output import show_line
 
 
 @click.command("rpc-server", short_help="Lend devices to other machines.")
@@ -17,7 +19,8 @@ from . import options
 @click.option("--port", type=click.IntRange(1, 65535), default=50052, show_default=True)
 @click.option("--device", "devices", multiple=True, help="A device to lend, by ggml's name; repeatable (cpu).")
 @options.threads
-def command(host: str, port: int, devices: tuple[str, ...], threads: int) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Say where it serves as a JSON object in a line.")
+def command(host: str, port: int, devices: tuple[str, ...], threads: int, as_json: bool) -> None:
     """Lend devices to programs on other machines.
 
     One client at a time has them, and names them RPC[host:port]. The protocol has no authentication: whoever reaches
@@ -34,7 +37,11 @@ def command(host: str, port: int, devices: tuple[str, ...], threads: int) -> Non
             file=sys.stderr,
         )
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # ggml's loop does not return to Python
-    _session.serve_rpc(f"{address}:{port}", list(devices) or ["cpu"], threads or get_num_threads())
+    endpoint, lent, threads = f"{address}:{port}", list(devices) or ["cpu"], threads or get_num_threads()
+    if as_json:
+        show_line({"endpoint": endpoint, "name": f"RPC[{endpoint}]", "devices": lent, "threads": threads})
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # ggml describes itself on standard output
+    _session.serve_rpc(endpoint, lent, threads)
 
 
 def _address(host: str, port: int) -> str:

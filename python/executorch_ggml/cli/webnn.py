@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from . import options
+from . import options, progress
 from .output import described, show
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def command() -> None:
 @click.argument("target", type=options.FILE)
 @click.option("--to", "form", metavar="FORM", help=f"{_FORMS}, or another installed one (default: by TARGET's suffix).")
 @options.as_json
+@progress.shown
 def convert(graph: Path, target: Path, form: str | None, as_json: bool) -> None:
     """Write a graph in another form.
 
@@ -74,6 +75,7 @@ def _write(converted: Any, graph: GraphInfo, target: Path) -> None:
 @click.option("--backend", help=f"{_FORMS} or an installed one (default: the first that can be had).")
 @click.option("--accelerated", is_flag=True, help="On a GPU or NPU if there is one.")
 @options.as_json
+@progress.shown
 def run(
     graph_file: Path, files: tuple[str, ...], output: Path | None, backend: str | None, accelerated: bool, as_json: bool
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import torch
 from ..frontends.aten.weights import check_values
 from ..ir.codec import quantize
 from ..ir.dtypes import DType
+from ..progress import counted
 from ..quant import GgmlQuantConfig, Importance
 from ..quant.config import encoded
 from ..quant.types import fitting
@@ -231,7 +233,7 @@ def _write(
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_ti_data_to_file()
-        for tensor in tensors:
+        for tensor in counted("quantizing and writing", tensors, lambda tensor: math.prod(tensor.shape)):
             writer.write_tensor_data(data(tensor, types[tensor.name]).numpy())
         writer.close()
         os.replace(unfinished, path)

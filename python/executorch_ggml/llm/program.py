@@ -22,6 +22,7 @@ from ..partition import GgmlPartitioner
 from ..partition.functional import decomposed
 from ..partition.kernels import ANY_KERNEL
 from ..partition.outlines import outline_delegates
+from ..progress import stage
 from .attention import exported_functions
 from .metadata import METHODS, TOKENIZER_KEY
 from .rotary import kept_rotary
@@ -94,7 +95,7 @@ def called_with_cache(model: PreTrainedModel) -> Iterator[None]:
 @contextmanager
 def traceable(model: PreTrainedModel) -> Iterator[None]:
     """Have a model use this project's functions, and neither dropout nor gradients, while it is traced."""
-    with evaluated(model), exported_functions(model), kept_rotary(model):
+    with stage("tracing"), evaluated(model), exported_functions(model), kept_rotary(model):
         yield
 
 
@@ -117,12 +118,13 @@ def lowered(
         state_types=states,
         own_kernels=ANY_KERNEL,
     )
-    edge = to_edge_transform_and_lower(
-        {name: decomposed(program) for name, program in programs.items()},
-        partitioner=[partitioner],
-        compile_config=EdgeCompileConfig(_check_ir_validity=False),
-        constant_methods=dict(metadata),
-    )
+    with stage("lowering"):
+        edge = to_edge_transform_and_lower(
+            {name: decomposed(program) for name, program in programs.items()},
+            partitioner=[partitioner],
+            compile_config=EdgeCompileConfig(_check_ir_validity=False),
+            constant_methods=dict(metadata),
+        )
     if tokenizer is not None:
         edge._named_data_store.add_named_data(TOKENIZER_KEY, tokenizer.to_bytes())
     outline_delegates(edge)

@@ -20,6 +20,7 @@ from ..ir.dtypes import DType
 from ..ir.graph import Constant, IRError, State
 from ..ir.serialize import serialize
 from ..passes import LAYOUTS, PASSES, PRECISIONS, quantize_states, run_passes, summary
+from ..progress import counted
 from ..targets import TARGETS, for_targets
 from .debug_handles import debug_handles
 from .states import StateNames
@@ -150,9 +151,8 @@ def _preprocess(
     constants = list(dict.fromkeys(constant for made in graphs for constant in made.constants))
     store = NamedDataStore()
     weights_file = options.get(WEIGHTS_FILE_KEY)
-    for constant in constants:
-        if constant.outside:
-            continue
+    inside = [constant for constant in constants if not constant.outside]
+    for constant in counted("quantizing and packing weights", inside, lambda each: each.stored_bytes):
         _store(store, constant, constant_bytes(constant), weights_file)
     for state in dict.fromkeys(state for made in graphs for state in made.states):
         _store_first(store, state, weights_file)

@@ -20,6 +20,7 @@ from ..frontends.aten import Lowering
 from ..frontends.aten.graph import is_size_node
 from ..frontends.aten.ops.quantized import INTEGERS
 from ..frontends.aten.registry import overload_of
+from ..progress import stage
 from ..runtime.session import DeviceNames, Placement
 from .assertions import is_assertion
 from .control_flow import graph_modules
@@ -184,7 +185,8 @@ def _explanation_on_the_way(program: ExportedProgram) -> tuple[Explanation, Expo
     observer = _Observer(_integers(program))
     # Without ExecuTorch's check, which raises for the first operator that is not in Core ATen.
     config = EdgeCompileConfig(_check_ir_validity=False)
-    lowered = to_edge_transform_and_lower(program, partitioner=[observer], compile_config=config)
+    with stage("lowering"):
+        lowered = to_edge_transform_and_lower(program, partitioner=[observer], compile_config=config)
     assert observer.seen is not None
     return observer.seen, lowered.exported_program()
 

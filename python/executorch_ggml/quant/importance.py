@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..frontends.aten.ops.experts import expert_linear
 from ..ir.dtypes import DType
+from ..progress import counted
 from ..runtime.gguf_file import GgufFile, GgufTensor
 
 aten = torch.ops.aten
@@ -91,7 +92,7 @@ class Importance:
         A parameter of several names, as a tied head is, has its matrix under each of them.
         """
         with observed(model) as seen, torch.no_grad():
-            for args in inputs:
+            for args in counted("calibrating", inputs):
                 call(model, args)
         first = {id(parameter): name for name, parameter in model.named_parameters()}
         names = {name: first[id(parameter)] for name, parameter in model.named_parameters(remove_duplicate=False)}

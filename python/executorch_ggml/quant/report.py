@@ -15,6 +15,7 @@ from torch.nn.modules.conv import _ConvNd
 from ..frontends.aten.weights import check_values
 from ..ir.codec import dequantize
 from ..ir.dtypes import DType
+from ..progress import counted
 from .config import GgmlQuantConfig
 from .importance import Args, arguments, call, used_weights
 
@@ -108,7 +109,7 @@ def report(
     calls = list(inputs)
     args, kwargs = arguments(calls[0]) if calls else ((), {})
     tensors = []
-    for name, by_columns in _weights(model, *args, **kwargs).items():
+    for name, by_columns in counted("quantizing", _weights(model, *args, **kwargs).items()):
         made, line = _stored(chosen, model, name, by_columns)
         del made
         tensors.append(line)
@@ -146,7 +147,7 @@ def dequantized(model: nn.Module, config: GgmlQuantConfig | str, *args: Any, **k
     check_values(model)
     chosen = GgmlQuantConfig.of(config)
     made = copy.deepcopy(model)
-    for name, by_columns in _weights(model, *args, **kwargs).items():
+    for name, by_columns in counted("quantizing", _weights(model, *args, **kwargs).items()):
         with torch.no_grad():
             made.get_parameter(name).copy_(_stored(chosen, model, name, by_columns)[0])
     return made
@@ -185,7 +186,7 @@ def compare(reference: Callable[..., Any], other: Callable[..., Any], inputs: It
     """The answers of two models to the same inputs: distributions over the last dim of the first output, as logits."""
     positions, total, largest, agreed = 0, 0.0, 0.0, 0
     with torch.no_grad():
-        for args in inputs:
+        for args in counted("comparing answers", inputs):
             wanted, given = (_logits(call(model, args)).log_softmax(-1) for model in (reference, other))
             kl = (wanted.exp() * (wanted - given)).nan_to_num(0.0).sum(-1)  # 0 * (-inf - -inf) is nothing
             positions += len(kl)

@@ -16,6 +16,7 @@ import torch
 from ...ir.arrays import as_numpy, as_torch, numpy_dtype
 from ...ir.dtypes import DType
 from ...ir.serialize import serialize
+from ...progress import stage
 from ..device import GgmlDevice
 from ..torch_device import TorchDevice
 from . import compilers, formats, translations
@@ -148,7 +149,8 @@ class CompiledDevice(GgmlDevice):
         formats.write(module, example_inputs(graph), len(graph.outputs) + module.guarded, path)
         exported = time.perf_counter()
         log.info("%s: exported in %.2f s, %d bytes", key[:16], exported - start, path.stat().st_size)
-        self.compiler.compile(path, folder)
+        with stage(f"compiling {len(graph.nodes)} nodes with {self.compiler.name}"):
+            self.compiler.compile(path, folder)
         log.info("%s: compiled in %.2f s by %s", key[:16], time.perf_counter() - exported, self.compiler.name)
 
     def _load(self, key: str, folder: Path) -> Runner:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from benchmarks.worker import Worker
+    from .worker import Worker
 
 POLL_SECONDS = 0.001
 

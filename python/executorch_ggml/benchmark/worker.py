@@ -16,14 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.system import cpu_seconds, peak_bytes, reset_peak, resident_bytes
+from .system import cpu_seconds, peak_bytes, reset_peak, resident_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from multiprocessing.connection import Connection
     from types import TracebackType
 
-    from benchmarks.engines import Written
+    from torch import Tensor
+
+    from .engines import Written
+    from .workload import Workload
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "EXECUTORCH_GGML_NUM_THREADS")
 MIN_CALLS = 3
@@ -45,8 +48,8 @@ class FirstCall:
     """Time and error of loading a file and running it once."""
 
     seconds: float
-    error: float
-    """Largest difference from eager, relative to eager's largest magnitude."""
+    error: float | None
+    """Largest difference from eager, relative to eager's largest magnitude; None without a module to run in eager."""
 
 
 @dataclass(frozen=True)
@@ -60,14 +63,14 @@ class EngineError(RuntimeError):
     """An engine could not prepare or run a workload, or its process died."""
 
 
-def relative_error(outputs: Any, expected: Any) -> float:
+def _largest_error(outputs: Sequence[Any], expected: Sequence[Tensor]) -> float:
+    """Of all outputs, each relative to its largest magnitude; infinite where one side alone is not finite."""
     import torch
 
-    worst = 0.0
-    for output, reference in zip(outputs, expected, strict=True):
-        difference = (torch.as_tensor(output) - reference).abs().max()
-        worst = max(worst, float(difference / reference.abs().max()))
-    return worst
+    from ..precision_error import relative_error
+
+    pairs = zip(outputs, expected, strict=True)
+    return max((relative_error(torch.as_tensor(output), reference) for output, reference in pairs), default=0.0)
 
 
 class Timed:
@@ -89,42 +92,44 @@ class Timed:
 
 
 class Writer:
-    """What the process does that writes workloads as engines' files: the same model for all of them."""
+    """What the process does that writes workloads as engines' files: the same model for all of them.
 
-    def __init__(self, engine: str, threads: int, folder: Path) -> None:
+    ``load`` gives the workload of a name. It is part of what is sent to the process, as the others are.
+    """
+
+    def __init__(self, engine: str, threads: int, folder: Path, load: Callable[[str], Workload]) -> None:
         del engine, folder
         import torch
 
         torch.set_num_threads(threads)
+        self._load = load
         self._last: tuple[str, Any] = ("", None)
         self._written: dict[Any, Written] = {}
 
-    def _workload(self, name: str) -> Any:
-        from benchmarks import workloads
-
+    def _workload(self, name: str) -> Workload:
         if self._last[0] != name:
             self._last = ("", None)  # lets go of the one before
-            self._last = (name, workloads.load(name))
-        return self._last[1]
+            self._last = (name, self._load(name))
+        workload: Workload = self._last[1]
+        return workload
 
     def reference(self, workload: str, folder: str) -> float | None:
         """Write down inputs and eager's outputs; the step of those that are quantized, relative to their largest."""
         import torch
-
-        from benchmarks import int8
+        from torch.utils._pytree import tree_leaves
 
         load = self._workload(workload)
         self._written.clear()
-        with torch.no_grad():
-            result = load.program.module(*load.args)
-        expected = list(result) if isinstance(result, (list, tuple)) else [result]
+        expected = None
+        if load.module is not None:
+            with torch.no_grad():
+                expected = tree_leaves(load.reference(*load.args))
         torch.save((load.args, expected), Path(folder) / REFERENCE)
-        step = int8.last_step(load.int8) if load.int8 is not None else None
-        return step / float(expected[0].abs().max()) if step else None
+        return load.step / float(expected[0].abs().max()) if load.step and expected else None
 
     def write(self, workload: str, engine: str, folder: str) -> Written:
         """Write an engine's file into a folder of its own, beside the reference; once for engines that write alike."""
-        from benchmarks.engines import ENGINES
+        from .engines import ENGINES
 
         write = ENGINES[engine].write
         if write not in self._written:
@@ -134,17 +139,27 @@ class Writer:
         return self._written[write]
 
 
-class Runner(Timed):
-    """What the process of one engine does, which never held the model that it loads."""
+def _nothing() -> None:
+    pass
 
-    def __init__(self, engine: str, threads: int, folder: Path) -> None:
+
+class Runner(Timed):
+    """What the process of one engine does, which never held the model that it loads.
+
+    ``prepare`` makes the classes of pickled modules importable, for the engines that read such.
+    """
+
+    def __init__(self, engine: str, threads: int, folder: Path, prepare: Callable[[], None] = _nothing) -> None:
         del folder
         import torch
 
-        from benchmarks.engines import ENGINES
+        from .. import precision_error  # noqa: F401 - imported now: what it takes is not the memory of a call
+        from .engines import ENGINES
 
         torch.set_num_threads(threads)
         self.engine = ENGINES[engine]
+        if self.engine.unpickles:
+            prepare()
         self.threads = threads
         self.run: Any = None
         self.expected: Any = None
@@ -169,7 +184,7 @@ class Runner(Timed):
         start = time.perf_counter()
         outputs = self.run()
         seconds = time.perf_counter() - start
-        return FirstCall(seconds, relative_error(outputs, self.expected))
+        return FirstCall(seconds, None if self.expected is None else _largest_error(outputs, self.expected))
 
     def peak(self) -> int:
         """Bytes of memory that the process held at most since before it loaded the file, more than then."""

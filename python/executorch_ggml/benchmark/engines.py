@@ -8,18 +8,20 @@ get the same graph of PT2E, for static shapes; ONNX Runtime quantizes the f32 mo
 from __future__ import annotations
 
 import importlib.util
+import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from benchmarks.workloads import Workload
+    from .workload import Workload
 
 Run = Callable[[], Sequence[Any]]
 
@@ -49,6 +51,8 @@ class Engine:
     """Write a workload's files into a folder."""
     load: Callable[[Path, tuple[Tensor, ...], int], Run]
     """Make a file ready to run on these inputs, with so many threads."""
+    unpickles: bool = False
+    """Whether its file is a pickled module, which needs the module's class."""
 
     def missing(self) -> list[str]:
         return [package for package in self.packages if importlib.util.find_spec(package) is None]
@@ -59,27 +63,23 @@ class Engine:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _outputs(result: Any) -> Sequence[Any]:
-    return result if isinstance(result, (list, tuple)) else [result]
-
-
 def _write_module(workload: Workload, folder: Path) -> Written:
     path = folder / "module.pt"
-    torch.save(workload.program.module, path)
+    try:
+        torch.save(workload.reference, path)
+    except (AttributeError, pickle.PicklingError) as error:
+        raise ValueError(f"{error}: define the module's class at the top level of its file") from error
     return Written(path, path.stat().st_size)
 
 
 def _load_module(path: Path, args: tuple[Tensor, ...], threads: int) -> Run:
-    from tests import torchvision_cpu, zoo
-
-    torchvision_cpu.torchvision_models()  # puts the models' classes where they are looked for
-    zoo.register_causal_attention()
     torch.set_num_threads(threads)
     module = torch.load(path, weights_only=False)
 
     def run() -> Sequence[Any]:
         with torch.inference_mode():
-            return _outputs(module(*args))
+            outputs: Sequence[Any] = tree_leaves(module(*args))
+            return outputs
 
     return run
 
@@ -98,35 +98,45 @@ def count_delegates(program: Any) -> tuple[int, int]:
 
 
 def _lower_to_ggml(workload: Workload) -> Any:
-    import executorch_ggml
+    from .. import export
 
-    model = workload.program
-    return executorch_ggml.export(model.module, model.args, dynamic_shapes=model.dynamic_shapes)
+    if workload.int8 is not None:
+        return export(workload.int8, workload.args)
+    args = workload.args if workload.examples is None else workload.examples
+    options = {"report_error": False, **workload.options}
+    return export(workload.reference, args, dynamic_shapes=workload.dynamic_shapes, **options)
 
 
 def _lower_to_ggml_bf16(workload: Workload) -> Any:
-    import executorch_ggml
-
-    model = workload.program
-    if not list(model.module.parameters()):  # the program of one node, which has no layers
+    if not list(workload.reference.parameters()):  # the program of one node, which has no layers
         return _lower_to_ggml(workload)
-    return executorch_ggml.export(
-        model.module, model.args, dynamic_shapes=model.dynamic_shapes, precision="bf16", report_error=False
-    )
+    return _lower_to_ggml(replace(workload, options={**workload.options, "precision": "bf16"}))
+
+
+def _write_ggml(workload: Workload, folder: Path) -> Written:
+    """Our program: one that is there already, or the module's."""
+    if workload.program is None:
+        return _write_program(workload, folder, _lower_to_ggml)
+    from ..pte import outside_calls, plan_of
+
+    path = folder / "program.pte"
+    path.symlink_to(workload.program.resolve())
+    plan = plan_of(path, "forward")
+    return Written(path, path.stat().st_size, len(plan.delegates), outside_calls(plan))
 
 
 def _lower_to_xnnpack(workload: Workload) -> Any:
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import to_edge_transform_and_lower
 
-    exported = torch.export.export(workload.program.module, workload.args)
+    exported = torch.export.export(workload.reference, workload.args)
     return to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()]).to_executorch()
 
 
 def _lower_to_portable(workload: Workload) -> Any:
     from executorch.exir import to_edge_transform_and_lower
 
-    return to_edge_transform_and_lower(torch.export.export(workload.program.module, workload.args)).to_executorch()
+    return to_edge_transform_and_lower(torch.export.export(workload.reference, workload.args)).to_executorch()
 
 
 def _write_program(workload: Workload, folder: Path, lower: Callable[[Workload], Any]) -> Written:
@@ -136,10 +146,14 @@ def _write_program(workload: Workload, folder: Path, lower: Callable[[Workload],
     return Written(path, path.stat().st_size, *count_delegates(program.exported_program()))
 
 
-def _ggml_threads(threads: int) -> None:
-    import executorch_ggml
+def _lowered(lower: Callable[[Workload], Any]) -> Callable[[Workload, Path], Written]:
+    return partial(_write_program, lower=lower)
 
-    executorch_ggml.set_num_threads(threads)
+
+def _ggml_threads(threads: int) -> None:
+    from ..runtime import set_num_threads
+
+    set_num_threads(threads)
 
 
 def _executorch_threads(threads: int) -> None:
@@ -165,11 +179,13 @@ def _load_program(path: Path, args: tuple[Tensor, ...], threads: int, set_thread
 
 
 def _inside_executorch(
-    name: str, title: str, package: str, lower: Callable[[Workload], Any], set_threads: Callable[[int], None]
+    name: str,
+    title: str,
+    package: str,
+    write: Callable[[Workload, Path], Written],
+    set_threads: Callable[[int], None],
 ) -> Engine:
-    return Engine(
-        name, title, (package,), partial(_write_program, lower=lower), partial(_load_program, set_threads=set_threads)
-    )
+    return Engine(name, title, (package,), write, partial(_load_program, set_threads=set_threads))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -179,7 +195,8 @@ def _inside_executorch(
 
 def _export_onnx(workload: Workload, folder: Path) -> Path:
     path = folder / "model.onnx"
-    torch.onnx.export(workload.model.module, workload.args, path, dynamo=True, verbose=False, external_data=False)
+    assert workload.module is not None
+    torch.onnx.export(workload.module, workload.args, path, dynamo=True, verbose=False, external_data=False)
     return path if workload.int8 is None else _quantize_onnx(path, workload)
 
 
@@ -245,7 +262,7 @@ def _write_openvino(workload: Workload, folder: Path) -> Written:
         if workload.int8 is not None:
             converted(_export_onnx(workload, folder))
         else:
-            converted(torch.export.export(workload.model.module, workload.args))
+            converted(torch.export.export(workload.reference, workload.args))
     except RuntimeError:
         # Its PyTorch front end does not take every attention (grouped keys with is_causal, for one); ONNX gets through.
         if workload.int8 is not None:
@@ -264,20 +281,25 @@ def _load_openvino(path: Path, args: tuple[Tensor, ...], threads: int, precision
         "NUM_STREAMS": 1,
     }
     inputs = [openvino.Tensor(arg.numpy()) for arg in args]
-    request = openvino.compile_model(path, "CPU", config).create_infer_request()
+    compiled = openvino.compile_model(path, "CPU", config)
+    request = compiled.create_infer_request()
 
     def run() -> Sequence[Any]:
         request.infer(inputs, share_inputs=True, share_outputs=True)
-        return [request.get_output_tensor(0).data]
+        return [request.get_output_tensor(index).data for index in range(len(compiled.outputs))]
 
     return run
 
 
-GGML = _inside_executorch("ggml", "ggml (ours)", "executorch_ggml", _lower_to_ggml, _ggml_threads)
-GGML_BF16 = _inside_executorch("ggml-bf16", "ggml (ours), bf16", "executorch_ggml", _lower_to_ggml_bf16, _ggml_threads)
-XNNPACK = _inside_executorch("xnnpack", "XNNPACK", "executorch", _lower_to_xnnpack, _executorch_threads)
-PORTABLE = _inside_executorch("portable", "portable kernels", "executorch", _lower_to_portable, _executorch_threads)
-EAGER = Engine("eager", "eager", (), _write_module, _load_module)
+GGML = _inside_executorch("ggml", "ggml (ours)", "executorch_ggml", _write_ggml, _ggml_threads)
+GGML_BF16 = _inside_executorch(
+    "ggml-bf16", "ggml (ours), bf16", "executorch_ggml", _lowered(_lower_to_ggml_bf16), _ggml_threads
+)
+XNNPACK = _inside_executorch("xnnpack", "XNNPACK", "executorch", _lowered(_lower_to_xnnpack), _executorch_threads)
+PORTABLE = _inside_executorch(
+    "portable", "portable kernels", "executorch", _lowered(_lower_to_portable), _executorch_threads
+)
+EAGER = Engine("eager", "eager", (), _write_module, _load_module, unpickles=True)
 ONNXRUNTIME = Engine("onnxruntime", "ONNX Runtime", ("onnxruntime", "onnxscript"), _write_onnx, _load_onnx)
 OPENVINO = Engine("openvino", "OpenVINO", ("openvino", "onnxscript"), _write_openvino, _load_openvino)
 OPENVINO_DEFAULT = Engine(

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import statistics
-import sys
 import tempfile
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from benchmarks.engines import ENGINES, Engine
-from benchmarks.system import busy_processes, busy_seconds
-from benchmarks.worker import EngineError, Worker
+from ..progress import counted, stage
+from .engines import ENGINES, Engine
+from .system import busy_processes, busy_seconds
+from .worker import EngineError, Runner, Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from benchmarks.engines import Written
-    from benchmarks.worker import FirstCall, Loaded
+    from .engines import Written
+    from .worker import FirstCall, Loaded
+
+_log = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 0.03
 """Between two turns: thread pools go on polling for a moment after their last call."""
@@ -96,7 +99,7 @@ def available_engines(names: Sequence[str]) -> list[Engine]:
     for name in names:
         missing = ENGINES[name].missing()
         if missing:
-            print(f"{ENGINES[name].title}: skipped, not installed: {', '.join(missing)}")
+            _log.warning("%s: skipped, not installed: %s", ENGINES[name].title, ", ".join(missing))
         else:
             engines.append(ENGINES[name])
     return engines
@@ -108,21 +111,15 @@ def write(workload: str, engines: Sequence[Engine], writer: Worker, folder: str)
     try:
         row.step = writer.ask("reference", workload, folder)
     except EngineError as error:
-        print(f"    {workload} failed: {error}", file=sys.stderr)
         for column in row.columns.values():
             column.failure = str(error)
         return row
-    for name, column in row.columns.items():
+    for name, column in counted("writing each engine's file", row.columns.items()):
         try:
             column.written = writer.ask("write", workload, name, folder)
         except EngineError as error:
-            _fail(workload, name, column, error)
+            column.failure = str(error)
     return row
-
-
-def _fail(workload: str, name: str, column: Column, error: EngineError) -> None:
-    column.failure = str(error)
-    print(f"    {workload}: {ENGINES[name].title} failed: {error}", file=sys.stderr)
 
 
 def _load(worker: Worker, column: Column, small: Written) -> None:
@@ -142,6 +139,8 @@ class Comparison:
     writer: Worker
     small: Mapping[str, Column]
     """A program of one node, written for every engine: each process loads that first."""
+    runner: Callable[..., Runner] = Runner
+    """What makes an engine's side of its process."""
     noise: Noise = field(default_factory=Noise)
 
     def row(self, workload: str) -> Row:
@@ -149,16 +148,16 @@ class Comparison:
         with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
             row = write(workload, self.engines, self.writer, folder)
             workers: dict[str, Worker] = {}
-            for name, column in row.columns.items():
+            for name, column in counted("loading in each engine", row.columns.items()):
                 small = self.small[name].written
                 if column.failure or small is None:
                     column.failure = column.failure or self.small[name].failure
                     continue
-                workers[name] = stack.enter_context(Worker(name, self.threads))
+                workers[name] = stack.enter_context(Worker(name, self.threads, self.runner))
                 try:
                     _load(workers[name], column, small)
                 except EngineError as error:
-                    _fail(workload, name, column, error)
+                    column.failure = str(error)
             take_turns(workers, row.columns, self.turns, self.noise)
             for name, column in _unfailed(workers, row.columns).items():
                 column.peak = workers[name].ask("peak")
@@ -181,9 +180,13 @@ def _unfailed(workers: Mapping[str, Worker], columns: Mapping[str, Column]) -> d
 
 def _in_turns(order: Sequence[str], rounds: int, columns: Mapping[str, Column]) -> Iterator[str]:
     """The engines round by round, each round begun by the next; not those that failed meanwhile."""
-    for number in range(rounds):
-        first = number % len(order) if order else 0
-        yield from (name for name in (*order[first:], *order[:first]) if not columns[name].failure)
+    with stage("timing in rounds", rounds * len(order)) as advance:
+        for number in range(rounds):
+            first = number % len(order) if order else 0
+            for name in (*order[first:], *order[:first]):
+                if not columns[name].failure:
+                    yield name
+                advance(1)
 
 
 def _turn(name: str, workers: Mapping[str, Worker], column: Column, seconds: float, noise: Noise) -> None:
@@ -199,7 +202,7 @@ def _turn(name: str, workers: Mapping[str, Worker], column: Column, seconds: flo
     noise.by_others += busy - used[name]
     for other in used.keys() - {name}:
         if used[other] > IDLE_SHARE * elapsed:
-            print(f"    {other} used {used[other] / elapsed:.0%} of a core in the turn of {name}", file=sys.stderr)
+            _log.warning("%s used %.0f%% of a core in the turn of %s", other, 100 * used[other] / elapsed, name)
 
 
 def _time(worker: Worker, column: Column, rounds: list[list[float]], seconds: float) -> None:
