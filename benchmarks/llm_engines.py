@@ -415,5 +415,5 @@ class Exporter:
 
 
 def make_engine(engine: str, threads: int, folder: Path) -> LlmEngine:
-    """What a worker process of :mod:`benchmarks.worker` answers with."""
+    """What a worker process of :mod:`executorch_ggml.benchmark.worker` answers with."""
     return ENGINES[engine](engine, threads, folder)

@@ -24,8 +24,8 @@ from pathlib import Path
 from benchmarks import results, workloads
 from executorch_ggml.benchmark.comparison import available_engines
 from executorch_ggml.benchmark.engines import GGML, PORTABLE, XNNPACK, Engine, Written
-from executorch_ggml.benchmark.system import anonymous_bytes, peak_while
-from executorch_ggml.benchmark.worker import EngineError, FirstCall, Loaded, Worker, Writer
+from executorch_ggml.benchmark.system import anonymous_bytes
+from executorch_ggml.benchmark.worker import EngineError, FirstCall, Loaded, Worker, Writer, peak_while
 
 ONE_NODE = (GGML, XNNPACK, PORTABLE)
 LOADED = (GGML, XNNPACK)

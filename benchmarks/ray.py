@@ -25,7 +25,7 @@ import torch
 
 import executorch_ggml
 from benchmarks import results
-from benchmarks.system import anonymous_bytes
+from executorch_ggml.benchmark.system import anonymous_bytes
 from executorch_ggml.ray import Predictor, TextGenerator, map_batches
 from executorch_ggml.ray.sizing import Node, Workload, estimate
 

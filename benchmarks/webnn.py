@@ -42,7 +42,7 @@ NETWORKS: dict[str, Network] = {"MobileNetV2, 224 x 224": _mobilenet, "encoder, 
 
 
 class Server:
-    """What a backend's process does, see :class:`benchmarks.worker.Worker`."""
+    """What a backend's process does, see :class:`executorch_ggml.benchmark.worker.Worker`."""
 
     def __init__(self, backend: str, threads: int, folder: Path) -> None:
         del threads, folder

@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .worker import Worker
 
 POLL_SECONDS = 0.001
 
@@ -70,19 +68,6 @@ def busy_seconds() -> float:
         return 0.0
     user, nice, kernel, _idle, _waiting, interrupts, soft_interrupts, stolen = map(int, fields[:8])
     return (user + nice + kernel + interrupts + soft_interrupts + stolen) / os.sysconf("SC_CLK_TCK")
-
-
-def peak_while(worker: Worker) -> int:
-    """The peak of the worker's own memory until it answers the request that was just sent to it.
-
-    It is watched from outside, because a native call may hold the interpreter of the process itself.
-    """
-    assert worker.pid is not None
-    peak = 0
-    while not worker.answered():
-        peak = max(peak, anonymous_bytes(worker.pid))
-        time.sleep(POLL_SECONDS)
-    return peak
 
 
 BUSY = """

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .system import cpu_seconds, peak_bytes, reset_peak, resident_bytes
+from .system import POLL_SECONDS, anonymous_bytes, cpu_seconds, peak_bytes, reset_peak, resident_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -305,3 +305,16 @@ class Worker:
     def cpu_seconds(self) -> float:
         """Processor time that the process has used so far."""
         return cpu_seconds(self.pid) if self.pid is not None else 0.0
+
+
+def peak_while(worker: Worker) -> int:
+    """The peak of the worker's own memory until it answers the request that was just sent to it.
+
+    It is watched from outside, because a native call may hold the interpreter of the process itself.
+    """
+    assert worker.pid is not None
+    peak = 0
+    while not worker.answered():
+        peak = max(peak, anonymous_bytes(worker.pid))
+        time.sleep(POLL_SECONDS)
+    return peak
