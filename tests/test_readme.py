@@ -1,4 +1,4 @@
-"""The README's code runs as it is printed."""
+"""The code of README.md, docs/cpp.md and docs/contributing.md runs as it is printed."""
 
 import importlib
 import shutil
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tools.snippets import blocks, write_cpp_project
+from tools.snippets import CONTRIBUTING, blocks, write_cpp_project
 
 
 def test_snippet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -36,18 +36,6 @@ def test_cpp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_language_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.chdir(tmp_path)
-    exec(compile(blocks("python")[1], "README.md", "exec"), {})
-    assert len(capsys.readouterr().out.split(",")) == 8
-
-
-def test_encoders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.chdir(tmp_path)
-    exec(compile(blocks("python")[2], "README.md", "exec"), {})
-    assert "(2, 64)" in capsys.readouterr().out
-
-
 def test_add_a_lowering() -> None:
     import torch
 
@@ -69,7 +57,7 @@ def test_add_a_lowering() -> None:
     }
     before = dict(LOWERINGS)
     try:
-        exec(compile(blocks("python")[3], "README.md", "exec"), names)
+        exec(compile(blocks("python", CONTRIBUTING)[0], "contributing.md", "exec"), names)
         graph = Lowering(torch.export.export(Model(), inputs)).graph()
         torch.testing.assert_close(Interpreter(graph).run(*inputs)[0], Model()(*inputs))
     finally:
@@ -83,11 +71,11 @@ def test_add_a_builder() -> None:
     from executorch_ggml.ir import op as table
 
     registry = table.Registry()
-    block = blocks("python")[4]
+    block = blocks("python", CONTRIBUTING)[1]
     names = {"op": table.op, "torch": torch}
     original, table.OPS = table.OPS, registry
     try:
-        exec(compile("from __future__ import annotations\n" + block, "README.md", "exec"), names)
+        exec(compile("from __future__ import annotations\n" + block, "contributing.md", "exec"), names)
     finally:
         table.OPS = original
     spec = registry["l2_norm"]
@@ -104,7 +92,7 @@ def test_add_a_formula(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from executorch_ggml.ir import cpp, formulas
 
     source = "from __future__ import annotations\nfrom executorch_ggml.ir.formulas import Operand, formula\n\n"
-    (tmp_path / "readme_formula.py").write_text(source + blocks("python")[5])
+    (tmp_path / "readme_formula.py").write_text(source + blocks("python", CONTRIBUTING)[2])
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(formulas, "FORMULAS", dict(formulas.FORMULAS))
     importlib.import_module("readme_formula")
@@ -121,7 +109,8 @@ def test_add_a_pass() -> None:
 
     known = (Graph, Node, Value, Rewriter, computed_by, input_of, present)
     names: dict[str, Any] = {each.__name__: each for each in known}
-    exec(compile("from __future__ import annotations\n" + blocks("python")[6], "README.md", "exec"), names)
+    block = "from __future__ import annotations\n" + blocks("python", CONTRIBUTING)[3]
+    exec(compile(block, "contributing.md", "exec"), names)
     graph = parse(
         """
         input %x: f32[4, 1, 1, 1]

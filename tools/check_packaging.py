@@ -3,8 +3,8 @@
     python -m tools.check_packaging [--keep FOLDER]
 
 Nothing of this environment is used but its interpreter: `python -m build` makes the sdist, and the wheel of that, with
-what pyproject.toml requires. What README.md shows then runs as it is printed, in Python, on the command line and as a
-C++ project. Takes some minutes, most of them in the compiler.
+what pyproject.toml requires. What README.md and pages of docs/ show then runs as it is printed, in Python, on the
+command line and as a C++ project. Takes some minutes, most of them in the compiler.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tools.snippets import blocks, write_cpp_project
+from tools.snippets import LANGUAGE_MODELS, blocks, write_cpp_project
 
 ROOT = Path(__file__).resolve().parents[1]
 EXTRA = "llm"
@@ -72,8 +72,8 @@ def check_relocatable(package: Path, work: Path) -> None:
 
 
 def check_python(bin: Path, folder: Path) -> None:
-    """README's first two programs: export and run a model, and a language model."""
-    for number, code in enumerate(blocks("python")[:2]):
+    """README's program, and the first of a language model."""
+    for number, code in enumerate((blocks("python")[0], blocks("python", LANGUAGE_MODELS)[0])):
         script = folder / f"readme_{number}.py"
         script.write_text(code)
         run(bin / "python", "-I", script, cwd=folder)
@@ -96,7 +96,7 @@ def check_commands(bin: Path, folder: Path) -> None:
 
 
 def check_cpp(bin: Path, tools: Path, folder: Path) -> None:
-    """README's C++ project, against the installed packages."""
+    """The C++ project of docs/cpp.md, against the installed packages."""
     project = folder / "cpp"
     project.mkdir()
     write_cpp_project(project)
@@ -132,11 +132,11 @@ def check(work: Path) -> None:
     check_relocatable(package, work)
     folder = work / "run"
     folder.mkdir()
-    with step("README in Python"):
+    with step("the pages in Python"):
         check_python(bin, folder)
     with step("the command line"):
         check_commands(bin, folder)
-    with step("README in C++"):
+    with step("the page in C++"):
         check_cpp(bin, tools, folder)
     with step("the package apart from the others"):
         check_apart(bin, wheel, folder)

@@ -11,6 +11,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
+LANGUAGE_MODELS = ROOT / "docs" / "language_models.md"
+CPP = ROOT / "docs" / "cpp.md"
+CONTRIBUTING = ROOT / "docs" / "contributing.md"
 FENCE = re.compile(
     r"(?:^<!-- not run: (?P<reason>[^\n]+) -->\n)?^```(?P<language>\w+)[^\n]*\n(?P<code>.*?)^```$",
     re.MULTILINE | re.DOTALL,
@@ -42,7 +45,7 @@ def blocks(language: str, page: Path = README) -> list[str]:
 
 
 def write_cpp_project(folder: Path) -> None:
-    """Write the C++ project that README.md shows into a folder."""
-    (cmake,), (program,) = blocks("cmake"), blocks("cpp")
+    """Write the C++ project that docs/cpp.md shows into a folder."""
+    (cmake,), (program,) = blocks("cmake", CPP), blocks("cpp", CPP)
     (folder / "CMakeLists.txt").write_text(cmake)
     (folder / "main.cpp").write_text(program)
