@@ -63,7 +63,10 @@ Status File::map(Mapping mapping, void** data) const {
   const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
   const int flags = writable ? MAP_PRIVATE | MAP_NORESERVE : MAP_SHARED;
   void* mapped = mmap(nullptr, size_, protection, flags, descriptor(handle_), 0);
-  if (mapped == MAP_FAILED) return system_error("cannot map it");
+  if (mapped == MAP_FAILED) {
+    const char* reason = std::strerror(errno);
+    return Status::error(format("cannot map its %llu bytes: %s", static_cast<unsigned long long>(size_), reason));
+  }
   *data = mapped;
   return {};
 }

@@ -19,6 +19,7 @@ _HEAD = """<!-- Generated from the table by python/executorch_ggml/devices/mlx/d
 Computes graphs with Apple's [MLX](https://github.com/ml-explore/mlx): on Macs on the GPU, elsewhere on the CPU.
 `pip install ".[mlx]"` brings it; how ggml programs find a device is in [devices.md](devices.md).
 
+<!-- not run: needs MLX and a program of your own -->
 ```python
 from executorch_ggml.devices.mlx import MlxDevice, available, set_device
 
