@@ -1,9 +1,9 @@
 """Offline batch inference with Ray Data: images and tokens a second, by actors and threads.
 
-Each case is a run of a local cluster. Counted is what was computed while all of its actors were at work, from the last
-one's first batch to the first one's last; the start of the cluster and of the actors is left out. The calculator
-(`executorch_ggml.ray.sizing`) is given the case of one actor with one thread and the memory's bandwidth, as measured
-here, and its figures for the other cases stand beside those that were measured.
+Each case is a run of a local cluster. The throughput counts what was computed while all of its actors were at work,
+from the last one's first batch to the first one's last; the start of the cluster and of the actors is left out. The
+calculator (`executorch_ggml.ray.sizing`) is given the case of one actor with one thread and the memory's bandwidth, as
+measured here, and its figures for the other cases stand beside those that were measured.
 """
 
 from __future__ import annotations

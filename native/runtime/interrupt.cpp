@@ -39,6 +39,8 @@ void begin_run(bool is_short, const RunStatus* status, NodeSteps* steps) {
   mine.can_end = mine.check != nullptr && (!is_short || ++mine.graphs % kShortGraphs == 0);
 }
 
+void end_run() { interrupt.steps = nullptr; }
+
 void commit_run() { interrupt.can_end = false; }
 
 bool run_is_interrupted(void*) {

@@ -16,6 +16,9 @@ void set_interrupt(InterruptCheck check, void* context);
 // once `status` says that a kernel failed; null: it goes on. `steps` is told of each node; null: nobody is.
 void begin_run(bool is_short, const RunStatus* status = nullptr, NodeSteps* steps = nullptr);
 
+// The graph is over: nobody is told of nodes any more. On the thread that began.
+void end_run();
+
 // What the graph does from here on must be done whole. On the thread that called.
 void commit_run();
 

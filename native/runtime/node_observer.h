@@ -32,7 +32,6 @@ class NodeSteps {
   NodeSteps(ggml_context* context, ggml_cgraph* cgraph, const LastTensors& last_tensors);
 
   void begin(NodeObserver* observer);
-  void end() { observer_ = nullptr; }
 
   // The next tensor in order has been computed.
   void next();

@@ -713,6 +713,7 @@ NodeSteps* PreparedGraph::steps_for(NodeObserver* observer) {
 }
 
 Status PreparedGraph::compute(NodeObserver* observer) {
+  if (sched_ == nullptr) EXECUTORCH_GGML_TRY(make_plan());
   NodeSteps* steps = steps_for(observer);
   if (steps != nullptr) steps->begin(observer);
   begin_run(/*is_short=*/work_ < kParallelWork, devices_.runs_prologue() ? &status_ : nullptr,
@@ -723,11 +724,11 @@ Status PreparedGraph::compute(NodeObserver* observer) {
     result = ggml_backend_sched_graph_compute(sched_, cgraph_);
     if (steps != nullptr) ggml_backend_sched_set_eval_callback(sched_, nullptr, nullptr);
   } else {
-    EXECUTORCH_GGML_TRY(make_plan());
     const Lease lease(cpu_->threads(/*parallel=*/work_ >= kParallelWork));
     const Crew crew(lease.threads() - 1);
     result = ggml_backend_graph_plan_compute(planned_, plan_);
   }
+  end_run();
   if (!status_.ok()) return Status::error(status_.message());
   if (result == GGML_STATUS_ABORTED) return Status::error("the run was interrupted");
   return result == GGML_STATUS_SUCCESS ? Status() : Status::error(format("ggml: %s", ggml_status_to_string(result)));

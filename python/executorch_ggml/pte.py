@@ -54,13 +54,13 @@ def read_program(path: Path) -> tuple[Any, Callable[[Any], bytes]]:
     return program, payload
 
 
-def plan_of(path: Path, method: str) -> Any:
-    """A method's description. Raises ValueError where the program has none of that name."""
-    program, _ = read_program(path)
+def plan_of(path: Path, method: str) -> tuple[Any, Callable[[Any], bytes]]:
+    """A method's description, and a function from a delegate to its payload. Raises ValueError for another method."""
+    program, payload = read_program(path)
     plans = {plan.name: plan for plan in program.execution_plan}
     if method not in plans:
         raise ValueError(f"{path} has no method {method!r}, but {', '.join(sorted(plans))}")
-    return plans[method]
+    return plans[method], payload
 
 
 def outside_calls(plan: Any) -> int:

@@ -28,7 +28,7 @@ CPUS = {
     "max": "all that QEMU has",
 }
 QUICK_CPUS = ("cortex-a53", "max")
-QUICK_TESTS = "^(kernels_(attention|movement|reduction)_test|strided_copy_test|cpu_test)$"
+QUICK_TESTS = "^(kernels_(attention|bfloat_tiles|movement|reduction|tiles)_test|strided_copy_test|cpu_test)$"
 QUICK_PROGRAMS = ("llama", "mobilenet_v2", "unet", "mlp_q4_k", "layers_bf16", "mobilenet_v2_int8", "llama_q4_k")
 TEST_SECONDS = 900
 
@@ -50,7 +50,10 @@ class Row(NamedTuple):
 def available_cpus(tools: Toolchain, wanted: Sequence[str]) -> list[str]:
     """Those of the wanted CPUs that this QEMU emulates."""
     known = subprocess.run([*tools.qemu, "-cpu", "help"], capture_output=True, text=True, check=False).stdout.split()
-    return [cpu for cpu in wanted if cpu in known]
+    cpus = [cpu for cpu in wanted if cpu in known]
+    if not cpus:
+        raise RuntimeError(f"{tools.qemu[0]} names none of the CPUs {', '.join(wanted)}: nothing would be tested")
+    return cpus
 
 
 def native_tests(tools: Toolchain, cpu: str, pattern: str) -> Row:

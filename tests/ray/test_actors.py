@@ -78,7 +78,7 @@ def test_no_rows(program: tuple[nn.Module, Path]) -> None:
 def test_ports_are_read_without_the_weights(program: tuple[nn.Module, Path]) -> None:
     from executorch_ggml.pte import inputs_of, plan_of
 
-    assert input_ports(program[1], "forward") == inputs_of(plan_of(program[1], "forward"))
+    assert input_ports(program[1], "forward") == inputs_of(plan_of(program[1], "forward")[0])
     with pytest.raises(ValueError, match="has no method 'no', but forward"):
         input_ports(program[1], "no")
 

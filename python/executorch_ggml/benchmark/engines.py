@@ -121,7 +121,7 @@ def _write_ggml(workload: Workload, folder: Path) -> Written:
 
     path = folder / "program.pte"
     path.symlink_to(workload.program.resolve())
-    plan = plan_of(path, "forward")
+    plan, _ = plan_of(path, "forward")
     return Written(path, path.stat().st_size, len(plan.delegates), outside_calls(plan))
 
 

@@ -71,11 +71,11 @@ def inputs_for(program: Path, method: str, files: tuple[Path, ...], seed: int) -
     """The inputs of a method, from files as far as there are any, and random ones after them."""
     import torch
 
-    from ..pte import inputs_of, plan_of
+    from ..pte import input_ports
     from .arrays import read
     from .models import random_tensor
 
-    ports = inputs_of(plan_of(program, method))
+    ports = input_ports(program, method)
     inputs: list[torch.Tensor] = []
     for path in files:
         port = ports[len(inputs)] if len(inputs) < len(ports) else None

@@ -18,7 +18,7 @@ from executorch.extension.pybindings import portable_lib
 from ..ir.formulas import seen
 from ..ir.graph import Graph, Node
 from ..ir.serialize import deserialize, targets_of
-from ..pte import read_program
+from ..pte import plan_of
 from ..runtime import get_num_threads
 from .records import DelegateProfile, NodeProfile, Profile, Source
 from .sources import Sources, no_sources, sources_of
@@ -48,7 +48,7 @@ def profile(
     if calls < 1 or warmup < 0:
         raise ValueError(f"calls is {calls} and warmup {warmup}; expected at least one call to measure")
     path = Path(program)
-    plan, payloads = _plan_of(path, method)
+    plan, payloads = plan_of(path, method)
     sources = no_sources if etrecord is None else sources_of(Path(etrecord), method)
     untraced = _untraced(path, data_path, method, inputs, calls, warmup)
     etdump = _traced(path, data_path, method, inputs, calls + warmup)
@@ -69,14 +69,6 @@ def profile(
         threads=get_num_threads(),
         etdump=etdump,
     )
-
-
-def _plan_of(path: Path, method: str) -> tuple[Any, Callable[[Any], bytes]]:
-    described, payloads = read_program(path)
-    plans = {plan.name: plan for plan in described.execution_plan}
-    if method not in plans:
-        raise ValueError(f"{path} has no method {method!r}, but {', '.join(sorted(plans))}")
-    return plans[method], payloads
 
 
 def _load(path: Path, data_path: str | Path | None, traced: bool) -> Any:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from ..frontends.aten.source import source_frame
 from .records import Source
 
 # The ATen nodes of an instruction, or of a delegate's node by its debug id.
 Sources = Callable[[int, int | None], tuple[Source, ...]]
-
-_TORCH = str(Path(torch.__file__).parent)  # the model's own line is told, not that of torch which it calls
-_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)[^\n]*(\n\s+(?P<code>[^\n]+))?')
 
 
 def no_sources(_instruction: int, _number: int | None) -> tuple[Source, ...]:
@@ -61,10 +56,9 @@ def _by_handle(program: Any, method: str) -> dict[int, Source]:
 def _source(node: Any) -> Source:
     module, kind = next(reversed((node.meta.get("nn_module_stack") or {"": ("", "")}).values()))
     name = kind if isinstance(kind, str) else kind.__name__
-    frames = list(_FRAME.finditer(node.meta.get("stack_trace") or ""))
-    own = [frame for frame in frames if not frame["file"].startswith(_TORCH)] or frames
-    file, line, code = (own[-1]["file"], int(own[-1]["line"]), own[-1]["code"] or "") if own else ("", 0, "")
-    return Source(node.name, _op(node), module, name.rpartition(".")[2], file, line, code.strip())
+    frame = source_frame(node)
+    file, line, code = (frame.path, frame.line, frame.code) if frame is not None else ("", 0, "")
+    return Source(node.name, _op(node), module, name.rpartition(".")[2], file, line, code)
 
 
 def _op(node: Any) -> str:

@@ -65,7 +65,6 @@ _MOVEMENT = {
 }
 """What gives some of the elements of one tensor, or the largest ones: on the same grid."""
 
-
 _KWARGS = {"approximate", "min", "max", "keepdim"}
 """Keyword arguments that leave an op what it is."""
 
@@ -153,11 +152,7 @@ def _output_spec(node: Any) -> QuantizationSpec | None:
 def _annotate_between(node: Node) -> None:
     """Annotate a node that is no layer, where what it reads is on a grid."""
     annotator = _ANNOTATORS.get(cast("Callable[..., Any]", node.target))
-    if (
-        annotator is not None
-        and _is_float32(node)
-        and not node.kwargs.keys() - {"approximate", "min", "max", "keepdim"}
-    ):
+    if annotator is not None and _is_float32(node) and not node.kwargs.keys() - _KWARGS:
         annotator(node)
 
 

@@ -15,7 +15,7 @@ from ..ir.arrays import as_torch
 from ..ir.graph import Graph, Node, Port
 from ..ir.serialize import deserialize, serialize
 from ..precision_error import relative_error
-from ..pte import read_program
+from ..pte import plan_of
 from ..runtime.named_data import named_data
 from ..runtime.session import Session
 from .method import GGML, Refused, node_id, written_by
@@ -62,8 +62,7 @@ def _delegates(
     path: Path, expected: Values, inputs: Sequence[torch.Tensor], method: str
 ) -> Iterator[tuple[int, Graph, dict[Node, torch.Tensor]]]:
     """Each delegate that has all its inputs, with its graph and what its nodes give."""
-    program, payloads = read_program(path)
-    plan = next(plan for plan in program.execution_plan if plan.name == method)
+    plan, payloads = plan_of(path, method)
     refused = Refused(plan)
     values: dict[int, torch.Tensor] = dict(zip(plan.inputs, inputs, strict=True))
     for chain in plan.chains:

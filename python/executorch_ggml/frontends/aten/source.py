@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch.fx import Node
@@ -12,12 +13,27 @@ _FRAME = re.compile(r'File "(?P<path>[^"<]*)", line (?P<line>\d+), in (?P<functi
 _TORCH = str(Path(torch.__file__).parent)
 
 
-def source_line(node: Node) -> str:
-    """``path:line, in function: code`` of the call that a node was traced from; "" where that is not known.
+class Frame(NamedTuple):
+    """A call in the model's source."""
 
-    It is the innermost call outside of torch's own modules.
-    """
+    path: str
+    line: int
+    function: str
+    code: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}, in {self.function}: {self.code}".strip()
+
+
+def source_frame(node: Node) -> Frame | None:
+    """The call that a node was traced from, the innermost outside of torch's own modules; None where it is unknown."""
     frames = list(_FRAME.finditer(node.meta.get("stack_trace") or ""))
     outside = [frame for frame in frames if not frame["path"].startswith(_TORCH)]
     found = next(reversed(outside or frames), None)
-    return "" if found is None else "{path}:{line}, in {function}: {code}".format(**found.groupdict()).strip()
+    return None if found is None else Frame(found["path"], int(found["line"]), found["function"], found["code"])
+
+
+def source_line(node: Node) -> str:
+    """``path:line, in function: code`` of that call; "" where it is unknown."""
+    frame = source_frame(node)
+    return "" if frame is None else str(frame)

@@ -3,6 +3,6 @@
 
 namespace executorch_ggml::kernels::KERNEL_ISA {
 
-constexpr IntegerProducts integer_products = all_of(kProducts<stream_q8_0>);
+constexpr IntegerProducts integer_products = all_of(kProducts<stream<Q8_0Column>>);
 
 }  // namespace executorch_ggml::kernels::KERNEL_ISA
