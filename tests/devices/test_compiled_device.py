@@ -76,12 +76,16 @@ def script(folder: Path, name: str, text: str) -> str:
     return f"{PYTHON} {shlex.quote(str(path))}"
 
 
-def command(folder: Path, compile: str = COMPILE, run: str = RUN) -> CommandCompiler:
-    return CommandCompiler(
+def command_lines(folder: Path, compile: str = COMPILE, run: str = RUN) -> tuple[str, str]:
+    """What CommandCompiler runs to compile and to compute: scripts, which are written into the folder."""
+    return (
         f"{script(folder, 'compile', compile)} {{model}} {{artifact}}",
         f"{script(folder, 'run', run)} {{artifact}} {{inputs}} {{outputs}}",
-        ".pt",
     )
+
+
+def command(folder: Path, compile: str = COMPILE, run: str = RUN) -> CommandCompiler:
+    return CommandCompiler(*command_lines(folder, compile, run), ".pt")
 
 
 def check_right(made: CompiledGraph, graph: Graph, x: np.ndarray) -> None:
@@ -219,20 +223,19 @@ def test_second_start_hits_the_cache(
 PROCESS = """
 import sys, torch, numpy
 from pathlib import Path
-from tests.devices.test_compiled_device import Small, command, compile_graph, Cache, lowered
+from tests.devices.test_compiled_device import Small, CommandCompiler, compile_graph, Cache, lowered
+folder, *lines = sys.argv[1:]
 torch.manual_seed(0)
 graph = lowered(Small().eval(), (torch.randn(3, 8),))
-made = compile_graph(graph, command(Path(sys.argv[1])), cache=Cache(Path(sys.argv[1]) / "cache", limit=1 << 30))
-assert made.failure is None, made.failure
-made(numpy.zeros((3, 8), "float32"))
+compiled = compile_graph(graph, CommandCompiler(*lines, ".pt"), cache=Cache(Path(folder), limit=1 << 30))
+assert compiled.failure is None, compiled.failure
+compiled(numpy.zeros((3, 8), "float32"))
 """
 
 
 def test_processes_compile_once(tmp_path: Path) -> None:
     once = f"open({str(tmp_path / 'count')!r}, 'a').write('x'); import time; time.sleep(1); " + COMPILE
-    command(tmp_path, once)
-    text = PROCESS.replace("command(Path(sys.argv[1]))", f"command(Path(sys.argv[1]), {once!r})")
-    line = [sys.executable, "-c", text, str(tmp_path)]
+    line = [sys.executable, "-c", PROCESS, str(tmp_path / "cache"), *command_lines(tmp_path, once)]
     running = [subprocess.Popen(line) for _ in range(2)]
     assert [process.wait(300) for process in running] == [0, 0]
     assert (tmp_path / "count").read_text() == "x"
