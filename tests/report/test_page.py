@@ -218,23 +218,30 @@ def test_largest_error_is_first(page: Page, report: Report) -> None:
 
 
 def test_dark_and_light(page: Page) -> None:
-    colours = set()
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        page.wait_for_function("(s) => matchMedia(`(prefers-color-scheme: ${s})`).matches", arg=scheme)
-        background = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        node = page.evaluate("graph.cy.getElementById('d0.0').style('background-color')")
-        colours.add((background, node))
-    assert len({background for background, _ in colours}) == len({node for _, node in colours}) == 2
+    """The page follows the system's scheme while it is open: the graph too, once it hears of the change."""
+    colour = "graph.cy.getElementById('d0.0').style('background-color')"
+    light = page.evaluate(colour)
+    light_page = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function(f"(light) => {colour} !== light", arg=light)
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light_page
+    page.emulate_media(color_scheme="light")
+    page.wait_for_function(f"(light) => {colour} === light", arg=light)
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == light_page
 
 
-def test_two_thousand_nodes_open_within_seconds(browser: Browser, tmp_path: Path) -> None:
+def test_two_thousand_nodes_open_with_few_shown(browser: Browser, tmp_path: Path) -> None:
     for page in _opened(browser, _large(2000), tmp_path):
         assert page.evaluate("graph.cy.nodes(':childless').length") <= 150
-        assert page.evaluate("graph.milliseconds") < 3000
         page.fill("#search", "layers.123.act")
         page.keyboard.press("Enter")
         assert page.evaluate("graph.cy.nodes('.hit')[0].data('node').module") == "layers.123.act"
+
+
+@pytest.mark.slow  # a time, which a busy machine makes longer
+def test_two_thousand_nodes_open_within_seconds(browser: Browser, tmp_path: Path) -> None:
+    for page in _opened(browser, _large(2000), tmp_path):
+        assert page.evaluate("graph.milliseconds") < 3000
 
 
 def _large(count: int) -> Report:
