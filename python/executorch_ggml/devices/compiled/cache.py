@@ -16,12 +16,12 @@ import os
 import re
 import shutil
 import stat
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import platformdirs
 from filelock import FileLock, Timeout
 
 from .log import log
@@ -43,23 +43,12 @@ class CacheError(OSError):
 def cache_folder() -> Path:
     """``$AXELERA_CACHE_DIR``, else ``$EXECUTORCH_GGML_CACHE``, else the user's own cache folder."""
     for name in FOLDERS:
-        if given := os.environ.get(name):
-            return Path(given).expanduser().absolute()
-    return _user_folder() / "executorch-ggml" / "compiled"
-
-
-def _user_folder() -> Path:
-    if sys.platform == "win32":
-        given = os.environ.get("LOCALAPPDATA", "")
-    else:
-        given = os.environ.get("XDG_CACHE_HOME", "")
-    if given and Path(given).is_absolute():
-        return Path(given)
+        if folder := os.environ.get(name):
+            return Path(folder).expanduser().absolute()
     try:
-        home = Path.home()
+        return platformdirs.user_cache_path("executorch-ggml", appauthor=False).absolute() / "compiled"
     except RuntimeError as error:
         raise CacheError(f"this user has no home folder: set {FOLDERS[-1]}") from error
-    return home / "Library" / "Caches" if sys.platform == "darwin" else home / ".cache"
 
 
 def size_limit() -> int:
