@@ -173,17 +173,6 @@ def test_an_image(models: Path, side_packages: None, tmp_path: Path, capsys: pyt
     np.testing.assert_allclose(facts(capsys)["outputs"][0]["values"], expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["torchvision:mobilenet_v3_small", "timm:test_resnet"])
-def test_a_model_of_a_library(
-    name: str, side_packages: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    line = ["export", name, "-o", str(tmp_path / "m.pte"), "--random-weights", "--dynamic", "batch=1:4"]
-    assert main([*line, "--check", "--json"]) == 0
-    assert facts(capsys)["error"] < 1e-5
-    assert main(["run", str(tmp_path / "m.pte"), "--json"]) == 0
-    assert facts(capsys)["outputs"][0]["shape"] == [4, 1000]
-
-
 def test_integers_come_out_as_integers(models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program = tmp_path / "m.pte"
     assert main(["export", f"{models}:largest", "-o", str(program)]) == 0

@@ -27,6 +27,7 @@ from . import (
     generate,
     inspect,
     profile,
+    quantize,
     report,
     rpc_server,
     run,
@@ -35,7 +36,7 @@ from . import (
 from .noise import quiet_dependencies
 
 COMMANDS = (
-    *(export, run, bench, profile, compare, inspect, report, explain, generate, chat),
+    *(export, quantize, run, bench, profile, compare, inspect, report, explain, generate, chat),
     *(export_gguf, devices, rpc_server, cache, webnn, doctor),
 )
 

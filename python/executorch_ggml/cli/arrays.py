@@ -12,22 +12,39 @@ import numpy as np
 import torch
 
 if TYPE_CHECKING:
+    from ..images import ImageInput
     from ..pte import Port
 
+IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 
-def read(path: Path, port: Port) -> list[torch.Tensor]:
+
+def read(path: Path, port: Port, image: ImageInput | None = None) -> list[torch.Tensor]:
     """The tensors in a file: one, or all of a .npz in its order. ``port`` is the input that the first of them is for.
 
-    Images are resized to the input's last two sizes, scaled to 0 to 1 and normalized by ImageNet's mean and standard
-    deviation; sound is float32 from -1 to 1, of shape ``[1, samples]``, its channels averaged. Raises ValueError for
-    what cannot be read.
+    Images are transformed as ``image`` says, else resized to the input's last two sizes, scaled to 0 to 1 and
+    normalized by ImageNet's mean and standard deviation; sound is float32 from -1 to 1, of shape ``[1, samples]``, its
+    channels averaged. Raises ValueError for what cannot be read.
     """
-    reader = _READERS.get(path.suffix.lower())
-    if reader is None:
-        raise ValueError(f"{path}: expected a file of {', '.join(_READERS)}")
+    suffix = path.suffix.lower()
+    reader = _READERS.get(suffix)
+    if reader is None and suffix not in IMAGES:
+        raise ValueError(f"{path}: expected a file of {', '.join((*_READERS, *IMAGES))}")
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file")
-    return [torch.from_numpy(np.ascontiguousarray(array)) for array in reader(path, port)]
+    arrays = _image(path, port, image) if reader is None else reader(path, port)
+    return [_tensor(array) for array in arrays]
+
+
+def named_arrays(path: Path) -> dict[str, torch.Tensor]:
+    """The tensors in a .npz by name."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file")
+    with np.load(path, allow_pickle=False) as file:
+        return {name: _tensor(file[name]) for name in file.files}
+
+
+def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
+    return torch.from_numpy(array if array.flags.c_contiguous else np.ascontiguousarray(array))
 
 
 def arrays_of(outputs: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
@@ -58,14 +75,14 @@ def _json(path: Path, port: Port) -> list[np.ndarray[Any, Any]]:
     return [torch.tensor(json.loads(path.read_text("utf-8")), dtype=port.dtype).numpy()]
 
 
-def _image(path: Path, port: Port) -> list[np.ndarray[Any, Any]]:
+def _image(path: Path, port: Port, transforms: ImageInput | None) -> list[np.ndarray[Any, Any]]:
     from PIL import Image
 
-    from ..images import as_input
+    from ..images import ImageInput
 
     with Image.open(path) as image:
         try:
-            return [as_input(image, port.shape)[None]]
+            return [(transforms or ImageInput()).array(image, port.shape)[None]]
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
 
@@ -84,7 +101,6 @@ _READERS: dict[str, Callable[[Path, Port], list[np.ndarray[Any, Any]]]] = {
     ".npy": lambda path, _: [np.load(path, allow_pickle=False)],
     ".npz": _npz,
     ".json": _json,
-    **dict.fromkeys((".png", ".jpg", ".jpeg", ".bmp", ".webp"), _image),
     ".wav": _sound,
 }
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from . import options
+from ..progress import stage
+from . import options, progress
 from .output import show
 from .run import inputs_for
 
@@ -23,7 +24,8 @@ DIFFERENT = 3
 @click.command("compare", short_help="Say how far two programs, or eager, differ.")
 @click.argument("program", type=options.FILE)
 @click.argument("other")
-@click.option("-i", "--input", "files", type=options.FILE, multiple=True, help="A file with an input; repeatable.")
+@options.files
+@options.transforms
 @click.option("--method", default="forward", show_default=True)
 @click.option("--seed", type=int, default=0, help="Of the inputs that no file is given for (0).")
 @click.option("--random-weights", is_flag=True, help="torchvision and timm: no download.")
@@ -31,6 +33,7 @@ DIFFERENT = 3
 @click.option("--layers", is_flag=True, help="Print the error of each layer too.")
 @options.threads
 @options.as_json
+@progress.shown
 def command(
     program: Path,
     other: str,
@@ -50,9 +53,10 @@ def command(
     """
     from .. import load, set_num_threads
 
-    inputs = inputs_for(program, method, files, seed)
+    inputs = inputs_for(program, method, files, seed, choice["transforms"])
     set_num_threads(threads)
-    actual = _as_list(load(program).run(method, inputs))
+    with stage(f"running {program}"):
+        actual = _as_list(load(program).run(method, inputs))
     expected = _outputs_of(other, method, inputs, choice["random_weights"])
     if len(actual) != len(expected):
         raise ValueError(f"{program} has {len(actual)} outputs, {other} {len(expected)}")
@@ -101,9 +105,11 @@ def _outputs_of(other: str, method: str, inputs: list[torch.Tensor], random_weig
     from .models import model_of
 
     if other.endswith(".pte"):
-        return _as_list(load(other).run(method, inputs))
-    with torch.no_grad():
-        return _as_list(model_of(other, random_weights=random_weights).module(*inputs))
+        with stage(f"running {other}"):
+            return _as_list(load(other).run(method, inputs))
+    module = model_of(other, random_weights=random_weights).module
+    with stage(f"running {other} in eager PyTorch"), torch.no_grad():
+        return _as_list(module(*inputs))
 
 
 def _as_list(outputs: Any) -> list[torch.Tensor]:

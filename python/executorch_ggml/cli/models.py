@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from ..images import ImageInput, of_timm, of_torchvision
+from ..progress import stage
 from .checkpoints import class_of, pretrained
 
 KINDS = (
@@ -24,16 +26,25 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Model:
-    """A module in evaluation mode with example inputs; ``exported`` is what a .pt2 file has, with its own sizes."""
+    """A module in evaluation mode with example inputs; ``exported`` is what a .pt2 file has, with its own sizes.
+
+    ``image`` says how images become its input, where the library that it is of knows.
+    """
 
     module: torch.nn.Module
     args: tuple[Any, ...]
     kwargs: dict[str, Any] = field(default_factory=dict)
     exported: torch.export.ExportedProgram | None = None
+    image: ImageInput | None = None
 
 
 def model_of(name: str, *, random_weights: bool = False) -> Model:
     """The model that an argument names. Raises ValueError for what names none, with the forms that there are."""
+    with stage(f"loading {name}"):
+        return _model_of(name, random_weights)
+
+
+def _model_of(name: str, random_weights: bool) -> Model:
     path = Path(name)
     if path.is_dir():
         return _checkpoint(path)
@@ -179,8 +190,12 @@ def _torchvision(name: str, random_weights: bool) -> Model:
 
     if name not in models.list_models():
         raise ValueError(f"torchvision has no model {name!r}; torchvision.models.list_models() lists them")
+    image = of_torchvision(name)
     module = models.get_model(name, weights=None if random_weights else "DEFAULT")
-    return Model(module.eval(), (torch.randn(1, 3, 224, 224, generator=torch.Generator().manual_seed(0)),))
+    crop = getattr(models.get_weight(image.options["weights"]).transforms(), "crop_size", None)
+    size = getattr(module, "image_size", None) or (crop[0] if crop else 224)  # vision transformers have one alone
+    example = torch.randn(1, 3, size, size, generator=torch.Generator().manual_seed(0))
+    return Model(module.eval(), (example,), image=image)
 
 
 def _timm(name: str, random_weights: bool) -> Model:
@@ -189,8 +204,9 @@ def _timm(name: str, random_weights: bool) -> Model:
     if not timm.is_model(name):
         raise ValueError(f"timm has no model {name!r}; timm.list_models() lists them")
     module = timm.create_model(name, pretrained=not random_weights)
-    sizes = timm.data.resolve_model_data_config(module)["input_size"]
-    return Model(module.eval(), (torch.randn(1, *sizes, generator=torch.Generator().manual_seed(0)),))
+    image = of_timm(module)
+    example = torch.randn(1, *image.options["input_size"], generator=torch.Generator().manual_seed(0))
+    return Model(module.eval(), (example,), image=image)
 
 
 _LIBRARIES: dict[str, Callable[[str, bool], Model]] = {"torchvision": _torchvision, "timm": _timm}
