@@ -1,4 +1,4 @@
-"""Files with tensors: .npy, .npz, .json, images and .wav in; .npy, .npz and .json out."""
+"""Files with tensors: .npy, .npz, .json, images and .wav, in and out."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..pte import Port
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
+_SAMPLE_RATE = 16000
 
 
 def read(path: Path, port: Port, image: ImageInput | None = None) -> list[torch.Tensor]:
@@ -62,7 +63,11 @@ def check_writes(path: Path) -> None:
 
 
 def write(path: Path, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
-    """Write outputs: all to a .npz (``output_0`` ...) or a .json, one to a .npy."""
+    """Write outputs: all to a .npz (``output_0`` ...) or a .json, one to a .npy, an image or a .wav.
+
+    An image is ``[channels, height, width]`` or ``[height, width]``, floats of 0 to 1 or integers of 0 to 255; sound is
+    ``[samples]`` from -1 to 1, at 16000 a second. Dims of one before these are left out. Raises ValueError for others.
+    """
     _WRITERS[path.suffix.lower()](path, arrays)
 
 
@@ -111,9 +116,46 @@ def _write_npz(path: Path, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
 
 
 def _write_npy(path: Path, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
+    np.save(path, _only(path, arrays))
+
+
+def _only(path: Path, arrays: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
     if len(arrays) != 1:
         raise ValueError(f"{path}: the program has {len(arrays)} outputs; write them to a .npz")
-    np.save(path, arrays[0])
+    return arrays[0]
+
+
+def _without_ones(array: np.ndarray[Any, Any], dims: int) -> np.ndarray[Any, Any]:
+    """The array without as many of its first dims as are of one and too many."""
+    while array.ndim > dims and array.shape[0] == 1:
+        array = array[0]
+    return array
+
+
+def _write_image(path: Path, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
+    from PIL import Image
+
+    array = _without_ones(_only(path, arrays), 3)
+    if array.ndim == 3 and array.shape[0] in (1, 3):
+        array = array[0] if array.shape[0] == 1 else array.transpose(1, 2, 0)
+    elif array.ndim != 2:
+        raise ValueError(f"{path}: an output {list(array.shape)} is no image, [1 or 3, height, width]; write a .npy")
+    if np.issubdtype(array.dtype, np.floating):
+        array = 255 * np.nan_to_num(array).clip(0, 1)
+    Image.fromarray(array.round().clip(0, 255).astype(np.uint8)).save(path)
+
+
+def _write_sound(path: Path, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
+    array = _without_ones(_only(path, arrays), 1)
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.floating):
+        raise ValueError(
+            f"{path}: an output {array.dtype}{list(array.shape)} is no sound, floats [samples]; write a .npy"
+        )
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(_SAMPLE_RATE)
+        file.writeframes((np.nan_to_num(array).clip(-1, 1) * 32767).round().astype("<i2").tobytes())
 
 
 def _write_json(path: Path, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
@@ -124,4 +166,6 @@ _WRITERS: dict[str, Callable[[Path, Sequence[np.ndarray[Any, Any]]], None]] = {
     ".npy": _write_npy,
     ".npz": _write_npz,
     ".json": _write_json,
+    **dict.fromkeys(IMAGES, _write_image),
+    ".wav": _write_sound,
 }

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _LANGUAGE = ("external_weights", "max_seq_len", "chunk", "cache_type")
 """Options of language models alone."""
-_MODULE = ("dynamic", "input_shape", "random_weights", "check", "etrecord")
+_MODULE = ("dynamic", "input_shape", "random_weights", "check", "device", "etrecord")
 """Options of all others."""
 
 
@@ -31,6 +31,7 @@ _MODULE = ("dynamic", "input_shape", "random_weights", "check", "etrecord")
 )
 @options.for_programs
 @options.for_modules
+@click.option("--device", default="", help="With --check: the device to run on, or several: CUDA0=3,CUDA1=1 (CPU).")
 @click.option("--etrecord", type=options.FILE, help="Write what `profile` reads modules and source lines from.")
 @click.option("--external-weights", is_flag=True, help="GGUF: leave the weights in that file.")
 @options.for_language_models
@@ -46,6 +47,10 @@ def command(context: click.Context, /, model: str, output: Path, as_json: bool, 
     """
     language = is_language_model(Path(model))
     check_options(context, language)
+    if choice["device"] and not choice["check"]:
+        raise click.UsageError(
+            "--device says where --check runs the program, which itself is for any device: pass both"
+        )
     facts = _language_model(Path(model), output, choice) if language else _module(model, output, choice)
     written = facts_of_file(output, facts)
     show(written, as_json, lines_of_file(written))
@@ -181,5 +186,5 @@ def write_module(model: Model, shapes: Any, output: Path, choice: Mapping[str, A
         program.get_etrecord().save(etrecord)
     if not choice["check"]:
         return {"notes": []}
-    error = error_beside(program, model.module, model.args, model.kwargs)
+    error = error_beside(program, model.module, model.args, model.kwargs, choice.get("device", ""))
     return {"error": error, "notes": [f"largest error {error:.2g} of eager's largest output"]}

@@ -36,13 +36,17 @@ def _together(*several: Callable[[Command], Command]) -> Callable[[Command], Com
     return decorate
 
 
+random_weights = click.option("--random-weights", is_flag=True, help="torchvision and timm: no download.")
 of_example = _together(
     click.option("--input-shape", multiple=True, metavar="SHAPE[:DTYPE]", help="An example input, like 1x3x224x224."),
-    click.option("--random-weights", is_flag=True, help="torchvision and timm: no download."),
+    random_weights,
 )
-for_modules = _together(
+of_shapes = _together(
     click.option("--dynamic", multiple=True, metavar="DIM=MIN:MAX", help="batch=1:64, or INPUT.DIM=1:512; repeatable."),
     of_example,
+)
+for_modules = _together(
+    of_shapes,
     click.option("--check", is_flag=True, help="Run the program beside eager PyTorch, and print the error."),
 )
 for_programs = _together(

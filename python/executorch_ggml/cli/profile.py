@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from . import options
+from . import options, progress
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -34,6 +34,7 @@ _LEAST_WIDTH = 150  # columns of text for a table by node; rich would leave whol
 @options.device
 @options.threads
 @options.as_json
+@progress.shown
 def command(
     program: Path,
     files: tuple[Path, ...],

@@ -45,13 +45,15 @@ class _Size(click.ParamType[int]):
 @click.option("-o", "--output", type=options.FILE, help="The .gguf or .pte file to write.")
 @click.option("--type", "kind", metavar="TYPE|FILE", help="q8_0, q4_k ..., q4_k_m, or a GgmlQuantConfig's JSON.")
 @click.option(
-    "--max-error", type=click.FloatRange(min=0), metavar="X", help="For each weight the smallest type with it."
+    "--max-error", type=click.FloatRange(min=0), metavar="X", help="Take the smallest type with at most this error."
 )
-@click.option("--target-size", type=_Size(), metavar="SIZE", help="The smallest largest error in so much: 500M, 1.5G.")
-@click.option("--types", metavar="TYPE,TYPE", help=f"That the two choose from, and --report compares ({_TYPES}).")
+@click.option("--target-size", type=_Size(), metavar="SIZE", help="Take the best types that fit: 500M, 1.5G.")
+@click.option("--types", metavar="TYPE,TYPE", help=f"What these choose from, and --report compares ({_TYPES}).")
 @click.option("--keep", multiple=True, metavar="PATTERN[=TYPE]", help="A type for some weights, or none; repeatable.")
 @click.option("--imatrix", type=options.FILE, help="An importance matrix: llama.cpp's, or of --save-imatrix.")
-@click.option("--calibrate", type=options.FILE, multiple=True, help="Collect one from a file or folder; repeatable.")
+@click.option(
+    "--calibrate", type=options.FILE, multiple=True, help="Collect one on the inputs in a file or folder; repeatable."
+)
 @click.option("--save-imatrix", type=options.FILE, help="Write the importance matrix, for llama.cpp too.")
 @click.option("--context", type=click.IntRange(min=1), default=512, show_default=True, help="Tokens of a text at once.")
 @click.option("--report", is_flag=True, help="Print the error of each weight, and of the answers with --calibrate.")
@@ -69,9 +71,10 @@ def command(context: click.Context, /, model: str, output: Path | None, as_json:
     (.pte) of any model. Without -o, nothing but what --report, --save-imatrix and --save-config ask for is done.
 
     The error of a weight is the root of its mean squared difference, relative to its values; with an importance matrix
-    columns count by what they are multiplied with. --max-error and --target-size (of all parameters) choose a type for
-    each weight by it. Calibration files are .txt for what reads tokens; .npy, .npz (inputs by name), .json, images and
-    .wav for other models. Patterns are globs over names of parameters, or of a GGUF file's tensors.
+    columns count by what they are multiplied with. --max-error gives each weight the smallest type that keeps to it,
+    --target-size the types with which the largest error is smallest, for that size of all parameters. Calibration files
+    are .txt for what reads tokens; .npy, .npz (inputs by name), .json, images and .wav for other models. Patterns are
+    globs over names of parameters, or of a GGUF file's tensors.
     """
     language = is_language_model(Path(model))
     check_options(context, language)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="Print the N best classes (5 of files, where labels are known).",
 )
-@click.option("-o", "--output", type=options.FILE, help="Write the outputs: .npz, .npy (of one) or .json.")
+@click.option("-o", "--output", type=options.FILE, help="Write the outputs: .npz, .json; one: .npy, image, .wav.")
 @click.option("--method", default="forward", show_default=True)
 @click.option("--seed", type=int, default=0, help="Of the inputs that no file is given for (0).")
 @options.data

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ..pte import GGUF_MAGIC
 from ..quant import Importance
 from .architectures import architecture_for
 
@@ -39,6 +40,12 @@ def load_importance(path: str | Path, module: Any) -> Importance:
 
     Raises ValueError where it has no matrix for any of them.
     """
+    with open(path, "rb") as file:
+        if file.read(len(GGUF_MAGIC)) != GGUF_MAGIC:
+            raise ValueError(
+                f"{path}: an importance matrix is a GGUF file, and this is none; llama-imatrix writes one with "
+                f"--output-format gguf"
+            )
     importance = of_parameters(Importance.load(path), module)
     parameters = [name for name, _ in module.named_parameters(remove_duplicate=False)]
     if not any(name in importance for name in parameters):
