@@ -310,6 +310,8 @@ def test_the_doctor_says_how_to_install_what_is_missing(
         ),
         (["compare", "{program}", "{program}", "--layers", "--device", "CPU"], 2, "--layers compares what the CPU"),
         (["run", "{program}", "--top", "5", "--labels", "{models}"], 1, "labels, and the program has 4 classes"),
+        (["run", "{tmp}/none.pte"], 1, "none.pte: No such file or directory"),
+        (["run", "/dev/null"], 1, "/dev/null: an empty file, and no program"),
         (["run", "{program}", "-i", "{models}"], 1, "expected a file of .npy"),
         (["run", "{program}", "-i", "{tmp}/none.npy"], 1, "none.npy: no such file"),
         (["run", "{program}", "-o", "{tmp}/x.txt"], 1, "x.txt: expected a file of .npy, .npz, .json"),

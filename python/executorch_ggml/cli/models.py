@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import signature
@@ -185,13 +186,25 @@ def _exported(path: Path) -> Model:
     return Model(program.module(), tuple(args), dict(kwargs), program)
 
 
+@contextmanager
+def _downloading(name: str) -> Iterator[None]:
+    """Have a failed download say what to do without it."""
+    try:
+        yield
+    except OSError as error:
+        raise ConnectionError(
+            f"{name}: its weights could not be downloaded: {error}; --random-weights goes without"
+        ) from error
+
+
 def _torchvision(name: str, random_weights: bool) -> Model:
     from torchvision import models
 
     if name not in models.list_models():
         raise ValueError(f"torchvision has no model {name!r}; torchvision.models.list_models() lists them")
     image = of_torchvision(name)
-    module = models.get_model(name, weights=None if random_weights else "DEFAULT")
+    with _downloading(f"torchvision:{name}"):
+        module = models.get_model(name, weights=None if random_weights else "DEFAULT")
     crop = getattr(models.get_weight(image.options["weights"]).transforms(), "crop_size", None)
     size = getattr(module, "image_size", None) or (crop[0] if crop else 224)  # vision transformers have one alone
     example = torch.randn(1, 3, size, size, generator=torch.Generator().manual_seed(0))
@@ -203,7 +216,8 @@ def _timm(name: str, random_weights: bool) -> Model:
 
     if not timm.is_model(name):
         raise ValueError(f"timm has no model {name!r}; timm.list_models() lists them")
-    module = timm.create_model(name, pretrained=not random_weights)
+    with _downloading(f"timm:{name}"):
+        module = timm.create_model(name, pretrained=not random_weights)
     image = of_timm(module)
     example = torch.randn(1, *image.options["input_size"], generator=torch.Generator().manual_seed(0))
     return Model(module.eval(), (example,), image=image)

@@ -195,7 +195,8 @@ def _stored(
 
 def relative_error(values: torch.Tensor, reference: torch.Tensor, importance: torch.Tensor | None = None) -> float:
     """The root of the mean square of the difference, over that of the reference; columns count by their importance."""
-    difference, squares = (values.double() - reference.double()).square(), reference.double().square()
+    exact = reference.double().contiguous()  # so that sums do not depend on how it lies
+    difference, squares = (values.double() - exact).square().contiguous(), exact.square()
     if importance is not None:  # [columns], or of experts [matrices, columns]
         weights = importance.double() if importance.dim() == 1 else importance.double().unsqueeze(1)
         difference, squares = difference * weights, squares * weights
