@@ -45,6 +45,7 @@ def export(
     report_error: bool = True,
     own_kernels: Collection[str] = (),
     generate_etrecord: bool = False,
+    named_data: Mapping[str, bytes] | None = None,
 ) -> ExecutorchProgramManager:
     """Export a module, delegate to ggml all that it computes right, and make the ExecuTorch program.
 
@@ -59,7 +60,8 @@ def export(
     :class:`GgmlPartitioner`. ``own_kernels`` names kernels, or patterns of names (``mylib::*``), that the runtime which
     the program is for has beside ExecuTorch's. Mixtures of experts in models of ``transformers`` are computed with this
     project's operator for them. ``generate_etrecord`` keeps what ExecuTorch's developer tools read, modules and source
-    lines: ``.get_etrecord().save(path)`` writes it to a file beside the program.
+    lines: ``.get_etrecord().save(path)`` writes it to a file beside the program. ``named_data`` is kept in
+    the program by name, beside what delegates keep there.
 
     Write the result with ``.save(path)`` and run it with :func:`executorch_ggml.load`. Raises ValueError for a model in
     training mode whose results that changes (dropout, batch norm), for a dynamic dim without a maximum (ExecuTorch
@@ -92,6 +94,8 @@ def export(
             program, partitioner=[partitioner], compile_config=config, generate_etrecord=generate_etrecord
         )
         check_kernels(edge, partitioner, own_kernels)
+        for key, contents in (named_data or {}).items():
+            edge._named_data_store.add_named_data(key, contents)
         lowered = edge.to_executorch(executorch_config())
     if not has_delegates(edge):
         options = {PRECISION_KEY: precision, LAYOUT_KEY: layout}

@@ -34,13 +34,18 @@ def tell_error(
 
 
 def error_beside(
-    program: ExecutorchProgramManager, model: torch.nn.Module, args: Sequence[Any], kwargs: dict[str, Any] | None = None
+    program: ExecutorchProgramManager,
+    model: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: dict[str, Any] | None = None,
+    device: str = "",
 ) -> float:
     """The largest difference of an output's element from eager's, over the largest magnitude of that output.
 
-    The program is written to a temporary file and mapped, so that it takes no memory beside the manager's. NaN and
-    infinities count where one side alone has them: the result is infinite then. Raises ValueError for a module that
-    holds no values, and RuntimeError and OSError where the program cannot be run here.
+    It runs on ``device``, as :func:`executorch_ggml.load` takes it, from a temporary file that is mapped, so that it
+    takes no memory beside the manager's. NaN and infinities count where one side alone has them: the result is infinite
+    then. Raises ValueError for a module that holds no values, and RuntimeError and OSError where the program cannot be
+    run here.
     """
     from .frontends.aten.weights import VALUES_ELSEWHERE
     from .runtime.module import load
@@ -51,7 +56,9 @@ def error_beside(
         path = Path(folder) / "model.pte"
         with path.open("wb") as file:
             program.write_to_file(file)
-        actual = tree_leaves(load(path)(*(leaf for leaf in tree_leaves((args, kwargs)) if leaf is not None)))
+        actual = tree_leaves(
+            load(path, device=device)(*(leaf for leaf in tree_leaves((args, kwargs)) if leaf is not None))
+        )
         with _buffers_kept(model), torch.no_grad():
             expected = tree_leaves(model(*args, **(kwargs or {})))
     return max((relative_error(*pair) for pair in zip(actual, expected, strict=True) if _are_floats(pair)), default=0.0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import struct
 from collections import Counter
@@ -18,7 +17,7 @@ from executorch.exir.schema import ScalarType, Tensor, TensorShapeDynamism
 from executorch.exir.tensor import get_scalar_type
 
 from .partition.partitioner import REFUSED_KEY
-from .runtime.named_data import table_entries
+from .runtime.named_data import mapped, table_entries
 
 GGUF_MAGIC = b"GGUF"
 _EXECUTION_PLAN, _VALUES = 6, 8  # fields of the tables Program and ExecutionPlan
@@ -99,7 +98,7 @@ def input_ports(path: str | os.PathLike[str], method: str) -> list[Port | None]:
     from executorch.exir._serialize.generated.executorch_flatbuffer.ExecutionPlan import ExecutionPlan
     from executorch.exir._serialize.generated.executorch_flatbuffer.Program import Program
 
-    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+    with mapped(path) as data:
         try:
             plans = {
                 plan.Name().decode(): plan

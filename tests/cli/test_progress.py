@@ -15,7 +15,7 @@ from torch import nn
 
 import executorch_ggml
 from executorch_ggml.benchmark.comparison import Column, Noise, Turns, take_turns
-from executorch_ggml.cli import options, progress
+from executorch_ggml.cli import main, options, progress
 from executorch_ggml.progress import counted, listening, stage
 from executorch_ggml.quant import Importance, report
 
@@ -64,6 +64,28 @@ def test_calibrating_and_reports_count(recorder: Recorder) -> None:
     assert recorder.stages[1] == ["calibrating", None, 3]
     report(model, "q8_0")
     assert recorder.stages[2] == ["quantizing", 1, 1]
+
+
+def test_run_and_compare_tell_of_all_that_they_do(recorder: Recorder, tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(
+        "import torch\ndef model():\n    return torch.nn.Linear(4, 4), (torch.zeros(1, 4),)\n"
+    )
+    model, program = f"{tmp_path}/model.py:model", tmp_path / "m.pte"
+    assert main(["export", model, "-o", str(program)]) == 0
+    recorder.stages.clear()
+    assert main(["run", str(program)]) == 0
+    assert [what for what, *_ in recorder.stages] == ["reading inputs", f"loading {program}", "running"]
+    recorder.stages.clear()
+    assert main(["compare", str(program), model, "--layers"]) == 0
+    stages = {what: (total, done) for what, total, done in recorder.stages}
+    assert list(stages) == [
+        *("reading inputs", f"running {program}", f"loading {model}", f"running {model} in eager PyTorch"),
+        *("tracing", "lowering", "running eager PyTorch by layers"),
+        *("quantizing and packing weights", "running layer by layer"),
+    ]
+    for name in ("running eager PyTorch by layers", "running layer by layer"):
+        total, done = stages[name]
+        assert total == done > 0
 
 
 def test_rounds_count_every_turn(recorder: Recorder) -> None:

@@ -27,6 +27,7 @@ from . import (
     generate,
     inspect,
     profile,
+    quantize,
     report,
     rpc_server,
     run,
@@ -35,7 +36,7 @@ from . import (
 from .noise import quiet_dependencies
 
 COMMANDS = (
-    *(export, run, bench, profile, compare, inspect, report, explain, generate, chat),
+    *(export, quantize, run, bench, profile, compare, inspect, report, explain, generate, chat),
     *(export_gguf, devices, rpc_server, cache, webnn, doctor),
 )
 
@@ -83,9 +84,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         click.echo(f"executorch-ggml: {error}: install its package (pip install {_package(error)})", err=True)
         return 1
     except _USERS as error:
-        click.echo(f"executorch-ggml: {error}", err=True)
+        click.echo(f"executorch-ggml: {_message(error)}", err=True)
         return 1
     return result if isinstance(result, int) else 0
+
+
+def _message(error: BaseException) -> str:
+    """What went wrong, with the file before it as in our own errors."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error) or type(error).__name__
 
 
 def _package(error: ModuleNotFoundError) -> str:

@@ -101,8 +101,7 @@ class _Source:
 @click.option("--seconds", type=click.FloatRange(min=0), default=0.3, show_default=True, help="Of a turn.")
 @click.option("--quantize", metavar="TYPE|FILE", help="How ours stores weights: q8_0, q4_k ..., or a JSON file.")
 @click.option("--precision", type=click.Choice(options.PRECISIONS), help="What ours computes in.")
-@click.option("--input-shape", multiple=True, metavar="SHAPE[:DTYPE]", help="An example input, like 1x3x224x224.")
-@click.option("--random-weights", is_flag=True, help="torchvision and timm: no download.")
+@options.of_example
 @click.option("--at-most", type=float, metavar="X", help=f"Fail with {DIFFERENT} where an error is larger.")
 @options.threads
 @options.as_json

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from . import options
+from ..progress import stage
+from . import options, progress
 from .output import show
 from .run import inputs_for
 
@@ -23,14 +24,19 @@ DIFFERENT = 3
 @click.command("compare", short_help="Say how far two programs, or eager, differ.")
 @click.argument("program", type=options.FILE)
 @click.argument("other")
-@click.option("-i", "--input", "files", type=options.FILE, multiple=True, help="A file with an input; repeatable.")
+@options.files
+@options.transforms
 @click.option("--method", default="forward", show_default=True)
 @click.option("--seed", type=int, default=0, help="Of the inputs that no file is given for (0).")
-@click.option("--random-weights", is_flag=True, help="torchvision and timm: no download.")
+@options.random_weights
 @click.option("--at-most", type=float, metavar="X", help=f"Fail with {DIFFERENT} where the error is larger.")
 @click.option("--layers", is_flag=True, help="Print the error of each layer too.")
+@options.data
+@options.gguf
+@options.device
 @options.threads
 @options.as_json
+@progress.shown
 def command(
     program: Path,
     other: str,
@@ -45,14 +51,20 @@ def command(
     """Run PROGRAM and OTHER on the same inputs, and print how far the outputs differ.
 
     OTHER is a .pte file, or a model as `export` takes it, which runs in eager PyTorch. The error of an output is its
-    largest difference over the largest magnitude that OTHER has there. With --at-most X, the first layer whose error is
-    larger is named too: there they part. Layers have the names of their ATen nodes.
+    largest difference over the largest magnitude that OTHER has there. --device, --data and --gguf are PROGRAM's. With
+    --at-most X, the first layer whose error is larger is named too: there they part. Layers have the names of their
+    ATen nodes.
     """
     from .. import load, set_num_threads
 
-    inputs = inputs_for(program, method, files, seed)
+    elsewhere = bool(choice["device"] or choice["data"] or choice["gguf"])
+    if layers and elsewhere:
+        raise click.UsageError("--layers compares what the CPU computes of a program with its weights in it")
+    inputs = inputs_for(program, method, files, seed, choice["transforms"])
     set_num_threads(threads)
-    actual = _as_list(load(program).run(method, inputs))
+    with stage(f"running {program}"):
+        module = load(program, data_path=choice["data"], gguf=choice["gguf"], device=choice["device"])
+        actual = _as_list(module.run(method, inputs))
     expected = _outputs_of(other, method, inputs, choice["random_weights"])
     if len(actual) != len(expected):
         raise ValueError(f"{program} has {len(actual)} outputs, {other} {len(expected)}")
@@ -63,7 +75,7 @@ def command(
     facts: dict[str, Any] = {"outputs": rows}
     limit = choice["at_most"]
     differ = limit is not None and not all(row["error"] <= limit for row in rows)
-    if layers or differ:
+    if layers or (differ and not elsewhere):
         found = _layers(program, other, method, inputs, choice["random_weights"])
         parting = next((layer for layer in found if differ and not layer.error <= limit), None)
         facts["parting"] = None if parting is None else asdict(parting)
@@ -101,9 +113,11 @@ def _outputs_of(other: str, method: str, inputs: list[torch.Tensor], random_weig
     from .models import model_of
 
     if other.endswith(".pte"):
-        return _as_list(load(other).run(method, inputs))
-    with torch.no_grad():
-        return _as_list(model_of(other, random_weights=random_weights).module(*inputs))
+        with stage(f"running {other}"):
+            return _as_list(load(other).run(method, inputs))
+    module = model_of(other, random_weights=random_weights).module
+    with stage(f"running {other} in eager PyTorch"), torch.no_grad():
+        return _as_list(module(*inputs))
 
 
 def _as_list(outputs: Any) -> list[torch.Tensor]:

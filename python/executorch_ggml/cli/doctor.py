@@ -15,7 +15,7 @@ from .. import __version__
 from . import options
 from .output import show
 
-_EXTRAS = ("demo", "llm", "bench", "webnn", "mlx", "compiled")
+_EXTRAS = ("demo", "llm", "vision", "ray", "bench", "webnn", "mlx", "compiled")
 
 
 @click.command("doctor", short_help="Say what is installed, in use, and missing.")

@@ -13,9 +13,7 @@ from .output import show
 
 @click.command("explain", short_help="Say which nodes run in ggml, and why others do not.")
 @click.argument("model")
-@click.option("--dynamic", multiple=True, metavar="DIM=MIN:MAX", help="batch=1:64, or INPUT.DIM=1:512; repeatable.")
-@click.option("--input-shape", multiple=True, metavar="SHAPE[:DTYPE]", help="An example input, like 1x3x224x224.")
-@click.option("--random-weights", is_flag=True, help="torchvision and timm: no download.")
+@options.of_shapes
 @options.device
 @options.as_json
 @progress.shown

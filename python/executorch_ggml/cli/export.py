@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,9 +14,12 @@ from . import options, progress
 from .checkpoints import generates_text, has_tokenizer, pretrained
 from .output import show
 
+if TYPE_CHECKING:
+    from .models import Model
+
 _LANGUAGE = ("external_weights", "max_seq_len", "chunk", "cache_type")
 """Options of language models alone."""
-_MODULE = ("dynamic", "input_shape", "random_weights", "check", "etrecord")
+_MODULE = ("dynamic", "input_shape", "random_weights", "check", "device", "etrecord")
 """Options of all others."""
 
 
@@ -25,17 +29,12 @@ _MODULE = ("dynamic", "input_shape", "random_weights", "check", "etrecord")
 @click.option(
     "--quantize", metavar="TYPE|FILE", help="Store weights as q8_0, q4_k ..., or by a GgmlQuantConfig's JSON."
 )
-@click.option("--precision", type=click.Choice(options.PRECISIONS), help="What layers not quantized are computed in.")
-@click.option("--layout", type=click.Choice(["cpu"]), help="Store quantized matrices as the CPU reads them.")
-@click.option("--dynamic", multiple=True, metavar="DIM=MIN:MAX", help="batch=1:64, or INPUT.DIM=1:512; repeatable.")
-@click.option("--input-shape", multiple=True, metavar="SHAPE[:DTYPE]", help="An example input, like 1x3x224x224.")
-@click.option("--random-weights", is_flag=True, help="torchvision and timm: no download.")
-@click.option("--check", is_flag=True, help="Run the program beside eager PyTorch, and print the error.")
+@options.for_programs
+@options.for_modules
+@click.option("--device", default="", help="With --check: the device to run on, or several: CUDA0=3,CUDA1=1 (CPU).")
 @click.option("--etrecord", type=options.FILE, help="Write what `profile` reads modules and source lines from.")
 @click.option("--external-weights", is_flag=True, help="GGUF: leave the weights in that file.")
-@click.option("--max-seq-len", type=int, metavar="N", help="Language models: the longest text (2048).")
-@click.option("--chunk", type=int, metavar="N", help="Language models: tokens read at once (512).")
-@click.option("--cache-type", type=click.Choice(["f32", "f16", "q8_0"]), help="Language models: of the cache (f16).")
+@options.for_language_models
 @options.as_json
 @click.pass_context
 @progress.shown
@@ -46,24 +45,38 @@ def command(context: click.Context, /, model: str, output: Path, as_json: bool, 
     they are language models; torchvision:NAME or timm:NAME; package.module:FUNCTION or file.py:FUNCTION that returns
     a module and its example inputs; or a .pt2 file of torch.export.
     """
-    language = _is_language_model(Path(model))
-    _refuse(context, _MODULE if language else _LANGUAGE, language)
+    language = is_language_model(Path(model))
+    check_options(context, language)
+    if choice["device"] and not choice["check"]:
+        raise click.UsageError(
+            "--device says where --check runs the program, which itself is for any device: pass both"
+        )
     facts = _language_model(Path(model), output, choice) if language else _module(model, output, choice)
-    size = output.stat().st_size
-    text = "".join(f"; {note}" for note in facts.pop("notes"))
-    show({"file": output, "bytes": size, **facts}, as_json, [f"{output}: {size / 2**20:.1f} MiB{text}"])
+    written = facts_of_file(output, facts)
+    show(written, as_json, lines_of_file(written))
 
 
-def _refuse(context: click.Context, names: tuple[str, ...], language: bool) -> None:
+def facts_of_file(output: Path, facts: dict[str, Any]) -> dict[str, Any]:
+    """What is said of a file that was written."""
+    return {"file": output, "bytes": output.stat().st_size, **facts}
+
+
+def lines_of_file(facts: dict[str, Any]) -> list[str]:
+    """The same in a line; none for no file."""
+    text = "".join(f"; {note}" for note in facts.pop("notes", ()))
+    return [f"{facts['file']}: {facts['bytes'] / 2**20:.1f} MiB{text}"] if facts else []
+
+
+def check_options(context: click.Context, language: bool) -> None:
     """Raise for an option that this kind of model would ignore."""
     why, is_one = ("is not for", "is one") if language else ("is for", "is none")
-    for name in names:
-        if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
+    for name in _MODULE if language else _LANGUAGE:
+        if name in context.params and context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
             option = f"--{name.replace('_', '-')}"
             raise click.UsageError(f"{option} {why} language models, and {context.params['model']} {is_one}")
 
 
-def _is_language_model(path: Path) -> bool:
+def is_language_model(path: Path) -> bool:
     """Whether it becomes a program that generates text: a GGUF file, or a checkpoint of such a class."""
     if path.suffix == ".gguf":
         return True
@@ -75,8 +88,6 @@ def _is_language_model(path: Path) -> bool:
 
 def _language_model(path: Path, output: Path, choice: dict[str, Any]) -> dict[str, Any]:
     """Export a language model with its tokenizer."""
-    from .. import llm
-
     layout, external = choice["layout"], choice["external_weights"]
     if layout is not None and external:
         raise ValueError(
@@ -85,11 +96,21 @@ def _language_model(path: Path, output: Path, choice: dict[str, Any]) -> dict[st
         )
     checkpoint = path.is_dir()
     if not checkpoint and choice["quantize"] is not None:
-        raise ValueError(f"--quantize: the weights of {path} have their types; `export-gguf` writes a file with others")
+        raise ValueError(f"--quantize: the weights of {path} have their types; `executorch-ggml quantize` changes them")
     if checkpoint and external:
         raise ValueError(f"--external-weights leaves weights in a GGUF file, and {path} is a checkpoint")
     parts = _from_checkpoint(path, choice["quantize"]) if checkpoint else _from_gguf(path, external)
     module, weights, tokenizer = parts
+    written = write_language_model(module, weights, tokenizer, output, choice)
+    return {**written, "notes": [*written["notes"], *([f"its weights are in {path}"] if external else [])]}
+
+
+def write_language_model(
+    module: Any, weights: Any, tokenizer: Any, output: Path, choice: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Write the program of a language model, whose weights are stored as ``weights`` says."""
+    from .. import llm
+
     made_for = getattr(module.config.get_text_config(decoder=True), "max_position_embeddings", None)
     longest = min(choice["max_seq_len"] or 2048, made_for or sys.maxsize)
     program = llm.export(
@@ -99,13 +120,12 @@ def _language_model(path: Path, output: Path, choice: dict[str, Any]) -> dict[st
         cache_type=choice["cache_type"] or "f16",
         weights=weights,
         precision=choice["precision"],
-        layout=layout,
+        layout=choice["layout"],
         tokenizer=tokenizer,
     )
     with stage(f"writing {output}"):
         program.save(str(output))
-    notes = [f"texts of {longest} tokens", *([f"its weights are in {path}"] if external else [])]
-    return {"max_seq_len": longest, "notes": notes}
+    return {"max_seq_len": longest, "notes": [f"texts of {longest} tokens"]}
 
 
 def _from_gguf(path: Path, external: bool) -> tuple[Any, Any, Any]:
@@ -121,32 +141,50 @@ def _from_gguf(path: Path, external: bool) -> tuple[Any, Any, Any]:
 def _from_checkpoint(folder: Path, quantize: str | None) -> tuple[Any, Any, Any]:
     """The module, how its weights are stored, and its tokenizer."""
     from .. import llm
-    from ..quant import GgmlQuantConfig
+    from .quantization import config_of
 
     module = pretrained(folder, dtype="auto")
-    weights = None if quantize is None else GgmlQuantConfig.of(quantize)
+    weights = None if quantize is None else config_of(quantize, module)
     return module, weights, llm.Tokenizer.load(folder) if has_tokenizer(folder) else None
 
 
 def _module(name: str, output: Path, choice: dict[str, Any]) -> dict[str, Any]:
     """Export a module by its example inputs."""
-    from .. import export
-    from ..precision_error import error_beside
+    from .quantization import config_of
+
+    model, shapes = model_and_shapes(name, choice)
+    quantize = None if choice["quantize"] is None else config_of(choice["quantize"], model.module)
+    return write_module(model, shapes, output, {**choice, "quantize": quantize})
+
+
+def model_and_shapes(name: str, choice: Mapping[str, Any]) -> tuple[Model, Any]:
+    """The module that an argument names with its example inputs, and its dynamic shapes."""
     from .models import model_of, with_dynamic, with_inputs
 
     model = with_inputs(model_of(name, random_weights=choice["random_weights"]), choice["input_shape"])
-    model, shapes = with_dynamic(model, choice["dynamic"])
+    return with_dynamic(model, choice["dynamic"])
+
+
+def write_module(model: Model, shapes: Any, output: Path, choice: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the program of a module."""
+    from .. import export
+    from ..images import IMAGE_KEY
+    from ..precision_error import error_beside
+
+    etrecord = choice.get("etrecord")
     how = {name: choice[name] for name in ("quantize", "precision", "layout")}
-    how |= {"report_error": False, "generate_etrecord": choice["etrecord"] is not None}
+    how |= {"report_error": False, "generate_etrecord": etrecord is not None}
+    if model.image is not None:
+        how["named_data"] = {IMAGE_KEY: model.image.to_bytes()}
     if model.exported is not None:
         program = export(model.exported, **how)
     else:
         program = export(model.module, model.args, kwargs=model.kwargs, dynamic_shapes=shapes, **how)
     with stage(f"writing {output}"):
         program.save(str(output))
-    if choice["etrecord"] is not None:
-        program.get_etrecord().save(choice["etrecord"])
+    if etrecord is not None:
+        program.get_etrecord().save(etrecord)
     if not choice["check"]:
         return {"notes": []}
-    error = error_beside(program, model.module, model.args, model.kwargs)
+    error = error_beside(program, model.module, model.args, model.kwargs, choice.get("device", ""))
     return {"error": error, "notes": [f"largest error {error:.2g} of eager's largest output"]}

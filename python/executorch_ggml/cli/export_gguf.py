@@ -44,14 +44,14 @@ def command(checkpoint: Path, output: Path, kind: str, config: Path | None, as_j
     if checkpoint.is_file():
         module = load(checkpoint, dequantize=True).module
     else:
-        module, tokenizer = _checkpoint(checkpoint)
+        module, tokenizer = model_and_tokenizer(checkpoint)
     types = mixture(kind, module.config) if config is None else GgmlQuantConfig.of(config)
     export_gguf(module, output, types=types, tokenizer=tokenizer)
     size = output.stat().st_size
     show({"file": output, "bytes": size}, as_json, [f"{output}: {size / 2**20:.1f} MiB"])
 
 
-def _checkpoint(folder: Path) -> tuple[Any, Any]:
+def model_and_tokenizer(folder: Path) -> tuple[Any, Any]:
     """The causal LM in a folder, and its tokenizer if there is one."""
     from transformers import AutoTokenizer
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import signature
@@ -14,6 +15,8 @@ from typing import Any
 
 import torch
 
+from ..images import ImageInput, of_timm, of_torchvision
+from ..progress import stage
 from .checkpoints import class_of, pretrained
 
 KINDS = (
@@ -24,16 +27,25 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Model:
-    """A module in evaluation mode with example inputs; ``exported`` is what a .pt2 file has, with its own sizes."""
+    """A module in evaluation mode with example inputs; ``exported`` is what a .pt2 file has, with its own sizes.
+
+    ``image`` says how images become its input, where the library that it is of knows.
+    """
 
     module: torch.nn.Module
     args: tuple[Any, ...]
     kwargs: dict[str, Any] = field(default_factory=dict)
     exported: torch.export.ExportedProgram | None = None
+    image: ImageInput | None = None
 
 
 def model_of(name: str, *, random_weights: bool = False) -> Model:
     """The model that an argument names. Raises ValueError for what names none, with the forms that there are."""
+    with stage(f"loading {name}"):
+        return _model_of(name, random_weights)
+
+
+def _model_of(name: str, random_weights: bool) -> Model:
     path = Path(name)
     if path.is_dir():
         return _checkpoint(path)
@@ -174,13 +186,29 @@ def _exported(path: Path) -> Model:
     return Model(program.module(), tuple(args), dict(kwargs), program)
 
 
+@contextmanager
+def _downloading(name: str) -> Iterator[None]:
+    """Have a failed download say what to do without it."""
+    try:
+        yield
+    except OSError as error:
+        raise ConnectionError(
+            f"{name}: its weights could not be downloaded: {error}; --random-weights goes without"
+        ) from error
+
+
 def _torchvision(name: str, random_weights: bool) -> Model:
     from torchvision import models
 
     if name not in models.list_models():
         raise ValueError(f"torchvision has no model {name!r}; torchvision.models.list_models() lists them")
-    module = models.get_model(name, weights=None if random_weights else "DEFAULT")
-    return Model(module.eval(), (torch.randn(1, 3, 224, 224, generator=torch.Generator().manual_seed(0)),))
+    image = of_torchvision(name)
+    with _downloading(f"torchvision:{name}"):
+        module = models.get_model(name, weights=None if random_weights else "DEFAULT")
+    crop = getattr(models.get_weight(image.options["weights"]).transforms(), "crop_size", None)
+    size = getattr(module, "image_size", None) or (crop[0] if crop else 224)  # vision transformers have one alone
+    example = torch.randn(1, 3, size, size, generator=torch.Generator().manual_seed(0))
+    return Model(module.eval(), (example,), image=image)
 
 
 def _timm(name: str, random_weights: bool) -> Model:
@@ -188,9 +216,11 @@ def _timm(name: str, random_weights: bool) -> Model:
 
     if not timm.is_model(name):
         raise ValueError(f"timm has no model {name!r}; timm.list_models() lists them")
-    module = timm.create_model(name, pretrained=not random_weights)
-    sizes = timm.data.resolve_model_data_config(module)["input_size"]
-    return Model(module.eval(), (torch.randn(1, *sizes, generator=torch.Generator().manual_seed(0)),))
+    with _downloading(f"timm:{name}"):
+        module = timm.create_model(name, pretrained=not random_weights)
+    image = of_timm(module)
+    example = torch.randn(1, *image.options["input_size"], generator=torch.Generator().manual_seed(0))
+    return Model(module.eval(), (example,), image=image)
 
 
 _LIBRARIES: dict[str, Callable[[str, bool], Model]] = {"torchvision": _torchvision, "timm": _timm}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from . import options
+from . import options, progress
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,7 +20,8 @@ _LEAST_WIDTH = 150  # columns of text for a table by node; rich would leave whol
 
 @click.command("profile", short_help="Say where a program's time goes.")
 @click.argument("program", type=options.FILE)
-@click.option("-i", "--input", "files", type=options.FILE, multiple=True, help="A file with an input; repeatable.")
+@options.files
+@options.transforms
 @click.option("--by", type=click.Choice(["node", "op", "module"]), default="node", show_default=True)
 @click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Rows to print.")
 @click.option("--calls", type=click.IntRange(min=1), default=20, show_default=True, help="Calls that are measured.")
@@ -33,9 +34,11 @@ _LEAST_WIDTH = 150  # columns of text for a table by node; rich would leave whol
 @options.device
 @options.threads
 @options.as_json
+@progress.shown
 def command(
     program: Path,
     files: tuple[Path, ...],
+    transforms: str | None,
     by: str,
     top: int,
     calls: int,
@@ -60,7 +63,7 @@ def command(
     from .output import show
     from .run import inputs_for
 
-    inputs = inputs_for(program, method, files, seed)
+    inputs = inputs_for(program, method, files, seed, transforms)
     set_num_threads(threads)
     if device:
         set_device(device)

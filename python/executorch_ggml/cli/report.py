@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from . import options
+from . import options, progress
 from .output import show
 from .run import inputs_for
 
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 @click.option("--profile", "measure", is_flag=True, help="Run the program on random inputs: times of its nodes.")
 @click.option("--etrecord", type=options.FILE, help="The program's ETRecord: modules and source lines.")
 @click.option("--against", metavar="MODEL", help="The model, as `export` takes it: modules, source lines, errors.")
-@click.option("--random-weights", is_flag=True, help="torchvision and timm: no download.")
+@options.random_weights
 @click.option("--open", "open_", is_flag=True, help="Open the page in the browser.")
 @options.as_json
+@progress.shown
 def command(
     program: Path,
     output: Path,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 
 from ..ir.dtypes import DType
+from ..quant import GgmlQuantConfig
 
 _LAYER = re.compile(r"\.layers\.(\d+)\.")
 
@@ -54,6 +56,22 @@ def mixture(name: str, config: Any) -> Callable[[str, torch.Tensor], DType]:
         return mixed.most
 
     return type_of
+
+
+def mixture_config(name: str, module: Any) -> GgmlQuantConfig:
+    """A mixture as a configuration with a rule for each matrix of a module; a tied one has it under all its names."""
+    type_of = mixture(name, module.config)
+    names: dict[int, list[str]] = {}
+    for parameter_name, parameter in module.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(parameter_name)
+    matrices = ((each, value) for each, value in module.named_parameters() if value.dim() > 1)
+    rules = ((names[id(value)], type_of(each, value).name.lower()) for each, value in matrices if not is_router(each))
+    return GgmlQuantConfig(None, [(glob.escape(each), kind) for several, kind in rules for each in several])
+
+
+def is_router(name: str) -> bool:
+    """Whether a parameter or tensor chooses experts: an error there would choose others."""
+    return name.endswith("mlp.gate.weight") or "ffn_gate_inp" in name
 
 
 def _more_bits(layer: int, layers: int) -> bool:

@@ -21,7 +21,7 @@ from ..quant.config import encoded
 from ..quant.types import fitting
 from ..runtime.gguf_file import weight_type
 from .architectures import Architecture, architecture_for
-from .mixtures import mixture
+from .mixtures import is_router, mixture
 from .model import file_of
 from .tokenizer import tokenizer_metadata
 from .weights import values_of
@@ -189,7 +189,7 @@ def _chooser(types: DType | str | TypeOf | GgmlQuantConfig, config: Any) -> Type
 
 def _type_of(tensor: TensorPlan, choose: TypeOf) -> DType:
     """Vectors and routers, whose error would choose other experts, are f32."""
-    if len(tensor.shape) < 2 or "ffn_gate_inp" in tensor.name:
+    if len(tensor.shape) < 2 or is_router(tensor.name):
         return DType.F32
     dtype = choose(tensor.parameter, torch.empty(tensor.shape, device="meta"))
     if not weight_type(dtype):

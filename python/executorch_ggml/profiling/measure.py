@@ -18,6 +18,7 @@ from executorch.extension.pybindings import portable_lib
 from ..ir.formulas import seen
 from ..ir.graph import Graph, Node
 from ..ir.serialize import deserialize, targets_of
+from ..progress import counted
 from ..pte import plan_of
 from ..runtime import get_num_threads
 from .records import DelegateProfile, NodeProfile, Profile, Source
@@ -81,7 +82,7 @@ def _untraced(
     """The median time of a call that nobody traces."""
     module = _load(path, data_path, traced=False)
     times = []
-    for _ in range(warmup + calls):
+    for _ in counted("timing calls", range(warmup + calls)):
         begin = time.perf_counter_ns()
         module.run_method(method, tuple(inputs))
         times.append(time.perf_counter_ns() - begin)
@@ -90,7 +91,7 @@ def _untraced(
 
 def _traced(path: Path, data_path: str | Path | None, method: str, inputs: Sequence[Any], calls: int) -> bytes:
     module = _load(path, data_path, traced=True)
-    for _ in range(calls):
+    for _ in counted("tracing calls", range(calls)):
         module.run_method(method, tuple(inputs))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "etdump"

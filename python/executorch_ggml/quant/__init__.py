@@ -2,7 +2,8 @@
 
 from ..ir.codec import dequantize, quantize
 from .config import Choice, GgmlQuantConfig
-from .importance import Importance
+from .fitting import Sensitivity, sensitivity
+from .importance import Importance, arguments
 from .report import Quality, QuantReport, TensorReport, compare, dequantized, quantizable, report
 from .types import TYPES, fitting
 
@@ -13,7 +14,9 @@ __all__ = [
     "Importance",
     "Quality",
     "QuantReport",
+    "Sensitivity",
     "TensorReport",
+    "arguments",
     "compare",
     "dequantize",
     "dequantized",
@@ -21,4 +24,5 @@ __all__ = [
     "quantizable",
     "quantize",
     "report",
+    "sensitivity",
 ]

@@ -152,8 +152,8 @@ def encoded(name: str, parameter: torch.Tensor, dtype: DType, importance: Import
     if needs_importance(dtype) and name not in importance:
         raise ValueError(
             f"{name}: {dtype.name.lower()} needs an importance matrix, and there is none for it; collect one with "
-            f"Importance.collect(model, calibration_inputs), load one with Importance.load(path), or give it "
-            f"another type, such as iq2_s"
+            f"Importance.collect(model, calibration_inputs), load one with Importance.load(path) (`executorch-ggml "
+            f"quantize --calibrate FILE` and `--imatrix FILE` do), or give it another type, such as iq2_s"
         )
     values = parameter.detach().to(torch.float32).contiguous()
     if dtype not in (DType.F32, DType.BF16) and not _within_f16(values):

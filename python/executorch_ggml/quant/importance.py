@@ -78,9 +78,13 @@ class Importance:
             )
         return entry.means if len(shape) == 3 else entry.means[0]
 
-    def renamed(self, names: Mapping[str, str]) -> Importance:
-        """With other names for the parameters, as between PyTorch's and llama.cpp's; those not named keep theirs."""
-        entries = {names.get(name, name): entry for name, entry in self.entries.items()}
+    def renamed(self, names: Mapping[str, str | Sequence[str]]) -> Importance:
+        """With other names for the parameters, as between PyTorch's and llama.cpp's; those not named keep theirs.
+
+        A parameter that llama.cpp has in two parts has its matrix under several names.
+        """
+        several = {name: [other] if isinstance(other, str) else other for name, other in names.items()}
+        entries = {other: entry for name, entry in self.entries.items() for other in several.get(name, [name])}
         return Importance(entries, self.datasets)
 
     # -------------------------------------------------------------------------------------------------- collecting
@@ -121,7 +125,7 @@ class Importance:
         writer.close()
 
     @classmethod
-    def load(cls, path: str | Path, names: Mapping[str, str] | None = None) -> Importance:
+    def load(cls, path: str | Path, names: Mapping[str, str | Sequence[str]] | None = None) -> Importance:
         """Read llama.cpp's GGUF form; ``names`` gives the parameters' names by those in the file."""
         file = GgufFile(path)
         if file.field("general.type", str, "") != "imatrix":

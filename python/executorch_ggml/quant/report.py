@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,11 @@ from .importance import Args, arguments, call, used_weights
 
 @dataclass(frozen=True)
 class TensorReport:
-    """One parameter: its type and size before and after, the relative error of its values, and what is to be said."""
+    """One parameter: its type and size before and after, the relative error of its values, and what is to be said.
+
+    Where the configuration has an importance matrix for it, columns count by their mean squared inputs: the error is
+    then that of the layer's output, were the columns of its input not correlated.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -67,6 +72,11 @@ class QuantReport:
         """Size of the weights as the module has them."""
         return sum(tensor.bytes_before for tensor in self.tensors)
 
+    @property
+    def bits_per_weight(self) -> float:
+        """Bits that a weight takes on average."""
+        return 8 * self.bytes / max(sum(math.prod(tensor.shape) for tensor in self.tensors), 1)
+
     def __str__(self) -> str:
         rows = [("parameter", "shape", "type", "KiB", "of", "error", "")]
         for tensor in self.tensors:
@@ -74,18 +84,19 @@ class QuantReport:
             sizes = (f"{tensor.bytes / 1024:.1f}", f"{tensor.bytes_before / 1024:.1f}")
             rows.append((tensor.name, shape, tensor.type, *sizes, f"{tensor.error:.2%}", tensor.note))
         widths = [max(len(row[column]) for row in rows) for column in range(6)]
-        lines = [_line(row, widths) for row in rows]
+        lines = [line_of_table(row, widths, names=3) for row in rows]
         share = self.bytes / max(self.bytes_before, 1)
-        lines.append(f"{self.bytes / 2**20:.2f} MiB of {self.bytes_before / 2**20:.2f} ({share:.1%})")
+        size = f"{self.bytes / 2**20:.2f} MiB of {self.bytes_before / 2**20:.2f} ({share:.1%})"
+        lines.append(f"{size}, {self.bits_per_weight:.2f} bits a weight")
         lines += [str(self.quality)] if self.quality is not None else []
         lines += [f"no parameter is called {glob!r}" for glob in self.unmatched]
         return "\n".join(line.rstrip() for line in lines)
 
 
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+def line_of_table(cells: Sequence[str], widths: Sequence[int], names: int) -> str:
     """A row of a table: names to the left, numbers to the right, and what is to be said of it after them."""
     padded = [
-        cell.ljust(width) if column < 3 else cell.rjust(width)
+        cell.ljust(width) if column < names else cell.rjust(width)
         for column, (cell, width) in enumerate(zip(cells, widths, strict=False))
     ]
     return "  ".join([*padded, *cells[len(widths) :]])
@@ -97,26 +108,32 @@ def report(
     inputs: Iterable[Args] = (),
     *,
     program: Callable[..., Any] | None = None,
+    example: Args | None = None,
 ) -> QuantReport:
     """Report on what a configuration makes of a model's weights.
 
     With ``inputs``, each the arguments of a call, also on its answers, the last dim being what is chosen from: those of
     the module with dequantized weights, or of ``program`` where one is given, such as what ``executorch_ggml.load``
-    returns, beside those of the module as it is.
+    returns, beside those of the module as it is. Where there are none, ``example`` may be the arguments of a call that
+    uses all weights (see :func:`quantizable`).
     """
     chosen = GgmlQuantConfig.of(config)
     check_values(model)
     calls = list(inputs)
-    args, kwargs = arguments(calls[0]) if calls else ((), {})
-    tensors = []
-    for name, by_columns in counted("quantizing", _weights(model, *args, **kwargs).items()):
-        made, line = _stored(chosen, model, name, by_columns)
-        del made
-        tensors.append(line)
-    other = program if program is not None else dequantized(model, chosen, *args, **kwargs)
-    quality = compare(model, other, calls) if calls else None
+    args, kwargs = arguments(calls[0] if calls else () if example is None else example)
+    tensors = tensor_reports(model, chosen, *args, **kwargs)
+    quality = None
+    if calls:
+        other = program if program is not None else dequantized(model, chosen, *args, **kwargs)
+        quality = compare(model, other, calls)
     known = [name for name, _ in model.named_parameters(remove_duplicate=False)]
-    return QuantReport(tuple(tensors), quality, tuple(chosen.unmatched(known)))
+    return QuantReport(tensors, quality, tuple(chosen.unmatched(known)))
+
+
+def tensor_reports(model: nn.Module, config: GgmlQuantConfig, *args: Any, **kwargs: Any) -> tuple[TensorReport, ...]:
+    """What a configuration makes of each weight that :func:`quantizable` names for the arguments of a call."""
+    weights = _weights(model, *args, **kwargs).items()
+    return tuple(_stored(config, model, name, by_columns)[1] for name, by_columns in counted("quantizing", weights))
 
 
 def quantizable(model: nn.Module, *args: Any, **kwargs: Any) -> list[str]:
@@ -171,15 +188,19 @@ def _stored(
         dtype, note = DType.F16, f"not {dtype.name.lower()}: packed for convolutions, which has no blocks"
     data = config.encoded(name, parameter, dtype)
     values = dequantize(data, dtype, shape)
-    error = relative_error(values, parameter.detach())
+    error = relative_error(values, parameter.detach(), config.importance.find(name, shape))
     values = values.t() if by_columns else values
     return values, TensorReport(name, shape, dtype.name.lower(), data.numel(), before, error, note)
 
 
-def relative_error(values: torch.Tensor, reference: torch.Tensor) -> float:
-    """The root of the mean square of the difference, over that of the reference."""
-    difference = (values.double() - reference.double()).square().sum()
-    return float((difference / reference.double().square().sum().clamp_min(1e-300)).sqrt())
+def relative_error(values: torch.Tensor, reference: torch.Tensor, importance: torch.Tensor | None = None) -> float:
+    """The root of the mean square of the difference, over that of the reference; columns count by their importance."""
+    exact = reference.double().contiguous()  # so that sums do not depend on how it lies
+    difference, squares = (values.double() - exact).square().contiguous(), exact.square()
+    if importance is not None:  # [columns], or of experts [matrices, columns]
+        weights = importance.double() if importance.dim() == 1 else importance.double().unsqueeze(1)
+        difference, squares = difference * weights, squares * weights
+    return float((difference.sum() / squares.sum().clamp_min(1e-300)).sqrt())
 
 
 def compare(reference: Callable[..., Any], other: Callable[..., Any], inputs: Iterable[Args]) -> Quality:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..images import IMAGENET_MEAN, IMAGENET_STD, as_input
+from ..images import IMAGENET_MEAN, IMAGENET_STD, ImageInput
 from ..pte import Port, input_ports
 from ..runtime import DeviceNames, load
 from .columns import Array, Batch, Rows, stacked
@@ -109,7 +109,7 @@ class ImagePredictor(Predictor):
     """Runs a program on a column of images, as ``ray.data.read_images`` or files' bytes give them.
 
     An image is an array ``[height, width, 3]`` or ``[height, width]`` of uint8, or the bytes of a file that Pillow
-    reads. It is resized to the program's size, scaled to 0 to 1 and normalized.
+    reads. It is transformed as the program says, or else resized to its size, scaled to 0 to 1 and normalized.
     """
 
     def __init__(
@@ -117,13 +117,20 @@ class ImagePredictor(Predictor):
         program: Program,
         *,
         inputs: str = "image",
-        mean: Sequence[float] = IMAGENET_MEAN,
-        std: Sequence[float] = IMAGENET_STD,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
         **options: Any,
     ) -> None:
-        """Load a program; ``mean`` and ``std`` are of color images, ``options`` are :class:`Predictor`'s."""
-        self._mean, self._std = mean, std
-        super().__init__(program, inputs=inputs, **options)
+        """Load a program; ``options`` are :class:`Predictor`'s.
+
+        With ``mean`` or ``std``, which are of color images, these are resized and normalized, whatever the program
+        says; what is not given is ImageNet's.
+        """
+        path = path_of(program)
+        normalized = {"mean": tuple(mean or IMAGENET_MEAN), "std": tuple(std or IMAGENET_STD)}
+        own = None if mean is not None or std is not None else ImageInput.of_program(path)
+        self._transforms = own or ImageInput("resize", normalized)
+        super().__init__(path, inputs=inputs, **options)
 
     def _values(self, rows: Rows, column: str, port: Port) -> Sequence[Any]:
         return [self._image(rows.name(column, row), value, port) for row, value in enumerate(rows.column(column))]
@@ -134,11 +141,11 @@ class ImagePredictor(Predictor):
         try:
             if isinstance(value, bytes):
                 with Image.open(io.BytesIO(value)) as image:
-                    return as_input(image, port.shape, self._mean, self._std)
+                    return self._transforms.array(image, port.shape)
             pixels = np.asarray(value)
             if pixels.dtype != np.uint8:
                 raise ValueError(f"{pixels.dtype}, expected an image of uint8 or the bytes of a file")
-            return as_input(Image.fromarray(pixels), port.shape, self._mean, self._std)
+            return self._transforms.array(Image.fromarray(pixels), port.shape)
         except (ValueError, TypeError, OSError, UnidentifiedImageError) as error:
             raise ValueError(f"{name}: {error}") from error
 

@@ -15,6 +15,7 @@ from ..ir.arrays import as_torch
 from ..ir.graph import Graph, Node, Port
 from ..ir.serialize import deserialize, serialize
 from ..precision_error import relative_error
+from ..progress import counted
 from ..pte import plan_of
 from ..runtime.named_data import named_data
 from ..runtime.session import Session
@@ -66,7 +67,7 @@ def _delegates(
     refused = Refused(plan)
     values: dict[int, torch.Tensor] = dict(zip(plan.inputs, inputs, strict=True))
     for chain in plan.chains:
-        for instruction in chain.instructions:
+        for instruction in counted("running layer by layer", chain.instructions, _delegated):
             call = instruction.instr_args
             if isinstance(call, KernelCall):
                 operator = plan.operators[call.op_index]
@@ -81,6 +82,11 @@ def _delegates(
                 outputs, results = _run(path, graph, [a for a in arguments if a is not None])
                 values.update(zip(call.args[len(graph.inputs) :], outputs, strict=False))
                 yield call.delegate_index, graph, results
+
+
+def _delegated(instruction: Any) -> float:
+    """What an instruction is of the work: kernels outside of ggml are not run."""
+    return float(isinstance(instruction.instr_args, DelegateCall))
 
 
 def _take(plan: Any, call: KernelCall, value: Any, values: dict[int, torch.Tensor]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from ..frontends.aten.source import source_line
 from ..partition.control_flow import graph_modules
 from ..partition.kernels import ANY_KERNEL
 from ..partition.partitioner import GgmlPartitioner
+from ..progress import stage
 
 
 class Origin(NamedTuple):
@@ -63,7 +64,8 @@ def eager_values(exported: ExportedProgram, inputs: Sequence[torch.Tensor]) -> t
 def _observed(exported: ExportedProgram, inputs: Sequence[torch.Tensor] | None) -> _Observer:
     observer = _Observer(inputs)
     config = EdgeCompileConfig(_check_ir_validity=False)
-    to_edge_transform_and_lower(exported, partitioner=[observer], compile_config=config)
+    with stage("lowering"):
+        to_edge_transform_and_lower(exported, partitioner=[observer], compile_config=config)
     return observer
 
 
@@ -85,22 +87,25 @@ class _Observer(GgmlPartitioner):
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         self.origins = _origins(exported_program)
         if self.inputs is not None:
-            with unset_fake_temporarily(), torch.no_grad():
-                recorder = _Recorder(exported_program.graph_module)
+            nodes = len(exported_program.graph.nodes)
+            with unset_fake_temporarily(), torch.no_grad(), stage("running eager PyTorch by layers", nodes) as advance:
+                recorder = _Recorder(exported_program.graph_module, advance)
                 recorder.run(*_arguments(exported_program, self._constants, self.inputs))
             self.values = recorder.values
         return super().partition(exported_program)
 
 
 class _Recorder(torch.fx.Interpreter):
-    """Keeps what each call returns."""
+    """Keeps what each call returns, and tells of each node that is done."""
 
-    def __init__(self, module: torch.fx.GraphModule) -> None:
+    def __init__(self, module: torch.fx.GraphModule, advance: Callable[[float], None]) -> None:
         super().__init__(module)
+        self._advance = advance
         self.values: dict[str, Any] = {}
 
     def run_node(self, n: torch.fx.Node) -> Any:
         result = super().run_node(n)
+        self._advance(1)
         if n.op == "call_function":
             copy: Any = tree_map_only(torch.Tensor, torch.Tensor.clone, result)  # later nodes may write to it
             self.values[n.name] = copy

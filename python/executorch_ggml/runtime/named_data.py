@@ -14,9 +14,17 @@ _HEADER_AT = 8
 _SEGMENTS, _NAMED_DATA = 12, 18  # fields of the Program table
 
 
+def mapped(path: str | os.PathLike[str]) -> mmap.mmap:
+    """A file's bytes, not read yet. Raises ValueError for an empty one, which no program is."""
+    with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            raise ValueError(f"{os.fspath(path)}: an empty file, and no program")
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
 def named_data(path: str | os.PathLike[str], key: str) -> bytes | None:
     """The bytes under a name, or None where the program has none. Raises ValueError for what is no program."""
-    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+    with mapped(path) as data:
         try:
             return _find(data, key)
         except (struct.error, IndexError, TypeError, AttributeError) as error:
