@@ -64,7 +64,7 @@ def examples(count: int, extractor: Any) -> tuple[Tensor, list[str]]:
 
 def train(folder: Path = FOLDER, steps: int = 2500, batch: int = 32, count: int = 2500) -> float:
     """Train and write the checkpoint; the last loss."""
-    from transformers import WhisperConfig, WhisperFeatureExtractor, WhisperForConditionalGeneration
+    from transformers import GenerationConfig, WhisperConfig, WhisperFeatureExtractor, WhisperForConditionalGeneration
 
     torch.manual_seed(0)
     tokenizer = make_tokenizer()
@@ -92,9 +92,13 @@ def train(folder: Path = FOLDER, steps: int = 2500, batch: int = 32, count: int 
         begin_suppress_tokens=None,
     )
     model = WhisperForConditionalGeneration(config)
-    generation: Any = model.generation_config
-    generation.update(
-        no_timestamps_token_id=silent, decoder_start_token_id=start, suppress_tokens=None, begin_suppress_tokens=None
+    model.generation_config = GenerationConfig(
+        bos_token_id=end,
+        eos_token_id=end,
+        pad_token_id=end,
+        decoder_start_token_id=start,
+        no_timestamps_token_id=silent,
+        is_multilingual=False,
     )
     features, texts = examples(count, extractor)
     rows = [[start, silent, *(KEYS.index(key) for key in text), end] for text in texts]
