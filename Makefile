@@ -28,7 +28,7 @@ CORPUS := build/corpus
 comma := ,
 
 PIP := $(PY) -m pip --disable-pip-version-check
-EXTRAS := demo,dev,bench,webnn,docs
+EXTRAS := demo,dev,bench,webnn,docs,examples
 
 # Folders are in the list for the sake of files that are removed.
 NATIVE_SOURCES := CMakeLists.txt $(shell find native cmake tests/native -name '*.pyc' -prune -o -print 2>/dev/null) \

@@ -2,8 +2,8 @@
 
 PyPI's Linux wheel of torchvision is compiled for CUDA: its `_C` library cannot be loaded here, so the operators `nms`
 and `qnms` that it would register are missing, and `import torchvision` stops when it attaches shape functions to them.
-The classification models need neither operator, so declaring the two schemas is enough. Calling one of them still
-fails, as it should: a schema without a kernel is no implementation.
+The classification models need neither operator, so declaring the two schemas is enough for them. Detection needs `nms`,
+which gets a kernel in PyTorch here; `qnms` has none, and calling it still fails.
 
 Where to install it: such a torchvision must not lie on the normal module path together with Pillow, because
 `transformers` imports it eagerly when both are found and then fails itself. So it gets a folder of its own,
@@ -45,7 +45,29 @@ def declare_missing_operators() -> Any:
     for name in ("nms", "qnms"):
         if not hasattr(torch.ops.torchvision, name):
             library.define(name + _NMS_ARGUMENTS)
+            if name == "nms":
+                library.impl(name, _nms, "CPU")
     return library
+
+
+def _nms(boxes: torch.Tensor, scores: torch.Tensor, iou_threshold: float) -> torch.Tensor:
+    """What torchvision's own kernel does: boxes that overlap one of a higher score by more are left out."""
+    from torchvision.ops import box_iou
+
+    order = scores.argsort(descending=True, stable=True)
+    overlap = box_iou(boxes[order], boxes[order]) > iou_threshold
+    kept = torch.ones(len(order), dtype=torch.bool)
+    for index in range(len(order)):
+        if kept[index]:
+            kept[index + 1 :] &= ~overlap[index, index + 1 :]
+    return order[kept]
+
+
+def _let_nms_run() -> None:
+    """Have `torchvision.ops.nms` call the operator, though torchvision's own library is not there."""
+    extension, boxes = (importlib.import_module(f"torchvision.{name}") for name in ("extension", "ops.boxes"))
+    if not extension._has_ops():
+        boxes.__dict__["_assert_has_ops"] = lambda: None
 
 
 def torchvision_models() -> ModuleType:
@@ -63,4 +85,6 @@ def torchvision_models() -> ModuleType:
             )
         sys.path.append(str(SIDE_FOLDER))
     declare_missing_operators()
-    return importlib.import_module("torchvision.models")
+    models = importlib.import_module("torchvision.models")
+    _let_nms_run()
+    return models
