@@ -124,6 +124,17 @@ def test_an_input_of_another_size_keeps_the_share_that_is_cropped(folder: Path) 
     assert ImageInput.named("torchvision:fasterrcnn_resnet50_fpn").array(picture, (1, 3, 64, 96)).shape == (3, 64, 96)
 
 
+def test_batch_inference_uses_them(folder: Path) -> None:
+    from executorch_ggml.ray.predict import ImagePredictor
+
+    program, pixels = folder / "torchvision.pte", np.asarray(opened(folder / "wide.png"))
+    found = ImagePredictor(program)({"image": pixels[None]})["output"]
+    array = ImageInput.named("torchvision:mobilenet_v3_small").array(opened(folder / "wide.png"), (3, 224, 224))
+    np.testing.assert_array_equal(found, executorch_ggml.load(program)(torch.from_numpy(array)[None]).numpy())
+    resized = ImagePredictor(program, mean=(0.5, 0.5, 0.5))({"image": pixels[None]})["output"]
+    assert not np.array_equal(resized, found)
+
+
 def test_a_program_keeps_them(folder: Path) -> None:
     found = ImageInput.of_program(folder / "torchvision.pte")
     assert found == ImageInput.named("torchvision:mobilenet_v3_small")
