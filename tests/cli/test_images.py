@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pixels = np.random.default_rng(0).integers(0, 255, (15, 20, 3), dtype=np.uint8)
     Image.fromarray(pixels).resize((400, 300)).save(folder / "wide.png")
     Image.fromarray(pixels).resize((220, 500)).convert("CMYK").save(folder / "high.jpg")
-    for name in ("torchvision:mobilenet_v3_small", "timm:test_resnet"):
+    for name in ("torchvision:resnet18", "timm:test_resnet"):
         library = name.partition(":")[0]
         line = ["export", name, "-o", str(folder / f"{library}.pte"), "--random-weights", "--dynamic", "batch=1:2"]
         with contextlib.redirect_stdout(io.StringIO()) as text:
@@ -62,9 +62,9 @@ def opened(path: Path) -> Any:
 
 
 def test_torchvision_s_transforms_and_labels(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from torchvision.models import MobileNet_V3_Small_Weights
+    from torchvision.models import ResNet18_Weights
 
-    weights, files = MobileNet_V3_Small_Weights.DEFAULT, [folder / "wide.png", folder / "high.jpg"]
+    weights, files = ResNet18_Weights.DEFAULT, [folder / "wide.png", folder / "high.jpg"]
     expected = executorch_ggml.load(folder / "torchvision.pte")(
         torch.stack([weights.transforms()(opened(file)) for file in files])
     )
@@ -124,9 +124,20 @@ def test_an_input_of_another_size_keeps_the_share_that_is_cropped(folder: Path) 
     assert ImageInput.named("torchvision:fasterrcnn_resnet50_fpn").array(picture, (1, 3, 64, 96)).shape == (3, 64, 96)
 
 
+def test_batch_inference_uses_them(folder: Path) -> None:
+    from executorch_ggml.ray.predict import ImagePredictor
+
+    program, pixels = folder / "torchvision.pte", np.asarray(opened(folder / "wide.png"))
+    found = ImagePredictor(program)({"image": pixels[None]})["output"]
+    array = ImageInput.named("torchvision:resnet18").array(opened(folder / "wide.png"), (3, 224, 224))
+    np.testing.assert_array_equal(found, executorch_ggml.load(program)(torch.from_numpy(array)[None]).numpy())
+    resized = ImagePredictor(program, mean=(0.5, 0.5, 0.5))({"image": pixels[None]})["output"]
+    assert not np.array_equal(resized, found)
+
+
 def test_a_program_keeps_them(folder: Path) -> None:
     found = ImageInput.of_program(folder / "torchvision.pte")
-    assert found == ImageInput.named("torchvision:mobilenet_v3_small")
+    assert found == ImageInput.named("torchvision:resnet18")
     assert ImageInput.from_bytes(found.to_bytes()) == found
 
 

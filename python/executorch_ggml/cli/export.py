@@ -99,7 +99,8 @@ def _language_model(path: Path, output: Path, choice: dict[str, Any]) -> dict[st
         raise ValueError(f"--quantize: the weights of {path} have their types; `executorch-ggml quantize` changes them")
     if checkpoint and external:
         raise ValueError(f"--external-weights leaves weights in a GGUF file, and {path} is a checkpoint")
-    parts = _from_checkpoint(path, choice["quantize"]) if checkpoint else _from_gguf(path, external)
+    with stage(f"loading {path}"):
+        parts = _from_checkpoint(path, choice["quantize"]) if checkpoint else _from_gguf(path, external)
     module, weights, tokenizer = parts
     written = write_language_model(module, weights, tokenizer, output, choice)
     return {**written, "notes": [*written["notes"], *([f"its weights are in {path}"] if external else [])]}

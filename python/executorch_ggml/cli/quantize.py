@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..progress import stage
 from . import options, progress
 from .export import check_options, facts_of_file, is_language_model, lines_of_file
 from .output import show
@@ -79,7 +80,11 @@ def command(context: click.Context, /, model: str, output: Path | None, as_json:
     language = is_language_model(Path(model))
     check_options(context, language)
     _check(context, model, output, language)
-    source = _language_source(Path(model)) if language else _module_source(model, choice)
+    if language:
+        with stage(f"loading {model}"):
+            source = _language_source(Path(model))
+    else:
+        source = _module_source(model, choice)
     importance, calls = _importance(source, choice)
     result = _quantized(source, importance, calls, choice)
     if choice["save_config"] is not None:
