@@ -36,6 +36,7 @@ from executorch_ggml.ir.storage import PLAIN, Storage, unpack
 from executorch_ggml.ir.verify import verify
 from executorch_ggml.partition import GgmlPartitioner
 from executorch_ggml.partition.backend import ALL_FUSIONS
+from executorch_ggml.partition.spool import bytes_of
 from executorch_ggml.passes import PASSES, run_passes
 from executorch_ggml.runtime import Session
 from executorch_ggml.targets import for_targets
@@ -224,7 +225,7 @@ class Delegated:
         store = delegate.named_data_store_output
         assert store is not None
         for constant in graph.named_constants():
-            raw = store.buffers[store.pte_data[constant.key].buffer_index]
+            raw = bytes_of(store.buffers[store.pte_data[constant.key].buffer_index])
             dtype = torch.uint8 if constant.value.dtype.is_quantized else constant.value.dtype.torch
             contents = torch.frombuffer(bytearray(raw), dtype=dtype) if raw else torch.empty(0)
             if constant.storage == PLAIN:

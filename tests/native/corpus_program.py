@@ -27,7 +27,7 @@ from executorch_ggml.ir.interpreter import Interpreter
 from executorch_ggml.ir.op import Dim
 from executorch_ggml.ir.serialize import MAGIC, payload, serialize
 from executorch_ggml.ir.storage import Storage, StorageLayout
-from executorch_ggml.partition.backend import constant_bytes
+from executorch_ggml.partition.backend import constant_data
 
 DTYPES = {dtype.torch: dtype for dtype in DType if not dtype.is_quantized}
 
@@ -115,7 +115,7 @@ def container(p: Program) -> bytes:
     parts = [b"EGGC", struct.pack("<I", len(constants))]
     for key, constant in constants.items():
         assert constant.data is not None
-        data = constant_bytes(constant)
+        data = constant_data(constant).numpy().tobytes()
         parts += [struct.pack("<I", len(key)), key.encode(), _sized(data)]
     parts.append(struct.pack("<I", len(p.inputs)))
     for tensor in p.inputs:

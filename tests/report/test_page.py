@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -215,6 +216,16 @@ def test_largest_error_is_first(page: Page, report: Report) -> None:
     assert first.locator("td").nth(2).inner_text() == f"{worst:.2e}".replace("e-0", "e-").replace("e+0", "e+")
     first.locator("a").click()
     assert page.evaluate("graph.cy.nodes('.hit').length") == 1
+
+
+def test_the_method_is_chosen(browser: Browser, report: Report, tmp_path: Path) -> None:
+    (forward,) = report.methods
+    decode = replace(forward, name="decode", nodes=forward.nodes[:3], edges=[], refusals=[])
+    for page in _opened(browser, replace(report, methods=[forward, decode]), tmp_path):
+        assert page.locator("#method option").all_text_contents() == ["forward", "decode"]
+        page.select_option("#method", label="decode")
+        assert page.locator("[data-fact='in ggml'] dd").text_content() == "2"
+        assert page.evaluate("report.method.name") == "decode"
 
 
 def test_dark_and_light(page: Page) -> None:

@@ -234,6 +234,38 @@ def test_report_is_written(program: Path, model: str, tmp_path: Path, capsys: py
     assert method["microseconds"] > 0
 
 
+@pytest.fixture(scope="module")
+def two_methods(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program whose methods read one matrix, which is in a .ptd file."""
+    folder = tmp_path_factory.mktemp("methods")
+    linear = nn.Linear(64, 64, bias=False).eval()
+    modules = {"forward": nn.Sequential(linear), "decode": nn.Sequential(linear, nn.ReLU())}
+    exported = {name: torch.export.export(module, (torch.randn(2, 64),)) for name, module in modules.items()}
+    edge = to_edge_transform_and_lower(exported, partitioner=[GgmlPartitioner(weights_file="weights")])
+    program = edge.to_executorch()
+    program.save(str(folder / "model.pte"))
+    program.write_tensor_data_to_file(str(folder))
+    return folder / "model.pte"
+
+
+def test_weights_in_a_file_of_their_own_are_shown(two_methods: Path) -> None:
+    assert two_methods.stat().st_size < 64 * 64 * 4
+    for method in report_of(two_methods).methods:
+        (weight,) = method.weights
+        assert (weight.dtype, weight.shape) == ("f32", (64, 64))
+        assert 64 * 64 * 4 <= weight.bytes <= 1.1 * 64 * 64 * 4  # in blocks, with room between them
+
+
+def test_all_methods_are_measured_or_those_that_are_named(two_methods: Path, tmp_path: Path) -> None:
+    output = tmp_path / "report.html"
+    command = ["report", str(two_methods), "-o", str(output), "--data", str(two_methods.with_name("weights.ptd"))]
+    for options, measured in (([], {"forward", "decode"}), (["--method", "decode"], {"decode"})):
+        assert main([*command, "--profile", *options]) == 0
+        methods = json.loads(output.read_text().partition('id="data">')[2].partition("</script>")[0])["methods"]
+        assert {method["name"] for method in methods if method["microseconds"]} == measured
+    assert main([*command, "--method", "decode"]) == 2
+
+
 def test_what_is_no_program_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "model.pte"
     path.write_bytes(b"not a program")

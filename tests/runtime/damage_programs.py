@@ -26,7 +26,7 @@ from tests.native.make_corpus import programs
 import executorch_ggml
 from executorch_ggml.ir.graph import Graph
 from executorch_ggml.ir.serialize import serialize
-from executorch_ggml.partition.backend import constant_bytes
+from executorch_ggml.partition.backend import constant_data
 from executorch_ggml.runtime import Session
 
 TIMES = 3000
@@ -60,7 +60,7 @@ def damaged(way: str, ir: bytes, rng: random.Random) -> bytes:
 
 def constants_of(graph: Graph) -> dict[str, np.ndarray[Any, Any]]:
     """The graph's constants as bytes."""
-    return {c.key: np.frombuffer(constant_bytes(c), np.uint8) for c in graph.named_constants()}
+    return {c.key: constant_data(c).numpy() for c in graph.named_constants()}
 
 
 def damage_sessions(way: str) -> str:

@@ -31,6 +31,7 @@ _LEAST_WIDTH = 150  # columns of text for a table by node; rich would leave whol
 @click.option("--method", default="forward", show_default=True)
 @click.option("--seed", type=int, default=0, help="Of the inputs that no file is given for (0).")
 @options.data
+@options.gguf
 @options.device
 @options.threads
 @options.as_json
@@ -48,6 +49,7 @@ def command(
     method: str,
     seed: int,
     data: Path | None,
+    gguf: tuple[Path, ...],
     device: str,
     threads: int,
     as_json: bool,
@@ -67,7 +69,9 @@ def command(
     set_num_threads(threads)
     if device:
         set_device(device)
-    measured = profile(program, inputs, method=method, calls=calls, warmup=warmup, data_path=data, etrecord=etrecord)
+    measured = profile(
+        program, inputs, method=method, calls=calls, warmup=warmup, data_path=data, gguf=gguf, etrecord=etrecord
+    )
     if etdump is not None:
         etdump.write_bytes(measured.etdump)
     if as_json:

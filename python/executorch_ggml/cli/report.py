@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +24,11 @@ if TYPE_CHECKING:
 @click.option("--profile", "measure", is_flag=True, help="Run the program on random inputs: times of its nodes.")
 @click.option("--etrecord", type=options.FILE, help="The program's ETRecord: modules and source lines.")
 @click.option("--against", metavar="MODEL", help="The model, as `export` takes it: modules, source lines, errors.")
+@click.option(
+    "--method", "methods", multiple=True, help="With --profile: a method to measure; repeatable (default: each)."
+)
+@options.data
+@options.gguf
 @options.random_weights
 @click.option("--open", "open_", is_flag=True, help="Open the page in the browser.")
 @options.as_json
@@ -35,13 +39,22 @@ def command(
     measure: bool,
     etrecord: Path | None,
     against: str | None,
+    methods: tuple[str, ...],
+    data: Path | None,
+    gguf: tuple[Path, ...],
     random_weights: bool,
     open_: bool,
     as_json: bool,
 ) -> None:
-    """Write one HTML file about PROGRAM that needs no network to be looked at."""
+    """Write one HTML file about PROGRAM that needs no network to be looked at.
+
+    All methods are in it. --against is for the method forward. Where weights are in a .ptd or GGUF file, their types
+    and sizes are shown without it, and --profile takes it as --data or --gguf.
+    """
     from ..report import report_of, to_html
 
+    if methods and not measure:
+        raise click.UsageError("--method says what --profile measures, which is not there")
     model = None if against is None else _model(against, random_weights)
     origins, measured = _compared(program, model)
     if etrecord is not None:
@@ -49,7 +62,8 @@ def command(
 
         origins = origins_of_etrecord(etrecord)
     if measure:
-        measured = _with_times(program, measured or {})
+        names = methods or _methods_of(program)
+        measured = {name: _with_times(program, name, (measured or {}).get(name), data, gguf) for name in names}
     report = report_of(program, origins, measured)
     output.write_text(to_html(report), encoding="utf-8")
     size, nodes = output.stat().st_size, sum(len(method.calls) for method in report.methods)
@@ -83,11 +97,21 @@ def _compared(program: Path, model: Model | None) -> tuple[dict[str, Origins] | 
     return {"forward": origins}, {"forward": Measured(errors=errors)}
 
 
-def _with_times(program: Path, measured: Mapping[str, Measured]) -> dict[str, Measured]:
-    """The same with the times of the method ``forward``."""
+def _methods_of(program: Path) -> tuple[str, ...]:
+    """The methods that compute something: metadata has no inputs."""
+    from ..pte import read_program
+
+    described, _ = read_program(program)
+    return tuple(plan.name for plan in described.execution_plan if plan.inputs)
+
+
+def _with_times(
+    program: Path, method: str, measured: Measured | None, data: Path | None, gguf: tuple[Path, ...]
+) -> Measured:
+    """What was measured of a method, with its times."""
     from ..profiling import profile
     from ..report import times_of
-    from ..report.model import Measured
 
-    times = times_of(profile(program, inputs_for(program, "forward", (), 0)))
-    return {"forward": replace(times, errors=measured.get("forward", Measured()).errors)}
+    inputs = inputs_for(program, method, (), 0)
+    times = times_of(profile(program, inputs, method=method, data_path=data, gguf=gguf))
+    return times if measured is None else replace(times, errors=measured.errors)

@@ -14,7 +14,7 @@ from ..quant import GgmlQuantConfig
 from . import causal_lm, encoder_decoder
 from .cache import DTYPES
 from .metadata import SHORT_LENGTH, SHORT_METHOD
-from .program import called_with_cache, in_float32, lowered, under_all_names
+from .program import called_with_cache, in_float32, lowered, under_all_names, with_values
 from .rotary import rope_types, short_limit
 from .start import start_metadata
 
@@ -78,7 +78,8 @@ def export(
         raise ValueError(f"max_source_len {max_source_len}, but {type(model).__name__} has no encoder")
     else:
         if file_of(model) is None:  # else its parameters are not there, and its family is known
-            causal_lm.check(model, max_seq_len)
+            with with_values(model, weights):
+                causal_lm.check(model, max_seq_len)
         module = causal_lm.CachedModel(model, max_seq_len, cache_type, all_logits)
         programs = causal_lm.trace(module, chunk)
         if SHORT_METHOD in programs:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import copy
 import json
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from executorch.exir import EdgeCompileConfig, ExecutorchProgramManager, to_edge_transform_and_lower
-from torch import Tensor
+from torch import Tensor, nn
 from torch.export import ExportedProgram
+from torch.nn.modules.conv import _ConvNd
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map_only
 from transformers import PreTrainedModel
 
 from .._export import check_kernels, executorch_config
@@ -34,20 +39,26 @@ HALVES = (torch.float16, torch.bfloat16)
 
 
 class _Halves:
-    """The matrices of a model in half precision as they are; what is computed with them is in float32."""
+    """The matrices of a model in half precision as they are, for a module that has memory without values for them."""
 
-    def __init__(self, model: PreTrainedModel) -> None:
-        self._parameters = dict(model.named_parameters(remove_duplicate=False))
+    def __init__(self, matrices: Mapping[str, Tensor], weights: WeightSource | None) -> None:
+        self.matrices = matrices
+        self._weights = weights
 
     def find(self, name: str, parameter: Tensor) -> StoredWeight | None:
-        """A parameter of two dims and more as the model has it."""
-        del parameter
-        given = self._parameters.get(name)
-        dtype = None if given is None or given.dim() < 2 else DType.from_torch(given.dtype)
-        if given is None or dtype is None:
-            return None
-        by_columns = StoredWeight(dtype, lambda: _bytes(given.mT))
-        return StoredWeight(dtype, lambda: _bytes(given), transposed=lambda: by_columns)
+        """A matrix as the model has it, or as other weights do; what these say of all else."""
+        matrix = self.matrices.get(name)
+        if matrix is None:
+            return None if self._weights is None else self._weights.find(name, parameter)
+        stored = _as_it_is(matrix) if self._weights is None else self._weights.find(name, matrix)
+        return None if stored is None else replace(stored, replaces=True)
+
+
+def _as_it_is(matrix: Tensor) -> StoredWeight:
+    dtype = DType.from_torch(matrix.dtype)
+    assert dtype is not None
+    by_columns = StoredWeight(dtype, lambda: _bytes(matrix.mT))
+    return StoredWeight(dtype, lambda: _bytes(matrix), transposed=lambda: by_columns)
 
 
 def _bytes(parameter: Tensor) -> Tensor:
@@ -65,10 +76,55 @@ class _OfTheModel:
 
 
 def in_float32(model: PreTrainedModel, weights: WeightSource | None) -> tuple[PreTrainedModel, WeightSource | None]:
-    """A model in half precision as one that computes in float32, and its matrices as what is stored."""
+    """A model in half precision as one that computes in float32, and its matrices as what is stored.
+
+    The matrices of that model have sizes but no values, and take no memory: they are read from the first one's while
+    the program is written, and while :func:`with_values` lasts.
+    """
     if model.dtype not in HALVES:
         return model, weights
-    return copy.deepcopy(model).float(), _Halves(model) if weights is None else weights
+    of_convolutions = {id(module.weight) for module in model.modules() if isinstance(module, _ConvNd)}
+    matrices = {
+        name: parameter
+        for name, parameter in model.named_parameters(remove_duplicate=False)
+        if parameter.dim() > 1
+        and parameter.dtype in HALVES
+        and id(parameter) not in of_convolutions
+        and (weights is None or weights.find(name, parameter) is not None)
+    }
+    hollow: dict[int, Any] = {id(matrix): _without_values(matrix) for matrix in matrices.values()}
+    return copy.deepcopy(model, hollow).float(), _Halves(matrices, weights)
+
+
+def _without_values(matrix: Tensor) -> nn.Parameter:
+    """Float32 zeros of the same sizes. NumPy asks the system for them, which gives memory to what is written alone."""
+    return nn.Parameter(torch.from_numpy(np.zeros(matrix.shape, np.float32)), requires_grad=False)
+
+
+class _Widening(TorchFunctionMode):
+    """Has functions read other tensors, in float32, in place of some."""
+
+    def __init__(self, tensors: Mapping[int, Tensor]) -> None:
+        super().__init__()
+        self._tensors = tensors
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        args, kwargs = tree_map_only(Tensor, self._widened, (args, kwargs or {}))
+        return func(*args, **kwargs)
+
+    def _widened(self, tensor: Tensor) -> Tensor:
+        half = self._tensors.get(id(tensor))
+        return tensor if half is None else half.detach().float()
+
+
+def with_values(model: PreTrainedModel, weights: WeightSource | None) -> AbstractContextManager[Any]:
+    """Have the float32 model of :func:`in_float32` compute with its matrices' values, each widened while it is read."""
+    if not isinstance(weights, _Halves):
+        return nullcontext()
+    parameters = model.named_parameters(remove_duplicate=False)
+    return _Widening({id(value): weights.matrices[name] for name, value in parameters if name in weights.matrices})
 
 
 @contextmanager

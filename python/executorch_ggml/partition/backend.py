@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 import weakref
 from collections.abc import Callable, Collection
@@ -23,6 +22,7 @@ from ..passes import LAYOUTS, PASSES, PRECISIONS, quantize_states, run_passes, s
 from ..progress import counted
 from ..targets import TARGETS, for_targets
 from .debug_handles import debug_handles
+from .spool import Spool, buffered
 from .states import StateNames
 
 # Constants are used in place from the mapped file: ggml asks for 32 bytes, a cache line is kinder.
@@ -149,58 +149,66 @@ def _preprocess(
             applied.add(f"{LAYOUT_KEY}={layout}")
     graphs = for_targets(graph, targets)
     constants = list(dict.fromkeys(constant for made in graphs for constant in made.constants))
-    store = NamedDataStore()
-    weights_file = options.get(WEIGHTS_FILE_KEY)
+    store = _Store(options.get(WEIGHTS_FILE_KEY))
     inside = [constant for constant in constants if not constant.outside]
     for constant in counted("quantizing and packing weights", inside, lambda each: each.stored_bytes):
-        _store(store, constant, constant_bytes(constant), weights_file)
+        store.add(constant, constant_data(constant))
     for state in dict.fromkeys(state for made in graphs for state in made.states):
-        _store_first(store, state, weights_file)
+        _store_first(store, state)
         state.key = states[state.key]
     if graph.states or any(constant.value.dtype.is_quantized for constant in constants):
-        store.add_named_data(STATES_MARKER, bytes(1), ALIGNMENT)
+        store.named.add_named_data(STATES_MARKER, bytes(1), ALIGNMENT)
     if any(constant.outside for constant in constants):
         for file, name in getattr(weights, "files", {}).items():
-            store.add_named_data(f"{GGUF_NAME}{file}", name.encode())
+            store.named.add_named_data(f"{GGUF_NAME}{file}", name.encode())
     return PreprocessResult(
         processed_bytes=serialize(*graphs),
         debug_handle_map=debug_handles(graphs, program),
-        data_store_output=store.get_named_data_store_output(),
+        data_store_output=store.named.get_named_data_store_output(),
     )
 
 
-def _store(store: NamedDataStore, constant: Constant, data: bytes, weights_file: str | None) -> None:
-    """Write a constant's bytes, and add a digest of them to its key: other programs may use the same name."""
-    constant.key = f"{constant.key}#{hashlib.sha256(data).hexdigest()[:16]}"
-    store.add_named_data(constant.key, data, ALIGNMENT, weights_file)
+class _Store:
+    """The named data of a partition, large constants of it in a temporary file."""
+
+    def __init__(self, weights_file: str | None) -> None:
+        self.named = NamedDataStore()
+        self._weights_file = weights_file
+        self._spool = Spool()
+
+    def add(self, constant: Constant, data: torch.Tensor) -> None:
+        """Write a constant's bytes, and add a digest of them to its key: other programs may use the same name."""
+        buffer, digest = buffered(data.numpy().data, self._spool)
+        constant.key = f"{constant.key}#{digest[:16]}"
+        self.named.add_named_data(constant.key, buffer, ALIGNMENT, self._weights_file)
 
 
-def _store_first(store: NamedDataStore, state: State, weights_file: str | None) -> None:
+def _store_first(store: _Store, state: State) -> None:
     """Write a state's first contents, but for zeros: a state starts with these by itself."""
     if state.init is None:
         return
-    data = constant_bytes(state.init)
-    if data.count(0) == len(data):
-        state.init = None
+    data = constant_data(state.init)
+    if bool(data.any()):
+        store.add(state.init, data)
     else:
-        _store(store, state.init, data, weights_file)
+        state.init = None
 
 
-def constant_bytes(constant: Constant) -> bytes:
-    """A constant's contents as its storage layout has them."""
+def constant_data(constant: Constant) -> torch.Tensor:
+    """A constant's contents as its storage layout has them: bytes in one dim, the module's own where it can be."""
     if constant.value.dtype.is_quantized:
-        return _block_bytes(constant, constant.stored())
+        return _blocks(constant, constant.stored())
     flat = constant.stored().reshape(-1).to(constant.value.dtype.torch)
     if flat.stride() != (1,):  # contiguous() leaves a single element's stride as it is
         flat = flat.clone(memory_format=torch.contiguous_format)
-    return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
+    return flat.detach().view(torch.uint8)
 
 
-def _block_bytes(constant: Constant, data: torch.Tensor) -> bytes:
+def _blocks(constant: Constant, data: torch.Tensor) -> torch.Tensor:
     expected = constant.stored_bytes
     if data.dtype != torch.uint8 or data.numel() != expected:
         raise IRError(
             f"constant {constant.key}: {data.numel()} elements of {data.dtype}, expected {expected} bytes for "
             f"{constant.value}"
         )
-    return data.contiguous().numpy().tobytes()
+    return data.detach().contiguous()

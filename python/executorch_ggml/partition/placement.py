@@ -18,6 +18,7 @@ from ..ir.serialize import deserialize
 from ..runtime.session import DeviceNames, DeviceUse, Placement, Session, device_list
 from .backend import GgmlBackend
 from .control_flow import graph_modules
+from .spool import bytes_of
 
 
 def placement(program: ExportedProgram, device: DeviceNames, *, smallest: bool = False) -> Placement:
@@ -68,7 +69,7 @@ def _constants(delegate: LoweredBackendModule) -> dict[str, np.ndarray[Any, Any]
     if store is None:
         return {}
     entries = [*store.pte_data.items(), *(item for file in store.external_data.values() for item in file.items())]
-    return {key: np.frombuffer(store.buffers[entry.buffer_index], np.uint8) for key, entry in entries}
+    return {key: np.frombuffer(bytes_of(store.buffers[entry.buffer_index]), np.uint8) for key, entry in entries}
 
 
 def blank_constants(graph: Graph) -> dict[str, np.ndarray[Any, Any]]:

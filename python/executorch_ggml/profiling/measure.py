@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from ..ir.serialize import deserialize, targets_of
 from ..progress import counted
 from ..pte import plan_of
 from ..runtime import get_num_threads
+from ..runtime._library import close_gguf, open_gguf
 from .records import DelegateProfile, NodeProfile, Profile, Source
 from .sources import Sources, no_sources, sources_of
 
@@ -37,22 +40,25 @@ def profile(
     calls: int = 20,
     warmup: int = 5,
     data_path: str | Path | None = None,
+    gguf: Sequence[str | Path] = (),
     etrecord: str | Path | None = None,
 ) -> Profile:
     """Run a method of a .pte file, and say how long each of its nodes takes.
 
-    ``warmup`` calls are made first and not measured. ``etrecord`` is the file that ExecuTorch wrote when the program
-    was exported (``generate_etrecord=True``); with it nodes tell modules and source lines. The device and the threads
-    are those of :func:`executorch_ggml.set_device` and :func:`executorch_ggml.set_num_threads`. On a device nodes are
-    computed one by one, which takes longer than the whole graph.
+    ``warmup`` calls are made first and not measured. ``data_path`` and ``gguf`` are the files with the program's
+    weights, where these are apart (:func:`executorch_ggml.load`). ``etrecord`` is the file that ExecuTorch wrote when
+    the program was exported (``generate_etrecord=True``); with it nodes tell modules and source lines. The device and
+    the threads are those of :func:`executorch_ggml.set_device` and :func:`executorch_ggml.set_num_threads`. On a device
+    nodes are computed one by one, which takes longer than the whole graph.
     """
     if calls < 1 or warmup < 0:
         raise ValueError(f"calls is {calls} and warmup {warmup}; expected at least one call to measure")
     path = Path(program)
     plan, payloads = plan_of(path, method)
     sources = no_sources if etrecord is None else sources_of(Path(etrecord), method)
-    untraced = _untraced(path, data_path, method, inputs, calls, warmup)
-    etdump = _traced(path, data_path, method, inputs, calls + warmup)
+    with _opened(gguf):
+        untraced = _untraced(path, data_path, method, inputs, calls, warmup)
+        etdump = _traced(path, data_path, method, inputs, calls + warmup)
     blocks = [run for run in deserialize_from_etdump_flatcc(etdump).run_data if run.name == EXECUTE][warmup:]
     events = _Events([block.events for block in blocks])
     delegates = [_Delegate.of(index, delegate, payloads) for index, delegate in enumerate(plan.delegates)]
@@ -70,6 +76,15 @@ def profile(
         threads=get_num_threads(),
         etdump=etdump,
     )
+
+
+@contextmanager
+def _opened(files: Sequence[str | Path]) -> Iterator[None]:
+    """Have GGUF files open, where the delegate finds a program's weights."""
+    with ExitStack() as stack:
+        for file in files:
+            stack.callback(close_gguf, open_gguf(os.fspath(file)))
+        yield
 
 
 def _load(path: Path, data_path: str | Path | None, traced: bool) -> Any:
