@@ -22,7 +22,7 @@ from ..ir.serialize import serialize
 from ..passes import LAYOUTS, PASSES, PRECISIONS, quantize_states, run_passes, summary
 from ..progress import counted
 from ..targets import TARGETS, for_targets
-from .debug_handles import debug_handles
+from .debug_handles import debug_handles, mark_traced
 from .states import StateNames
 
 # Constants are used in place from the mapped file: ggml asks for 32 bytes, a cache line is kinder.
@@ -148,6 +148,7 @@ def _preprocess(
         if LAYOUTS[layout].applies(graph):
             applied.add(f"{LAYOUT_KEY}={layout}")
     graphs = for_targets(graph, targets)
+    mark_traced(graphs, program)
     constants = list(dict.fromkeys(constant for made in graphs for constant in made.constants))
     store = NamedDataStore()
     weights_file = options.get(WEIGHTS_FILE_KEY)
