@@ -5,6 +5,8 @@
 set(EXECUTORCH_GGML_EXECUTORCH_ROOT "")
 set(EXECUTORCH_GGML_RUNTIME_TYPE SHARED)
 add_library(executorch_ggml_executorch INTERFACE)
+# Its recorder of runs, beside the shared runtime.
+add_library(executorch_ggml_etdump INTERFACE)
 
 function(_executorch_ggml_find_executorch root)
   find_package(
@@ -52,6 +54,9 @@ elseif(EXECUTORCH_RUNTIME_LIBRARY_DIR)
   target_include_directories(executorch_ggml_executorch SYSTEM INTERFACE ${EXECUTORCH_INCLUDE_DIRS})
   target_compile_definitions(executorch_ggml_executorch INTERFACE ${EXECUTORCH_COMPILE_DEFINITIONS})
   target_link_libraries(executorch_ggml_executorch INTERFACE "${_library}")
+  file(GLOB _etdump "${EXECUTORCH_RUNTIME_LIBRARY_DIR}/libexecutorch_etdump${CMAKE_SHARED_LIBRARY_SUFFIX}*")
+  list(GET _etdump 0 _etdump)
+  target_link_libraries(executorch_ggml_etdump INTERFACE "${_etdump}")
   message(STATUS "ExecuTorch: ${_library}")
 elseif(TARGET executorch_core)
   set(EXECUTORCH_GGML_RUNTIME_TYPE STATIC)

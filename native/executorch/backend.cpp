@@ -221,7 +221,7 @@ class GgmlBackend final : public et::BackendInterface {
     }
     OutputTensors sink(et::Span<et::EValue*>(args.data() + inputs, outputs), &handle->integers, &handle->dense_outputs);
     Status status;
-    if (et::EventTracer* tracer = profiling_tracer(context)) {
+    if (et::EventTracer* tracer = delegate_tracer(context)) {
       NodeEvents events(tracer, *handle->session);
       status = handle->session->run(handle->views.data(), inputs, &sink, &events);
       if (status.ok()) events.log();

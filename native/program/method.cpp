@@ -96,11 +96,12 @@ Status input_infos(const et::MethodMeta& meta, std::vector<std::optional<TensorI
 }
 
 Status LoadedMethod::load(const et::Program& program, const std::string& name, const RuntimeSpecs& specs,
-                          const et::NamedDataMap* data, std::shared_ptr<Arena> shared,
+                          const et::NamedDataMap* data, std::shared_ptr<Arena> shared, Recorder* recorder,
                           std::unique_ptr<LoadedMethod>* method) {
   executorch_ggml_clear_error();
   std::unique_ptr<LoadedMethod> loaded(new LoadedMethod());
   loaded->shared_ = std::move(shared);
+  loaded->recorder_ = recorder;
   const auto meta = program.method_meta(name.c_str());
   if (!meta.ok()) return Status::error(describe(meta.error()));
   EXECUTORCH_GGML_TRY(input_infos(*meta, &loaded->infos_));
@@ -111,7 +112,8 @@ Status LoadedMethod::load(const et::Program& program, const std::string& name, c
   if (error == et::Error::Ok && !specs.device.empty()) error = options.set_option("device", specs.device.c_str());
   if (error == et::Error::Ok) error = for_backends.set_options(kBackend, options.view());
   if (error != et::Error::Ok) return Status::error(describe(error));
-  auto result = program.load_method(name.c_str(), loaded->memory_.get(), nullptr, data, &for_backends);
+  auto result = program.load_method(name.c_str(), loaded->memory_.get(),
+                                    recorder == nullptr ? nullptr : recorder->tracer(), data, &for_backends);
   if (!result.ok()) return Status::error(describe(result.error()));
   loaded->method_ = std::make_unique<et::Method>(std::move(result.get()));
   loaded->copies_.resize(loaded->infos_.size());
@@ -145,6 +147,8 @@ bool LoadedMethod::uses_ggml() const { return method_->method_meta().uses_backen
 
 Status LoadedMethod::run(std::vector<Input>& inputs, std::vector<Output>* outputs) {
   std::lock_guard<Mutex> lock(in_use());
+  std::unique_lock<Mutex> recording;
+  if (recorder_ != nullptr) recording = std::unique_lock<Mutex>(recorder_->in_use());
   executorch_ggml_clear_error();
   EXECUTORCH_GGML_TRY(place_outputs());
   EXECUTORCH_GGML_TRY(set_inputs(inputs));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "program.h"
+#include "recorder.h"
 
 namespace executorch_ggml {
 
@@ -39,9 +40,10 @@ struct RuntimeSpecs {
 
 class LoadedMethod {
  public:
-  // `shared` is the arena of what ExecuTorch planned under the number 2, or null. `data` may be null.
+  // `shared` is the arena of what ExecuTorch planned under the number 2, or null. `data` may be null, and so may
+  // `recorder`, which records runs and outlives the method.
   static Status load(const ::executorch::runtime::Program& program, const std::string& name, const RuntimeSpecs& specs,
-                     const ::executorch::runtime::NamedDataMap* data, std::shared_ptr<Arena> shared,
+                     const ::executorch::runtime::NamedDataMap* data, std::shared_ptr<Arena> shared, Recorder* recorder,
                      std::unique_ptr<LoadedMethod>* method);
 
   Status run(std::vector<Input>& inputs, std::vector<Output>* outputs);
@@ -62,6 +64,7 @@ class LoadedMethod {
   std::string shapes_fault(const std::vector<Input>& inputs) const;
 
   std::shared_ptr<Arena> shared_;
+  Recorder* recorder_ = nullptr;
   Mutex running_;
   std::vector<std::unique_ptr<Arena>> arenas_;
   std::vector<::executorch::runtime::Span<uint8_t>> spans_;

@@ -11,6 +11,7 @@
 #include "../python/signals.h"
 #include "executorch_ggml.h"
 #include "program.h"
+#include "recorder.h"
 #include "scalar_types.h"
 #include "status.h"
 
@@ -112,9 +113,10 @@ struct ToPython {
 
 class PyProgram {
  public:
-  PyProgram(const std::string& path, const std::string& data_path, bool map, const std::string& device) {
+  PyProgram(const std::string& path, const std::string& data_path, bool map, const std::string& device, bool etdump,
+            bool intermediate_outputs) {
     const nb::gil_scoped_release release;
-    check(LoadedProgram::load(path, data_path, map, device, &program_));
+    check(LoadedProgram::load(path, {data_path, map, device, etdump, intermediate_outputs}, &program_));
   }
 
   const std::vector<std::string>& method_names() const { return program_->method_names(); }
@@ -154,6 +156,17 @@ class PyProgram {
     return list;
   }
 
+  // The ETDump of the runs since the last time, and the values that it refers to.
+  nb::tuple take_recording() {
+    Recording recording;
+    {
+      const nb::gil_scoped_release release;  // a run on another thread may hold it
+      check(program_->take_recording(&recording));
+    }
+    return nb::make_tuple(nb::bytes(recording.etdump.data(), recording.etdump.size()),
+                          nb::bytes(recording.values.data(), recording.values.size()));
+  }
+
   void reset_states() {
     const nb::gil_scoped_release release;  // a run on another thread may hold them
     check(program_->reset_states());
@@ -169,11 +182,13 @@ class PyProgram {
 NB_MODULE(_program, m) {
   using executorch_ggml::PyProgram;
   nb::class_<PyProgram>(m, "Program")
-      .def(nb::init<const std::string&, const std::string&, bool, const std::string&>(), nb::arg("path"),
-           nb::arg("data_path"), nb::arg("map"), nb::arg("device"))
+      .def(nb::init<const std::string&, const std::string&, bool, const std::string&, bool, bool>(), nb::arg("path"),
+           nb::arg("data_path"), nb::arg("map"), nb::arg("device"), nb::arg("etdump") = false,
+           nb::arg("intermediate_outputs") = false)
       .def_prop_ro("method_names", &PyProgram::method_names)
       .def("inputs", &PyProgram::inputs, nb::arg("method"))
       .def("load_method", &PyProgram::load_method, nb::arg("method"))
       .def("run", &PyProgram::run, nb::arg("method"), nb::arg("inputs"))
+      .def("take_recording", &PyProgram::take_recording)
       .def("reset_states", &PyProgram::reset_states);
 }

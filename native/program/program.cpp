@@ -9,6 +9,7 @@
 
 #include "executorch_ggml.h"
 #include "method.h"
+#include "recorder.h"
 #include "status.h"
 
 namespace executorch_ggml {
@@ -33,17 +34,18 @@ size_t shared_size(const et::Program& program, const std::vector<std::string>& m
 
 LoadedProgram::~LoadedProgram() = default;
 
-Status LoadedProgram::load(const std::string& path, const std::string& data_path, bool map, const std::string& device,
+Status LoadedProgram::load(const std::string& path, const LoadOptions& options,
                            std::unique_ptr<LoadedProgram>* program) {
   return without_exceptions([&]() -> Status {
     executorch_ggml_clear_error();
     std::unique_ptr<LoadedProgram> loaded(new LoadedProgram());
-    loaded->device_ = device;
-    if (device.size() >= et::kMaxOptionValueLength) {
+    loaded->device_ = options.device;
+    if (options.device.size() >= et::kMaxOptionValueLength) {
       return Status::error(format("device: a list of %zu characters, expected less than %zu; set it with set_device",
-                                  device.size(), et::kMaxOptionValueLength));
+                                  options.device.size(), et::kMaxOptionValueLength));
     }
-    EXECUTORCH_GGML_TRY(loaded->open(path, data_path, map));
+    if (options.record) loaded->recorder_ = std::make_unique<Recorder>(options.values);
+    EXECUTORCH_GGML_TRY(loaded->open(path, options.data_path, options.map));
     *program = std::move(loaded);
     return {};
   });
@@ -83,7 +85,10 @@ Status LoadedProgram::find(const std::string& name, LoadedMethod** method) {
   auto found = methods_.find(name);
   if (found == methods_.end()) {
     std::unique_ptr<LoadedMethod> loaded;
-    EXECUTORCH_GGML_TRY(LoadedMethod::load(*program_, name, {states_, device_}, data_.get(), shared_, &loaded));
+    std::unique_lock<Mutex> recording;  // loading is recorded too
+    if (recorder_ != nullptr) recording = std::unique_lock<Mutex>(recorder_->in_use());
+    EXECUTORCH_GGML_TRY(
+        LoadedMethod::load(*program_, name, {states_, device_}, data_.get(), shared_, recorder_.get(), &loaded));
     found = methods_.emplace(name, std::move(loaded)).first;
   }
   *method = found->second.get();
@@ -113,6 +118,14 @@ Status LoadedProgram::run(const std::string& name, std::vector<Input>& inputs, s
     LoadedMethod* method = nullptr;
     EXECUTORCH_GGML_TRY(find(name, &method));
     return method->run(inputs, outputs);
+  });
+}
+
+Status LoadedProgram::take_recording(Recording* recording) {
+  return without_exceptions([&]() -> Status {
+    if (recorder_ == nullptr) return Status::error("nothing is recorded; load the program with etdump=True");
+    *recording = recorder_->take();
+    return {};
   });
 }
 

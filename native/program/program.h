@@ -58,14 +58,22 @@ struct TensorInfo {
 };
 
 class LoadedMethod;
+class Recorder;
 struct Arena;
+struct Recording;
+
+struct LoadOptions {
+  std::string data_path;  // the .ptd file with the weights, or ""
+  bool map = true;        // both files, or read them into memory
+  std::string device;     // the runtime spec of that name; "": the default one
+  bool record = false;    // runs, for take_recording()
+  bool values = false;    // and the values of nodes
+};
 
 class LoadedProgram {
  public:
-  // `data_path` is the .ptd file with the weights, or "". Both files are verified, and mapped or read into memory.
-  // `device` is the runtime spec of that name; "": the default one. Errors name the file.
-  static Status load(const std::string& path, const std::string& data_path, bool map, const std::string& device,
-                     std::unique_ptr<LoadedProgram>* program);
+  // The files are verified. Errors name the file.
+  static Status load(const std::string& path, const LoadOptions& options, std::unique_ptr<LoadedProgram>* program);
   ~LoadedProgram();
   LoadedProgram(const LoadedProgram&) = delete;
   LoadedProgram& operator=(const LoadedProgram&) = delete;
@@ -81,6 +89,9 @@ class LoadedProgram {
   // Run a method. Calls of one method take turns, and so do those of methods that share memory.
   Status run(const std::string& name, std::vector<Input>& inputs, std::vector<Output>* outputs);
 
+  // What was recorded since the last time.
+  Status take_recording(Recording* recording);
+
   // Put the states that ggml keeps back to their first contents.
   Status reset_states();
 
@@ -90,6 +101,7 @@ class LoadedProgram {
   Status find(const std::string& name, LoadedMethod** method);
   void forget_interrupted();
 
+  std::unique_ptr<Recorder> recorder_;  // null: nothing is recorded
   std::unique_ptr<VerifiedLoader> file_;
   std::unique_ptr<VerifiedLoader> data_file_;
   std::unique_ptr<::executorch::extension::FlatTensorDataMap> data_;

@@ -6,18 +6,26 @@
 #include <vector>
 
 #include "ggml.h"
+#include "traced_values.h"
 
 namespace executorch_ggml {
 
 constexpr int kNoNode = -1;
+
+// A tensor of ggml's graph that is computed, and what of the program that is.
+struct NodeStep {
+  const ggml_tensor* tensor = nullptr;
+  int node = kNoNode;                  // whose part it is; kNoNode: of none, as a copy to an output is
+  std::vector<int> joined;             // nodes before it that its kernel computes too, in their order
+  const TracedValue* value = nullptr;  // that is there now, which the next step may overwrite; or null
+};
 
 class NodeObserver {
  public:
   virtual ~NodeObserver() = default;
   // The first node begins: inputs are there, threads are started.
   virtual void begin() = 0;
-  // `tensor` has been computed, for a node of the program by its number; kNoNode: for none, as a copy to an output is.
-  virtual void computed(int node, const ggml_tensor* tensor) = 0;
+  virtual void computed(const NodeStep& step) = 0;
 };
 
 // Each node that was built, and the last tensor of the context at that time.
@@ -29,7 +37,9 @@ std::vector<int> program_nodes(ggml_context* context, ggml_cgraph* cgraph, const
 // The tensors of a ggml graph that are computed, in order, and the program's nodes that they are part of.
 class NodeSteps {
  public:
-  NodeSteps(ggml_context* context, ggml_cgraph* cgraph, const LastTensors& last_tensors);
+  // `outputs` has the tensor of each of the program's nodes, `values` those of them to tell of.
+  NodeSteps(ggml_context* context, ggml_cgraph* cgraph, const LastTensors& last_tensors, const fb::Graph& graph,
+            const std::vector<ggml_tensor*>& outputs, std::vector<TracedValue> values);
 
   void begin(NodeObserver* observer);
 
@@ -40,12 +50,11 @@ class NodeSteps {
   static bool on_eval(ggml_tensor* tensor, bool ask, void* steps);
 
  private:
-  struct Step {
-    const ggml_tensor* tensor;
-    int node;
-  };
+  void find_values();
+  void find_joined(const fb::Graph& graph, const std::vector<ggml_tensor*>& outputs);
 
-  std::vector<Step> steps_;
+  std::vector<NodeStep> steps_;
+  std::vector<TracedValue> values_;
   size_t at_ = 0;
   NodeObserver* observer_ = nullptr;
 };

@@ -708,7 +708,10 @@ void PreparedGraph::explain_custom_nodes(bool add) {
 // Made for the first run that is observed.
 NodeSteps* PreparedGraph::steps_for(NodeObserver* observer) {
   if (observer == nullptr) return nullptr;
-  if (steps_ == nullptr) steps_ = std::make_unique<NodeSteps>(arena_.context(), cgraph_, last_tensors_);
+  if (steps_ == nullptr) {
+    steps_ = std::make_unique<NodeSteps>(arena_.context(), cgraph_, last_tensors_, graph_, made_,
+                                         traced_values(graph_, shapes_, made_));
+  }
   return steps_.get();
 }
 

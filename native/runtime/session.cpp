@@ -167,6 +167,7 @@ Status Session::check(const fb::Program& program) {
     EXECUTORCH_GGML_TRY(check_values(graph, graph.states(), "state", &taken));
     EXECUTORCH_GGML_TRY(check_values(graph, graph.outputs(), "output", nullptr));
     EXECUTORCH_GGML_TRY(Shapes::check(graph));
+    EXECUTORCH_GGML_TRY(check_traced(graph));
   }
   EXECUTORCH_GGML_TRY(check_targets(program));
   return check_same_ports(program);

@@ -171,7 +171,8 @@ inline std::vector<Program> read_programs(const char* folder) {
   return programs;
 }
 
-inline Status run_session(Session* session, const std::vector<Input>& inputs, Outputs* outputs) {
+inline Status run_session(Session* session, const std::vector<Input>& inputs, Outputs* outputs,
+                          NodeObserver* observer = nullptr) {
   std::vector<Guarded> memory;
   std::vector<TensorView> views;
   for (const Input& input : inputs) {
@@ -179,7 +180,7 @@ inline Status run_session(Session* session, const std::vector<Input>& inputs, Ou
     memory.back().fill_and_lock(input.bytes);
     views.push_back({memory.back().data(), input.dtype, input.sizes.data(), static_cast<int>(input.sizes.size())});
   }
-  return session->run(views.data(), views.size(), outputs);
+  return session->run(views.data(), views.size(), outputs, observer);
 }
 
 // IR in memory that is aligned.

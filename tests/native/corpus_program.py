@@ -22,12 +22,14 @@ from executorch_ggml.ir.builder import Builder
 from executorch_ggml.ir.codec import quantize
 from executorch_ggml.ir.dims import ne_of
 from executorch_ggml.ir.dtypes import DType
-from executorch_ggml.ir.graph import Value
+from executorch_ggml.ir.graph import Graph, TracedForm, Value
 from executorch_ggml.ir.interpreter import Interpreter
 from executorch_ggml.ir.op import Dim
 from executorch_ggml.ir.serialize import MAGIC, payload, serialize
 from executorch_ggml.ir.storage import Storage, StorageLayout
 from executorch_ggml.partition.backend import constant_data
+
+AXES = ((0, 1, 2, 3), (2, 0, 1, 3), (3, 1, 0, 2))  # of forms
 
 DTYPES = {dtype.torch: dtype for dtype in DType if not dtype.is_quantized}
 
@@ -106,9 +108,18 @@ def with_defaults(ir: bytes) -> bytes:
     return struct.pack("<4sIQ", MAGIC, zlib.crc32(body), len(body)) + body
 
 
+def _with_forms(graph: Graph) -> Graph:
+    """The graph with a form for each node's output, as if it were that of a traced program."""
+    for number, node in enumerate(graph.nodes):
+        axes = AXES[number % len(AXES)]
+        moved = dict(zip(axes, node.output.ne, strict=True))
+        node.traced = TracedForm(node.output.ne, axes, tuple(moved[axis] for axis in (3, 2, 1, 0)))
+    return graph
+
+
 def container(p: Program) -> bytes:
     """A program's file."""
-    graph = p.build.finish()
+    graph = _with_forms(p.build.finish())
     expected = Interpreter(graph).run(*p.inputs)
     constants = {constant.key: constant for constant in graph.constants}
     constants |= {state.init.key: state.init for state in graph.states if state.init is not None}

@@ -172,6 +172,11 @@ class Damager {
   }
 
   void find_node(const fb::Node& node) {
+    if (const fb::TracedForm* form = node.traced(); form != nullptr) {
+      add_ne(*form->ne());
+      add_elements(&choices_, form->axes());
+      add_elements(&words_, form->shape());
+    }
     add(&choices_, field(node, fb::Node::VT_OP_TYPE));
     add(&choices_, field(node, fb::Node::VT_HOST));
     add(&links_, field(node, fb::Node::VT_OUTPUT));

@@ -76,6 +76,7 @@ struct Tally {
   int damaged = 0;
   int loaded = 0;
   int ran = 0;
+  int values = 0;  // that nodes of whole programs have
   double slowest = 0;
   std::string slowest_name;
   int failures = 0;
@@ -96,6 +97,26 @@ Status load(const std::vector<uint64_t>& words, size_t size, Constants* constant
   return Session::load(words.data(), size, constants, options, session);
 }
 
+// Reads what each node computes, as a tracer that logs values does.
+class ValueReader : public NodeObserver {
+ public:
+  void begin() override {}
+  void computed(const NodeStep& step) override {
+    if (step.value == nullptr) return;
+    const size_t size = read_traced(*step.value).size();
+    if (size != 0 &&
+        size != static_cast<size_t>(ggml_nelements(step.value->tensor)) * ggml_type_size(step.value->tensor->type))
+      wrong_ = true;
+    ++values_;
+  }
+  int values() const { return values_; }
+  bool wrong() const { return wrong_; }
+
+ private:
+  int values_ = 0;
+  bool wrong_ = false;
+};
+
 void try_damaged(const Program& program, const std::string& ir, Tally* tally) {
   const std::vector<uint64_t> words = aligned(ir);
   Constants constants(program);
@@ -109,7 +130,10 @@ void try_damaged(const Program& program, const std::string& ir, Tally* tally) {
   const fb::Graph& graph = graph_for(*opened, Target::Cpu);
   for (int again = 0; again < 2; ++again) {
     Outputs outputs;
-    status = run_session(session.get(), wanted_inputs(program, graph, *session), &outputs);
+    ValueReader reader;
+    status =
+        run_session(session.get(), wanted_inputs(program, graph, *session), &outputs, again == 0 ? &reader : nullptr);
+    if (reader.wrong()) return fail(tally, "a value of another size than its tensor");
   }
   tally->ran += status.ok() ? 1 : 0;
 }
@@ -122,8 +146,10 @@ void check_whole(const Program& program, Tally* tally) {
   std::unique_ptr<Session> session;
   Outputs outputs;
   Status status = load(words, program.ir.size(), &constants, &session);
-  if (status.ok()) status = run_session(session.get(), program.inputs, &outputs);
+  ValueReader reader;
+  if (status.ok()) status = run_session(session.get(), program.inputs, &outputs, &reader);
   if (!status.ok()) return fail(tally, status.message());
+  tally->values += reader.values();
   if (outputs.count() != program.outputs.size()) return fail(tally, "another number of outputs than expected");
   for (size_t i = 0; i < outputs.count(); ++i) {
     if (!same(program.outputs[i], outputs.bytes(i))) fail(tally, format("output %zu is not as expected", i));
@@ -180,6 +206,7 @@ int run(int argc, char** argv) {
     damage_all(programs, budget(), &tally);
   }
   for (const Program& program : programs) check_whole(program, &tally);
+  if (tally.values == 0) fail(&tally, "no value of a node was read");
   std::printf("%zu programs, damaged %d times: %d loaded, %d ran; slowest %s in %.2f s; %d failures\n", programs.size(),
               tally.damaged, tally.loaded, tally.ran, tally.slowest_name.c_str(), tally.slowest, tally.failures);
   return tally.failures == 0 ? 0 : 1;

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .dims import as_dim, as_dims, is_one, product, same_dims
 from .dtypes import DType
-from .graph import Constant, Graph, IRError, Node, Port, State, Symbol, Value, dense_strides
+from .graph import Constant, Graph, IRError, Node, Port, State, Symbol, Traced, TracedForm, Value, dense_strides
 from .op import AttrSpec, Dim, Dims, Layout, OpSpec, Writes
 from .ops import OPS
 from .ops.custom import ReduceKind
@@ -202,6 +202,10 @@ class Builder:
         """One number as a tensor of one element."""
         return self.fill((), number, dtype)
 
+    def trace(self, name: str, value: Value, shape: Sequence[Dim]) -> None:
+        """Say that a node of the traced program gives a value, in a shape (outermost first)."""
+        self.graph.traced[name] = Traced(value, TracedForm(value.ne, IDENTITY, tuple(shape)))
+
     # ---------------------------------------------------------------------------------------------- finishing
 
     def finish(self) -> Graph:
@@ -210,7 +214,30 @@ class Builder:
         graph.nodes, needed = needed_nodes(graph)
         graph.constants = [constant for constant in graph.constants if constant.value in needed]
         graph.states = [state for state in graph.states if state.value in needed]
+        computed = {node.output for node in graph.nodes}
+        forms = {name: _without_views(traced) for name, traced in graph.traced.items()}
+        graph.traced = {name: traced for name, traced in forms.items() if traced.value in computed}
         return graph
+
+
+def _without_views(traced: Traced) -> Traced:
+    """The same from the value that it is a reshape or a permutation of, which need not be computed."""
+    value, form = traced.value, traced.form
+    if (form.ne, form.axes) != (value.ne, IDENTITY):
+        return traced
+    axes = IDENTITY
+    if (node := _made_by(value, "reshape")) is not None:
+        value = _given(node.inputs[0])
+    if (node := _made_by(value, "permute")) is not None:
+        value, axes = _given(node.inputs[0]), node.attrs["axes"]
+    ne = value.ne
+    if (node := _made_by(value, "reshape")) is not None:
+        value = _given(node.inputs[0])
+    return Traced(value, TracedForm(ne, axes, form.shape))
+
+
+def _made_by(value: Value, op: str) -> Node | None:
+    return value.producer if value.producer is not None and value.producer.op == op else None
 
 
 def needed_nodes(graph: Graph) -> tuple[list[Node], set[Value]]:

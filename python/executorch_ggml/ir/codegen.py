@@ -130,9 +130,14 @@ table Constant { key:string; value:int; storage:Storage; groups:long = 1; }
 // A tensor that keeps its contents from run to run; initial is the key of its first contents, or empty for zeros.
 table State { key:string; value:int; initial:string; }
 
+// How a value becomes a tensor of the traced program: its elements in their order have the dims ne, dim i goes to
+// axes[i], and the result has the shape (outermost first, any rank, sdims).
+table TracedForm { ne:Ne; axes:[ubyte]; shape:[long]; }
+
 // One call of a builder; an input of -1 is an optional one that is absent. A host node is computed on the CPU, before
-// all that a device computes, and depends on leaves and other host nodes alone.
-table Node { op:Op; inputs:[int]; output:int; name:string; host:bool; }
+// all that a device computes, and depends on leaves and other host nodes alone. Where its output is what the node of
+// the traced program gives that it is named after, it says in which form.
+table Node { op:Op; inputs:[int]; output:int; name:string; host:bool; traced:TracedForm; }
 
 table Graph {
   symbols:[Symbol];

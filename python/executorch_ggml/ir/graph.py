@@ -64,9 +64,33 @@ def dense_strides(ne: Dims) -> Dims:
     return 1, ne[0], product(ne[:2]), product(ne[:3])
 
 
+@dataclass(frozen=True)
+class TracedForm:
+    """How the elements of a value become a tensor of the traced program.
+
+    In their order they have the dims ``ne``; dim ``i`` goes to ``axes[i]``; the result has the ``shape`` (outermost
+    first).
+    """
+
+    ne: Dims
+    axes: tuple[int, int, int, int]
+    shape: tuple[Dim, ...]
+
+
+@dataclass(eq=False)
+class Traced:
+    """A value that is, in some form, what a node of the traced program gives."""
+
+    value: Value
+    form: TracedForm
+
+
 @dataclass(eq=False)
 class Node:
-    """One call of a builder. A ``host`` node is computed on the CPU, before all that a device computes."""
+    """One call of a builder. A ``host`` node is computed on the CPU, before all that a device computes.
+
+    ``traced`` is the form in which its output is what the node of the traced program gives that it is named after.
+    """
 
     spec: OpSpec
     inputs: tuple[Value | None, ...]
@@ -74,6 +98,7 @@ class Node:
     output: Value
     name: str
     host: bool = False
+    traced: TracedForm | None = None
 
     @property
     def op(self) -> str:
@@ -156,7 +181,10 @@ class Symbol:
 
 @dataclass
 class Graph:
-    """A program for the native runtime."""
+    """A program for the native runtime.
+
+    ``traced`` has what nodes of the traced program give, by their names, where it is still computed.
+    """
 
     symbols: list[Symbol] = field(default_factory=list)
     inputs: list[Port] = field(default_factory=list)
@@ -165,6 +193,7 @@ class Graph:
     states: list[State] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     target: Target = Target.CPU
+    traced: dict[str, Traced] = field(default_factory=dict)
 
     def values(self) -> list[Value]:
         """Every value once, leaves first."""

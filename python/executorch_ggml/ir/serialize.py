@@ -18,7 +18,7 @@ from ._lazy import sympy
 from .builder import _strides, hashable
 from .dims import binary_exprs, expr_kind
 from .dtypes import DType
-from .graph import Constant, Graph, IRError, Node, Port, State, Symbol, Value, dense_strides
+from .graph import Constant, Graph, IRError, Node, Port, State, Symbol, TracedForm, Value, dense_strides
 from .op import IR_VERSION, AttrSpec, Dim, Dims
 from .ops import OPS
 from .storage import Storage, StorageLayout
@@ -141,6 +141,7 @@ class _Writer:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.ops: dict[Any, _Once] = {}
+        self.forms: dict[TracedForm, _Once] = {}
         self.values = {value: index for index, value in enumerate(graph.values())}
         self.symbols = {entry.symbol: index for index, entry in enumerate(graph.symbols)}
         self.exprs: list[Any] = []
@@ -232,7 +233,17 @@ class _Writer:
         packed.opType = node.spec.number
         packed.host = node.host
         packed.op = self._op(node)
+        packed.traced = None if node.traced is None else self._traced(node.traced)
         return packed
+
+    def _traced(self, form: TracedForm) -> _Once:
+        known = self.forms.get(form)
+        if known is not None:
+            return known
+        packed = fb.TracedFormT()
+        packed.ne, packed.axes = self._ne(form.ne), list(form.axes)
+        packed.shape = [self.sdim(size) for size in form.shape]
+        return self.forms.setdefault(form, _Once(packed))
 
     def _op(self, node: Node) -> _Once:
         key = (node.spec.number, *(hashable(node.attrs[attr.name]) for attr in node.spec.attrs))
@@ -310,6 +321,11 @@ class _Reader:
         shape = [] if port.shape is None else port.shape
         return Port(_text(port.name), self.values[port.value], tuple(self.dim(int(n)) for n in shape))
 
+    def _traced(self, form: Any) -> TracedForm:
+        a, b, c, d = (int(axis) for axis in form.axes)
+        shape = [] if form.shape is None else form.shape
+        return TracedForm(self._ne(form.ne), (a, b, c, d), tuple(self.dim(int(n)) for n in shape))
+
     def _node(self, node: Any) -> Node:
         spec = OPS.by_number(node.opType)
         if spec is None:
@@ -318,7 +334,8 @@ class _Reader:
             None if index < 0 else self.values[index] for index in ([] if node.inputs is None else node.inputs)
         )
         attrs = {attr.name: unpacked_attr(node.op, attr, self.dim) for attr in spec.attrs}
-        made = Node(spec, inputs, attrs, self.values[node.output], _text(node.name), bool(node.host))
+        traced = None if node.traced is None else self._traced(node.traced)
+        made = Node(spec, inputs, attrs, self.values[node.output], _text(node.name), bool(node.host), traced)
         made.output.producer = made
         made.output.strides = _strides(spec.name, inputs, attrs, made.output.ne)
         return made

@@ -21,7 +21,7 @@ from ..ir.serialize import serialize
 from ..passes import LAYOUTS, PASSES, PRECISIONS, quantize_states, run_passes, summary
 from ..progress import counted
 from ..targets import TARGETS, for_targets
-from .debug_handles import debug_handles
+from .debug_handles import debug_handles, mark_traced
 from .spool import Spool, buffered
 from .states import StateNames
 
@@ -148,6 +148,7 @@ def _preprocess(
         if LAYOUTS[layout].applies(graph):
             applied.add(f"{LAYOUT_KEY}={layout}")
     graphs = for_targets(graph, targets)
+    mark_traced(graphs, program)
     constants = list(dict.fromkeys(constant for made in graphs for constant in made.constants))
     store = _Store(options.get(WEIGHTS_FILE_KEY))
     inside = [constant for constant in constants if not constant.outside]

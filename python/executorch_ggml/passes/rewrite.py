@@ -40,6 +40,12 @@ class Rewriter:
             self._stands_for(node.output, self.copied(node, inputs) if replacement is None else replacement)
         for port in self.graph.outputs:
             self.builder.output(port.name, self._values[port.value], port.shape)
+        for name, traced in self.graph.traced.items():
+            if (value := self._values.get(traced.value)) is not None:
+                form = traced.form
+                self.builder.trace(
+                    name, self.builder.permute(self.builder.reshape(value, form.ne), form.axes), form.shape
+                )
         return self.builder.finish()
 
     def copied(self, node: Node, inputs: tuple[Value | None, ...]) -> Value:

@@ -9,7 +9,8 @@ from .records import UNKNOWN, By, DelegateProfile, NodeProfile, Profile, Row, So
 
 if TYPE_CHECKING:
     from .measure import profile
+    from .opening import inspector
 
-__all__ = ["UNKNOWN", "By", "DelegateProfile", "NodeProfile", "Profile", "Row", "Source", "profile"]
+__all__ = ["UNKNOWN", "By", "DelegateProfile", "NodeProfile", "Profile", "Row", "Source", "inspector", "profile"]
 
-__getattr__ = lazy(__name__, {".measure": ["profile"]})
+__getattr__ = lazy(__name__, {".measure": ["profile"], ".opening": ["inspector"]})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,14 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from executorch.devtools.etdump.serialize import deserialize_from_etdump_flatcc
-from executorch.extension.pybindings import portable_lib
 
 from ..ir.formulas import seen
 from ..ir.graph import Graph, Node
 from ..ir.serialize import deserialize, targets_of
 from ..progress import counted
 from ..pte import plan_of
-from ..runtime import get_num_threads
+from ..runtime import get_num_threads, load
 from ..runtime._library import close_gguf, open_gguf
 from .records import DelegateProfile, NodeProfile, Profile, Source
 from .sources import Sources, no_sources, sources_of
@@ -87,31 +85,24 @@ def _opened(files: Sequence[str | Path]) -> Iterator[None]:
         yield
 
 
-def _load(path: Path, data_path: str | Path | None, traced: bool) -> Any:
-    return portable_lib._load_for_executorch(str(path), None if data_path is None else str(data_path), traced)
-
-
 def _untraced(
     path: Path, data_path: str | Path | None, method: str, inputs: Sequence[Any], calls: int, warmup: int
 ) -> float:
     """The median time of a call that nobody traces."""
-    module = _load(path, data_path, traced=False)
+    module = load(path, data_path=data_path)
     times = []
     for _ in counted("timing calls", range(warmup + calls)):
         begin = time.perf_counter_ns()
-        module.run_method(method, tuple(inputs))
+        module.run(method, inputs)
         times.append(time.perf_counter_ns() - begin)
     return float(statistics.median(times[warmup:]))
 
 
 def _traced(path: Path, data_path: str | Path | None, method: str, inputs: Sequence[Any], calls: int) -> bytes:
-    module = _load(path, data_path, traced=True)
+    module = load(path, data_path=data_path, etdump=True)
     for _ in counted("tracing calls", range(calls)):
-        module.run_method(method, tuple(inputs))
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "etdump"
-        module.write_etdump_result_to_file(str(file))
-        return file.read_bytes()
+        module.run(method, inputs)
+    return module.etdump()[0]
 
 
 class _Events:
@@ -188,6 +179,8 @@ def _inside(instruction: int, delegate: _Delegate, events: _Events, sources: Sou
         if of_instruction != instruction or number >= len(delegate.nodes):
             continue
         node, metadata = delegate.nodes[number], events.metadata[of_instruction, number]
+        joined = [at for at in metadata.get("joined", ()) if at < len(delegate.nodes)]
+        nodes = [delegate.nodes[at] for at in (*joined, number)]
         found.append(
             NodeProfile(
                 delegate=delegate.index,
@@ -198,12 +191,17 @@ def _inside(instruction: int, delegate: _Delegate, events: _Events, sources: Sou
                 dtype=node.output.dtype.name.lower(),
                 shape=tuple(metadata.get("shape", ())),
                 device=metadata.get("device", ""),
-                sources=sources(instruction, number) or (Source(node.name),),
+                sources=tuple(
+                    source
+                    for at in (*joined, number)
+                    for source in sources(instruction, at) or (Source(delegate.nodes[at].name),)
+                ),
                 calls=len(times),
                 median_ns=statistics.median(times.values()),
                 total_ns=sum(times.values()),
-                multiply_adds=_multiply_adds(node),
-                bytes=_bytes(node),
+                multiply_adds=sum(map(_multiply_adds, nodes)),
+                bytes=_bytes(nodes),
+                joined=tuple(each.name for each in nodes[:-1]),
             )
         )
     return found
@@ -254,7 +252,10 @@ def _multiply_adds(node: Node) -> int:
     return int(node.spec.work(operands | {"result": seen(node.output)}))
 
 
-def _bytes(node: Node) -> int:
-    if not _is_static(node):
+def _bytes(nodes: Sequence[Node]) -> int:
+    """Of nodes that one kernel computes; what it hands on between them stays in it."""
+    if not all(map(_is_static, nodes)):
         return 0
-    return sum(value.dtype.nbytes(int(value.count)) for value in _values(node))
+    handed_on = {node.output for node in nodes[:-1]}
+    moved = [value for node in nodes for value in _values(node) if value not in handed_on]
+    return sum(value.dtype.nbytes(int(value.count)) for value in moved)

@@ -45,6 +45,7 @@ class NodeProfile:
     total_ns: float  # of all measured calls
     multiply_adds: int = 0  # of a call, where the op table has a formula; else 0
     bytes: int = 0  # that a call reads and writes: inputs, weights, output
+    joined: tuple[str, ...] = ()  # nodes before it that its kernel computes too: it has their time, sources and work
 
     @property
     def module(self) -> str:

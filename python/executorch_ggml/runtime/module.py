@@ -7,6 +7,7 @@ import os
 import re
 import weakref
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._library import close_gguf, load_delegate, open_gguf
@@ -63,6 +64,20 @@ class Module:
         except RuntimeError as error:
             raise RuntimeError(f"{self._path}: {method}: {error}") from error
 
+    def etdump(self) -> tuple[bytes, bytes]:
+        """ExecuTorch's record of the runs since the last call, and the values of nodes that it refers to.
+
+        Raises RuntimeError where the program was not loaded with ``etdump=True``.
+        """
+        return self._program.take_recording()
+
+    def write_etdump(self, path: str | os.PathLike[str], debug_path: str | os.PathLike[str] | None = None) -> None:
+        """Write that record to files that ``executorch.devtools.Inspector`` reads."""
+        record, values = self.etdump()
+        Path(path).write_bytes(record)
+        if debug_path is not None:
+            Path(debug_path).write_bytes(values)
+
     def reset_state(self) -> None:
         """Put the buffers that ggml keeps back to what they held at export, for all methods.
 
@@ -91,6 +106,8 @@ def load(
     gguf: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
     mmap: bool = True,
     device: DeviceNames = "",
+    etdump: bool = False,
+    intermediate_outputs: bool = False,
 ) -> Module:
     """Load a .pte file.
 
@@ -103,9 +120,15 @@ def load(
     ``mmap=False`` reads both files into memory, which takes longer and makes the program independent of them. GGUF
     files are always mapped. Everything but the weights is always read into memory.
 
+    ``etdump`` records runs for ``executorch.devtools.Inspector`` (:meth:`Module.write_etdump`), with
+    ``intermediate_outputs`` what nodes compute too. A record that is not taken grows with each run. Runs that are
+    recorded take turns.
+
     Raises FileNotFoundError, RuntimeError where a file is damaged, with the file and what is wrong in it, and
-    ValueError for ``gguf`` with a program that has its own weights.
+    ValueError for ``gguf`` with a program that has its own weights and for ``intermediate_outputs`` without a record.
     """
+    if intermediate_outputs and not etdump:
+        raise ValueError("intermediate_outputs are a part of the record of runs; load the program with etdump=True")
     load_delegate()
     from .._program import Program  # links the delegate
 
@@ -117,7 +140,7 @@ def load(
     if paths(gguf) and not _leaves_weights_outside(text):
         raise ValueError(f"{text}: it has its own weights, and takes none from {paths(gguf)[0]}; load it without gguf")
     try:
-        program = Program(text, data, mmap, device_list(device) if device else "")
+        program = Program(text, data, mmap, device_list(device) if device else "", etdump, intermediate_outputs)
     except RuntimeError as error:
         raise RuntimeError(f"{error}; is the file damaged, or from another version of ExecuTorch?") from error
     return Module(program, text, paths(gguf))

@@ -207,6 +207,9 @@ class Lowering:
         result = self.lower_node(builder, node, env)
         if isinstance(result, Refused):
             raise IRError(f"{node.name} ({overload_of(node)}): {result.reason}")
+        first = result[0] if isinstance(result, tuple) and result else result
+        if isinstance(first, Tensor):
+            builder.trace(node.name, first.value, first.shape)
         return result
 
     def _outputs(self, builder: Builder, node: Node, env: Mapping[Node, Any], signature: Any) -> None:
