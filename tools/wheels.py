@@ -35,6 +35,11 @@ PYTHONS = ("3.10", "3.11", "3.12")
 TAG = f"manylinux_{GLIBC[0]}_{GLIBC[1]}"
 # Installed beside ours, where ours look for it.
 NOT_INCLUDED = "libexecutorch.so"
+# auditwheel takes the rules of the machine that it runs on.
+AUDITWHEEL = (
+    "import platform, sys; machine = sys.argv.pop(1); platform.machine = lambda: machine; "
+    "from auditwheel.main import main; sys.exit(main())"
+)
 BUILD_TOOLS = ("scikit-build-core", "nanobind", "flatc")
 
 
@@ -116,7 +121,7 @@ def build_ggml(machine: Machine) -> None:
     if compiler_loses_amx():
         remove_variant(installed, AMX)
     shutil.rmtree(package, ignore_errors=True)
-    installed.rename(package)
+    shutil.copytree(installed, package)  # files in place of links, which a wheel cannot have
 
 
 def unpack_executorch(machine: Machine) -> None:
@@ -192,7 +197,16 @@ def build_wheel(machine: Machine, version: str) -> Path:
 
 def repair(wheel: Path, machine: Machine, out: Path) -> None:
     """Check a wheel against the tag's rules, and name it so; auditwheel adds nothing to it."""
-    command = [sys.executable, "-m", "auditwheel", "repair", "--plat", f"{TAG}_{machine.name}", "--only-plat"]
+    command = [
+        sys.executable,
+        "-c",
+        AUDITWHEEL,
+        machine.name,
+        "repair",
+        "--plat",
+        f"{TAG}_{machine.name}",
+        "--only-plat",
+    ]
     command += ["--exclude", NOT_INCLUDED, "--wheel-dir", str(out), str(wheel)]
     subprocess.run(command, env=machine.environment, check=True)
 
