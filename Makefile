@@ -5,6 +5,7 @@
 #             PYTEST_ARGS, BENCH          passed to pytest; the benchmarks to run (all)
 #             BENCH_LLM_ARGS=--resume     passed to benchmarks.llm
 #             FUZZ_SECONDS=3600           how long to fuzz
+#             WHEELS_ARGS="--machine x86_64 --python 3.11"  a part of the wheels
 #             ARM64_ARGS=--quick          the part of test-arm64 that CI runs
 
 SHELL := /bin/bash
@@ -185,6 +186,10 @@ runner-test: runner
 .PHONY: package-test
 package-test: setup  ## build the sdist and the wheel, install that in a new environment and use it there
 	$(PY) -m tools.check_packaging
+
+.PHONY: wheels
+wheels: $(STAMPS)/packages $(STAMPS)/zig  ## build the manylinux wheels that are published, into dist; half an hour
+	$(PY) -m tools.wheels $(WHEELS_ARGS)
 
 # Programs that the native tests read, and damage.
 .PHONY: corpus

@@ -22,7 +22,7 @@ file(MAKE_DIRECTORY "${_generated}/cpp" "${EXECUTORCH_GGML_GENERATED_PYTHON}")
 add_custom_command(
   OUTPUT "${_generated}/ops.stamp"
   BYPRODUCTS "${_generated}/cpp/ops_generated.h" "${_generated}/cpp/build_generated.inc" "${_schema}"
-  COMMAND "${Python_EXECUTABLE}" -P "${_ir}/codegen.py" --cpp-out "${_generated}/cpp" --schema-out "${_schema}"
+  COMMAND "${Python_EXECUTABLE}" -I "${_ir}/codegen.py" --cpp-out "${_generated}/cpp" --schema-out "${_schema}"
   COMMAND "${CMAKE_COMMAND}" -E touch "${_generated}/ops.stamp"
   DEPENDS ${_table}
   COMMENT "Generating C++ and the schema from the op table"

@@ -6,6 +6,7 @@
 #   _session*.so, _program*.so              Python only
 #   ir/_generated/                          Python only
 #   lib/libggml-pydevice.so                 devices written in Python, for any ggml program
+#   ggml/lib/, ggml/include/                a copy of the ggml package that a wheel was built with
 
 include(CMakePackageConfigHelpers)
 
@@ -13,6 +14,12 @@ set(_config_dir "${CMAKE_INSTALL_LIBDIR}/cmake/executorch_ggml")
 set(_origin "$ORIGIN")
 if(APPLE)
   set(_origin "@loader_path")
+endif()
+
+# A wheel brings its ggml. An editable install takes the one of its environment, where developers change it.
+set(_brings_ggml OFF)
+if(_in_wheel AND EXECUTORCH_GGML_GGML_IS_PACKAGE AND NOT SKBUILD_STATE STREQUAL "editable")
+  set(_brings_ggml ON)
 endif()
 
 # Where else than beside our package ExecuTorch and ggml are looked for, by absolute path. A wheel names no Python package
@@ -26,12 +33,16 @@ if(_in_wheel)
   endif()
 endif()
 
-# executorch_ggml_set_rpath(<target> <way to our libraries> <way to the folder of installed Python packages>)
-function(executorch_ggml_set_rpath target own up)
+# executorch_ggml_set_rpath(<target> <way to our libraries> <way to our package>)
+function(executorch_ggml_set_rpath target own package)
   set(paths "${_origin}${own}")
   if(_in_wheel)
-    foreach(folder IN ITEMS executorch/lib libggml/lib libggml/lib64)
-      list(APPEND paths "${_origin}/${up}/${folder}")
+    set(ggml "../libggml")
+    if(_brings_ggml)
+      set(ggml "ggml")
+    endif()
+    foreach(folder IN ITEMS ../executorch/lib ${ggml}/lib ${ggml}/lib64)
+      list(APPEND paths "${_origin}${package}/${folder}")
     endforeach()
   endif()
   foreach(root IN LISTS _executorch_root _ggml_root)
@@ -44,7 +55,7 @@ function(executorch_ggml_set_rpath target own up)
 endfunction()
 
 if(EXECUTORCH_GGML_BUILD_DELEGATE)
-  executorch_ggml_set_rpath(executorch_ggml_runtime "" "../..")
+  executorch_ggml_set_rpath(executorch_ggml_runtime "" "/..")
   install(
     TARGETS executorch_ggml_runtime
     EXPORT executorch_ggml-targets
@@ -81,11 +92,27 @@ elseif(EXECUTORCH_GGML_BUNDLED_GGML)
   install(TARGETS ${EXECUTORCH_GGML_BUNDLED_GGML} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 endif()
 
+# Libraries under the two names that a linker and a program ask for, and what find_package(ggml) reads.
+if(_brings_ggml)
+  install(
+    DIRECTORY "${EXECUTORCH_GGML_GGML_ROOT}/"
+    DESTINATION ggml
+    FILES_MATCHING
+    PATTERN "include/*.h"
+    PATTERN "lib*${CMAKE_SHARED_LIBRARY_SUFFIX}"
+    PATTERN "lib*${CMAKE_SHARED_LIBRARY_SUFFIX}.?"
+    PATTERN "ggml-config*.cmake"
+    PATTERN "bin" EXCLUDE
+    PATTERN "__pycache__" EXCLUDE
+    PATTERN "src" EXCLUDE
+  )
+endif()
+
 if(EXECUTORCH_GGML_BUILD_PYTHON)
-  executorch_ggml_set_rpath(_session "/${CMAKE_INSTALL_LIBDIR}" "..")
+  executorch_ggml_set_rpath(_session "/${CMAKE_INSTALL_LIBDIR}" "")
   install(TARGETS _session LIBRARY DESTINATION .)
   if(TARGET _program)
-    executorch_ggml_set_rpath(_program "/${CMAKE_INSTALL_LIBDIR}" "..")
+    executorch_ggml_set_rpath(_program "/${CMAKE_INSTALL_LIBDIR}" "")
     install(TARGETS _program LIBRARY DESTINATION .)
   endif()
   install(TARGETS ggml_pydevice LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")

@@ -1,10 +1,11 @@
 """Build the sdist and the wheel as a stranger does, install the wheel in a new environment, and use it there.
 
-    python -m tools.check_packaging [--keep FOLDER]
+    python -m tools.check_packaging [--keep FOLDER] [--wheel FILE] [--python PROGRAM]
 
 Nothing of this environment is used but its interpreter: `python -m build` makes the sdist, and the wheel of that, with
-what pyproject.toml requires. What README.md and pages of docs/ show then runs as it is printed, in Python, on the
-command line and as a C++ project. Takes some minutes, most of them in the compiler.
+what pyproject.toml requires; or a wheel is given. What README.md and pages of docs/ show then runs as it is printed, in
+Python and on the command line, with no compiler on the path, and as a C++ project. Takes some minutes, most of them in
+the compiler.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,10 +55,15 @@ def step(name: str) -> Iterator[None]:
     print(f" {time.monotonic() - start:.0f} s", flush=True)
 
 
-def environment(folder: Path) -> Path:
-    """A new virtual environment; gives the folder of its commands."""
-    venv.create(folder, with_pip=True)
+def environment(folder: Path, python: str = sys.executable) -> Path:
+    """A new virtual environment of a Python; gives the folder of its commands."""
+    run(python, "-m", "venv", folder, cwd=folder.parent)
     return folder / "bin"
+
+
+def run_alone(bin: Path, *command: str | Path, cwd: Path, **variables: str) -> str:
+    """Run a command of an environment with nothing else on the path."""
+    return run(bin / command[0], *command[1:], cwd=cwd, PATH=str(bin), **variables)
 
 
 def check_relocatable(package: Path, work: Path) -> None:
@@ -76,12 +81,11 @@ def check_python(bin: Path, folder: Path) -> None:
     for number, code in enumerate((blocks("python")[0], blocks("python", LANGUAGE_MODELS)[0])):
         script = folder / f"readme_{number}.py"
         script.write_text(code)
-        run(bin / "python", "-I", script, cwd=folder)
+        run_alone(bin, "python", "-I", script, cwd=folder)
 
 
 def check_commands(bin: Path, folder: Path) -> None:
     """The command line on the program that README's first one wrote."""
-    command = bin / "executorch-ggml"
     for arguments, expected in (
         (["--version"], "executorch-ggml"),
         (["devices"], "CPU"),
@@ -90,7 +94,7 @@ def check_commands(bin: Path, folder: Path) -> None:
         (["doctor"], "kernels for"),
         (["export-gguf", "--help"], "Usage: executorch-ggml export-gguf"),
     ):
-        output = run(command, *arguments, cwd=folder)
+        output = run_alone(bin, "executorch-ggml", *arguments, cwd=folder)
         if expected not in output:
             raise SystemExit(f"executorch-ggml {' '.join(arguments)}: expected {expected!r} in its output:\n{output}")
 
@@ -118,16 +122,23 @@ def check_apart(bin: Path, wheel: Path, folder: Path) -> None:
         raise SystemExit(f"another copy of the package was imported:\n{output}")
 
 
-def check(work: Path) -> None:
-    """All of it, in a folder."""
+def build(tools: Path, work: Path) -> Path:
+    """The sdist, and the wheel that is made of it."""
     with step("python -m build"):
-        tools = environment(work / "tools")
-        run(tools / "python", "-m", "pip", "install", "--quiet", "build", "cmake", "ninja", cwd=work)
+        run(tools / "python", "-m", "pip", "install", "--quiet", "build", cwd=work)
         run(tools / "python", "-m", "build", "--outdir", work / "dist", ROOT, cwd=work)
     (wheel,) = (work / "dist").glob("*.whl")
+    return wheel
+
+
+def check(work: Path, wheel: Path | None, python: str) -> None:
+    """All of it, in a folder."""
+    tools = environment(work / "tools")
+    run(tools / "python", "-m", "pip", "install", "--quiet", "cmake", "ninja", cwd=work)
+    wheel = wheel or build(tools, work)
     with step(f"pip install {wheel.name}[{EXTRA}]"):
-        bin = environment(work / "user")
-        run(bin / "python", "-m", "pip", "install", "--quiet", f"{wheel}[{EXTRA}]", cwd=work)
+        bin = environment(work / "user", python)
+        run_alone(bin, "python", "-m", "pip", "install", "--quiet", f"{wheel}[{EXTRA}]", cwd=work)
     (package,) = (work / "user").glob("lib/python*/site-packages/executorch_ggml")
     check_relocatable(package, work)
     folder = work / "run"
@@ -146,13 +157,17 @@ def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description="Build, install and use the package in new environments.")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="work in this new folder, and keep it")
-    keep: Path | None = parser.parse_args().keep
+    parser.add_argument("--wheel", type=Path, help="check this wheel, and build none")
+    parser.add_argument("--python", default=sys.executable, help="the Python to install it for (this one)")
+    options = parser.parse_args()
+    keep: Path | None = options.keep
+    wheel: Path | None = options.wheel and options.wheel.resolve()
     if keep is not None:
         keep.mkdir(parents=True)
-        check(keep.resolve())
+        check(keep.resolve(), wheel, options.python)
     else:
         with tempfile.TemporaryDirectory(prefix="executorch-ggml-packaging-") as folder:
-            check(Path(folder).resolve())
+            check(Path(folder).resolve(), wheel, options.python)
     return 0
 
 

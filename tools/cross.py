@@ -9,7 +9,6 @@ or the wheels are missing and cannot be fetched, it says so and exits with 0.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -17,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-from tools.foreign_packages import ROOT, UnavailableError, unpack
+from tools.foreign_packages import ROOT, UnavailableError, unpack, zig
 
 BUILD = ROOT / "build" / "cross"
 TOOLS = Path(sys.executable).parent
@@ -29,14 +28,6 @@ TARGETS = {
     "aarch64-linux-musl": ("manylinux_2_28_aarch64", "manylinux_2_27_aarch64"),
 }
 LIBRARIES = ("executorch_ggml_runtime",)
-
-
-def zig() -> Path:
-    """The compiler's program."""
-    found = importlib.util.find_spec("ziglang")
-    if found is None or found.origin is None:
-        raise UnavailableError("no ziglang here: pip install -c constraints.txt ziglang")
-    return Path(found.origin).with_name("zig")
 
 
 def compile_for(target: str, compiler: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shutil
 import subprocess
@@ -17,6 +18,14 @@ PINNED = ("executorch", "libggml-python")
 
 class UnavailableError(Exception):
     """Why something that is fetched is neither here nor to be had."""
+
+
+def zig() -> Path:
+    """The program of PyPI's ziglang."""
+    found = importlib.util.find_spec("ziglang")
+    if found is None or found.origin is None:
+        raise UnavailableError("no ziglang here: pip install -c constraints.txt ziglang")
+    return Path(found.origin).with_name("zig")
 
 
 def requirement(name: str) -> str:

@@ -59,9 +59,12 @@ def __dir__() -> list[str]:
 # A plug-in of ggml's (native/devices/pydevice.cpp) comes into programs with a ggml of their own and no ExecuTorch.
 if not hasattr(sys, "_executorch_ggml_plugin"):
     from ._needed import load_needed
+    from ._versions import check_ggml, check_loaded_ggml, check_packages
 
+    check_packages()
     load_needed(Path(cmake_prefix_path))
+    check_loaded_ggml()
 
     from .runtime import load_delegate
 
-    load_delegate()
+    check_ggml(load_delegate())

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.arm64 import build, calls, toolchain
-from tests.arm64.toolchain import Toolchain
+from tests.arm64 import build, calls
+from tools.arm64_toolchain import Toolchain, find
 from tools.foreign_packages import ROOT, UnavailableError
 
 PROGRAMS = build.BUILD / "programs"
@@ -114,7 +114,7 @@ def main() -> int:
     quick: bool = parser.parse_args().quick
     start = time.monotonic()
     try:
-        tools = toolchain.find()
+        tools = find()
         build.build_all(tools)
     except UnavailableError as reason:
         print(f"ARM64: skipped: {reason}")

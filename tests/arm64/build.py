@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.arm64.toolchain import TOOLCHAIN_FILE, Toolchain
+from tools.arm64_toolchain import TOOLCHAIN_FILE, Toolchain
 from tools.foreign_packages import ROOT, unpack
 
 BUILD = ROOT / "build" / "arm64"

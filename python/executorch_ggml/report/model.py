@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum
 
 
-class Kind(StrEnum):
+class Kind(str, Enum):
     """Who computes a node."""
 
     GGML = "ggml"

@@ -133,7 +133,7 @@ class Cache:
             files = {str(path.relative_to(artifact)): _digest(path) for path in _files(artifact)}
             if not files:
                 raise CacheError("there is no artifact")
-            created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+            created = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
             manifest = {**about, "format": _FORMAT, "key": key, "created": created, "files": files}
             (artifact / _MANIFEST).write_text(json.dumps({**manifest, "checksum": _checksum(manifest)}, indent=1))
             _remove(folder)
@@ -264,7 +264,10 @@ def _files(folder: Path) -> list[Path]:
 
 def _digest(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
-        return {"size": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+        digest = hashlib.sha256()
+        while block := file.read(1 << 20):
+            digest.update(block)
+        return {"size": path.stat().st_size, "sha256": digest.hexdigest()}
 
 
 def _checksum(manifest: Mapping[str, Any]) -> str:

@@ -10,11 +10,14 @@ from pathlib import Path
 from . import program
 from .compiler import CompileError, seconds
 
+# As `python -P` does, which came with Python 3.11: this folder has modules named for the packages that scripts import.
+_RUN = "import runpy, sys; del sys.path[0], sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
+
 
 def run(script: str, arguments: Sequence[str], folder: Path) -> None:
     """Run a script of this folder, in a process that imports what this one does."""
     path = os.pathsep.join(entry for entry in sys.path if entry)
-    line = [_interpreter(), "-P", str(Path(__file__).with_name(script)), *arguments]
+    line = [_interpreter(), "-c", _RUN, str(Path(__file__).with_name(script)), *arguments]
     program.run(line, folder, seconds(), {**os.environ, "PYTHONPATH": path})
 
 
