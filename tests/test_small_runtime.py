@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.torchvision_cpu import torchvision_models
 from torch import nn
 
 import executorch_ggml
 from executorch_ggml.ir.codegen import Selection, build_source, selection_header
 from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.selection import selection_of, source_tree
-from tests.torchvision_cpu import torchvision_models
 
 ROOT = Path(__file__).parents[1]
 LEVEL = "neon" if platform.machine() in ("aarch64", "arm64") else "avx2"
