@@ -18,13 +18,21 @@ set(_schema "${_generated}/ggml_ir.fbs")
 file(GLOB_RECURSE _table CONFIGURE_DEPENDS "${_ir}/*.py")
 file(MAKE_DIRECTORY "${_generated}/cpp" "${EXECUTORCH_GGML_GENERATED_PYTHON}")
 
+# What `executorch-ggml build-runtime` found in the programs that the runtime is for; see Selection.cmake.
+set(_selection "")
+if(EXECUTORCH_GGML_SELECTION)
+  set(_selection --selection "${EXECUTORCH_GGML_SELECTION}")
+endif()
+
 # The script leaves files whose text stays the same untouched, so a stamp stands for having run it.
 add_custom_command(
   OUTPUT "${_generated}/ops.stamp"
-  BYPRODUCTS "${_generated}/cpp/ops_generated.h" "${_generated}/cpp/build_generated.inc" "${_schema}"
+  BYPRODUCTS "${_generated}/cpp/ops_generated.h" "${_generated}/cpp/selection_generated.h"
+             "${_generated}/cpp/build_generated.inc" "${_schema}"
   COMMAND "${Python_EXECUTABLE}" -I "${_ir}/codegen.py" --cpp-out "${_generated}/cpp" --schema-out "${_schema}"
+          ${_selection}
   COMMAND "${CMAKE_COMMAND}" -E touch "${_generated}/ops.stamp"
-  DEPENDS ${_table}
+  DEPENDS ${_table} ${EXECUTORCH_GGML_SELECTION}
   COMMENT "Generating C++ and the schema from the op table"
   VERBATIM
 )

@@ -14,6 +14,12 @@ else()
   target_link_options(executorch_ggml_options INTERFACE LINKER:--gc-sections LINKER:--as-needed)
 endif()
 
+if(EXECUTORCH_GGML_SELECTION)
+  target_compile_options(
+    executorch_ggml_options INTERFACE -fno-exceptions -fno-rtti -fno-unwind-tables -fno-asynchronous-unwind-tables
+  )
+endif()
+
 if(EXECUTORCH_GGML_SANITIZE)
   set(_sanitizers -fsanitize=${EXECUTORCH_GGML_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_compile_options(executorch_ggml_options INTERFACE ${_sanitizers} -g)

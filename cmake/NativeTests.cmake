@@ -16,4 +16,8 @@ foreach(_source IN LISTS _tests)
   )
 endforeach()
 
+# It counts allocations as the example does.
+target_sources(static_memory_test PRIVATE "${PROJECT_SOURCE_DIR}/examples/cpp/allocation_counter.cpp")
+target_include_directories(static_memory_test PRIVATE "${PROJECT_SOURCE_DIR}/examples/cpp")
+
 add_subdirectory("${PROJECT_SOURCE_DIR}/tests/devices/standin" "${CMAKE_BINARY_DIR}/standin")

@@ -2,16 +2,22 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 
 namespace {
 
 std::atomic<bool> counting{false};
+std::atomic<bool> forbidden{false};
 std::atomic<int64_t> count{0};
 std::atomic<int64_t> bytes{0};
 
 #if defined(__GLIBC__)
 void note(size_t size) {
+  if (forbidden.load(std::memory_order_relaxed)) {
+    std::fputs("memory was allocated where none is to be\n", stderr);
+    std::abort();
+  }
   if (counting.load(std::memory_order_relaxed)) {
     count.fetch_add(1, std::memory_order_relaxed);
     bytes.fetch_add(static_cast<int64_t>(size), std::memory_order_relaxed);
@@ -26,6 +32,10 @@ void start_counting_allocations() {
   bytes.store(0);
   counting.store(true);
 }
+
+void forbid_allocations() { forbidden.store(true); }
+
+void allow_allocations() { forbidden.store(false); }
 
 Allocations stop_counting_allocations() {
   counting.store(false);

@@ -14,3 +14,7 @@ bool can_count_allocations();
 // Counting is off until started. Both calls are for one thread; allocations of all threads are counted.
 void start_counting_allocations();
 Allocations stop_counting_allocations();
+
+// In between, the process ends with a message where anything calls malloc.
+void forbid_allocations();
+void allow_allocations();

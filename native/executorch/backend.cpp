@@ -10,15 +10,16 @@
 #include <utility>
 #include <vector>
 
+#include "aligned_bytes.h"
 #include "dim_order.h"
 #include "executorch_ggml.h"
 #include "interrupt.h"
 #include "node_events.h"
 #include "open_gguf.h"
 #include "program_states.h"
+#include "report.h"
 #include "session.h"
 #include "status.h"
-#include "verified_loader.h"
 
 namespace executorch_ggml {
 namespace {
@@ -28,17 +29,7 @@ using ::executorch::aten::ScalarType;
 using ::executorch::aten::SizesType;
 using ::executorch::aten::Tensor;
 
-thread_local std::string last_error;
 thread_local uint64_t loaded_states = 0;
-
-et::Error report(et::Error code, const std::string& message) {
-  const Status said = without_exceptions([&] {
-    last_error = readable(message);
-    return Status();
-  });
-  ET_LOG(Error, "GgmlBackend: %s", said.ok() ? last_error.c_str() : said.message().c_str());
-  return code;
-}
 
 bool to_dtype(ScalarType type, DType* dtype) {
   switch (type) {
@@ -73,14 +64,9 @@ class NamedData : public ConstantSource {
   }
 
   Status find(const std::string& key, const ggml_tensor* expected, const void** data, size_t* size) override {
-    in_gguf_ = GgufFiles::is_key(key);
-    if (in_gguf_) {
-      std::shared_ptr<const GgufFile> file;
-      const Status status = find_in_gguf(key, expected, data, size, &file);
-      if (!status.ok()) return Status::error(status.message() + exported_from(key));
-      last_ = {*data, *size};
-      if (files_.empty() || files_.back() != file) files_.push_back(std::move(file));
-      return {};
+    if constexpr (!kIsSelective) {
+      in_gguf_ = GgufFiles::is_key(key);
+      if (in_gguf_) return find_in_file(key, expected, data, size);
     }
     if (map_ == nullptr)
       return Status::error("constant " + key + ": the program has no weights in it; load its data file (.ptd) with it");
@@ -96,12 +82,23 @@ class NamedData : public ConstantSource {
   }
 
   void release_last() override {
-    if (in_gguf_) return files_.back()->unload(last_.first, last_.second);
+    if constexpr (!kIsSelective) {
+      if (in_gguf_) return files_.back()->unload(last_.first, last_.second);
+    }
     buffers_.back().Free();
     buffers_.pop_back();
   }
 
  private:
+  Status find_in_file(const std::string& key, const ggml_tensor* expected, const void** data, size_t* size) {
+    std::shared_ptr<const GgufFile> file;
+    const Status status = find_in_gguf(key, expected, data, size, &file);
+    if (!status.ok()) return Status::error(status.message() + exported_from(key));
+    last_ = {*data, *size};
+    if (files_.empty() || files_.back() != file) files_.push_back(std::move(file));
+    return {};
+  }
+
   // Which GGUF file a key is of, as far as the program tells (partition/backend.py), and how to give it.
   std::string exported_from(const std::string& key) const {
     auto name = map_ == nullptr ? et::Error::NotFound : map_->get_data((kGgufName + GgufFiles::id_of(key)).c_str());
@@ -176,6 +173,25 @@ class OutputTensors : public OutputSink {
   std::vector<DenseCopy>& copies_;
 };
 
+// The memory that ExecuTorch loads a method with.
+class MethodMemory : public MemorySource {
+ public:
+  explicit MethodMemory(et::MemoryAllocator* allocator) : allocator_(allocator) {}
+
+  void* allocate(size_t bytes) override {
+    constexpr size_t kLine = 64;
+    void* memory = allocator_ != nullptr ? allocator_->allocate(bytes, kLine) : nullptr;
+    failed_ = memory == nullptr;
+    return memory;
+  }
+
+  bool failed() const { return failed_; }
+
+ private:
+  et::MemoryAllocator* allocator_;
+  bool failed_ = false;
+};
+
 // What init() makes and execute() uses.
 struct Handle {
   explicit Handle(const et::NamedDataMap* map) : constants(map) {}
@@ -201,7 +217,9 @@ class GgmlBackend final : public et::BackendInterface {
                                        et::ArrayRef<et::CompileSpec> specs) const override {
     std::unique_ptr<Handle> handle;
     const void* delegate = specs.empty() ? processed->data() : specs[0].value.buffer;
-    const Status status = without_exceptions([&] { return open(context, *processed, delegate, &handle); });
+    MethodMemory memory(context.get_runtime_allocator());
+    const Status status = without_exceptions([&] { return open(context, *processed, delegate, &memory, &handle); });
+    if (memory.failed()) return report(et::Error::MemoryAllocationFailed, status.message());
     if (!status.ok()) return report(et::Error::DelegateInvalidCompatibility, status.message());
     return handle.release();
   }
@@ -256,7 +274,7 @@ class GgmlBackend final : public et::BackendInterface {
  private:
   // `delegate` is an address in the loaded program that stands for this delegate of it.
   static Status open(et::BackendInitContext& context, const et::FreeableBuffer& processed, const void* delegate,
-                     std::unique_ptr<Handle>* made) {
+                     MemorySource* memory, std::unique_ptr<Handle>* made) {
     std::unique_ptr<Handle> handle(new Handle(context.get_named_data_map()));
     handle->states.join(context, delegate);
     SessionOptions options;
@@ -266,6 +284,9 @@ class GgmlBackend final : public et::BackendInterface {
     if (auto threads = context.get_runtime_spec<int>("num_threads"); threads.ok()) options.threads = threads.get();
     if (auto device = context.get_runtime_spec<const char*>("device"); device.ok()) options.device = device.get();
     if (auto winograd = context.get_runtime_spec<bool>("winograd"); winograd.ok()) options.winograd = winograd.get();
+    if (auto fixed = context.get_runtime_spec<bool>("static_memory"); fixed.ok() && fixed.get()) {
+      options.memory = memory;
+    }
     // A copy, since the graph is read again for each new set of input sizes: what is written to a mapped file after the
     // check must not change it.
     EXECUTORCH_GGML_TRY(handle->ir.allocate(processed.size()));
@@ -323,9 +344,9 @@ const et::Error registered = et::register_backend({"GgmlBackend", &backend});
 
 extern "C" {
 
-const char* executorch_ggml_last_error(void) { return executorch_ggml::last_error.c_str(); }
+const char* executorch_ggml_last_error(void) { return executorch_ggml::last_error().c_str(); }
 
-void executorch_ggml_clear_error(void) { executorch_ggml::last_error.clear(); }
+void executorch_ggml_clear_error(void) { executorch_ggml::last_error().clear(); }
 
 void executorch_ggml_set_num_threads(int threads) { executorch_ggml::set_default_threads(threads); }
 
@@ -350,42 +371,6 @@ uint64_t executorch_ggml_take_states(void) {
 }
 
 int executorch_ggml_reset_states(uint64_t states) { return executorch_ggml::SharedStates::reset(states) ? 1 : 0; }
-
-uint64_t executorch_ggml_open_gguf(const char* path) {
-  uint64_t number = 0;
-  const auto open = [&] { return executorch_ggml::open_gguf(path, &number); };
-  const executorch_ggml::Status status = executorch_ggml::without_exceptions(open);
-  if (!status.ok()) executorch_ggml::report(executorch::runtime::Error::AccessFailed, status.message());
-  return number;
-}
-
-int executorch_ggml_close_gguf(uint64_t file) { return executorch_ggml::close_gguf(file) ? 1 : 0; }
-
-int executorch_ggml_verify_files(const char* program, const char* data) {
-  executorch_ggml::ExecutorchFile program_file;
-  executorch_ggml::ExecutorchFile data_file;
-  const auto verify = [&] {
-    return executorch_ggml::open_verified(program, data == nullptr ? "" : data, &program_file, &data_file);
-  };
-  const executorch_ggml::Status status = executorch_ggml::without_exceptions(verify);
-  if (!status.ok()) executorch_ggml::report(executorch::runtime::Error::InvalidProgram, status.message());
-  return status.ok() ? 1 : 0;
-}
-
-int executorch_ggml_open_files(const char* program, const char* data, int map, void** program_loader,
-                               void** data_loader) {
-  std::unique_ptr<executorch_ggml::VerifiedLoader> program_file;
-  std::unique_ptr<executorch_ggml::VerifiedLoader> data_file;
-  const auto open = [&] {
-    return executorch_ggml::open_loaders(program, data == nullptr ? "" : data, map != 0, &program_file, &data_file);
-  };
-  const executorch_ggml::Status status = executorch_ggml::without_exceptions(open);
-  if (!status.ok()) executorch_ggml::report(executorch::runtime::Error::InvalidProgram, status.message());
-  // As pointers to the base class, which is what the caller takes them for.
-  *program_loader = static_cast<executorch::runtime::DataLoader*>(program_file.release());
-  *data_loader = static_cast<executorch::runtime::DataLoader*>(data_file.release());
-  return status.ok() ? 1 : 0;
-}
 
 int executorch_ggml_is_registered(void) {
   return executorch_ggml::registered == ::executorch::runtime::Error::Ok ? 1 : 0;

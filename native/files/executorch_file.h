@@ -6,23 +6,11 @@
 #include <memory>
 #include <string>
 
+#include "aligned_bytes.h"
 #include "file_layout.h"
 #include "platform/platform.h"
 
 namespace executorch_ggml {
-
-// Memory that begins at a multiple of 64.
-class AlignedBytes {
- public:
-  Status allocate(uint64_t size);
-  uint8_t* data() const { return data_.get(); }
-
- private:
-  struct Free {
-    void operator()(uint8_t* data) const;
-  };
-  std::unique_ptr<uint8_t, Free> data_;
-};
 
 class ExecutorchFile {
  public:

@@ -36,12 +36,13 @@ Status check_threads(int count) {
   std::promise<void> end;
   const std::shared_future<void> ended = end.get_future().share();
   std::vector<std::thread> threads(count);
-  Status status;
-  try {
+  const auto start = [&] {
     for (std::thread& thread : threads) thread = std::thread([ended] { ended.wait(); });
-  } catch (const std::exception& error) {
-    status = Status::error(format("cannot start %d threads: %s; use fewer", count, error.what()));
-  }
+    return Status();
+  };
+  const Status status = call_guarded(start, [count](const char* error) {
+    return Status::error(format("cannot start %d threads: %s; use fewer", count, error));
+  });
   end.set_value();
   for (std::thread& thread : threads) {
     if (thread.joinable()) thread.join();

@@ -7,6 +7,7 @@
 #include "devices.h"
 #include "ggml-backend.h"
 #include "result.h"
+#include "selection_generated.h"
 
 namespace executorch_ggml {
 
@@ -26,21 +27,21 @@ class DeviceList {
   // "" and "cpu": the CPU alone.
   Status open(const std::string& names);
 
-  bool empty() const { return members_.empty(); }
-  int size() const { return static_cast<int>(members_.size()); }
+  bool empty() const { return kIsSelective || members_.empty(); }
+  int size() const { return kIsSelective ? 0 : static_cast<int>(members_.size()); }
 
   // Null for the host, and for a CPU in the list.
-  ggml_backend_t backend(int place) const { return place == kHost ? nullptr : member(place).backend; }
+  ggml_backend_t backend(int place) const { return kIsSelective || place == kHost ? nullptr : member(place).backend; }
 
   // Without null.
   std::vector<ggml_backend_t> backends() const;
 
   // Whether nodes run as this runtime's own kernels: on the CPU, and on devices that share host memory.
-  bool uses_kernels(int place) const { return place == kHost || member(place).shares_memory; }
+  bool uses_kernels(int place) const { return kIsSelective || place == kHost || member(place).shares_memory; }
 
   // Whether what a program marks as the host's is computed by the CPU before the rest: not where the CPU reads the
   // device's memory, or the device computes what the program says, whatever it is.
-  bool runs_prologue() const { return runs_prologue_; }
+  bool runs_prologue() const { return !kIsSelective && runs_prologue_; }
 
   // How to tell the device what custom nodes mean; null where none asks.
   devices::CustomNodesFunction custom_nodes() const;

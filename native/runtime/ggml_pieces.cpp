@@ -105,12 +105,11 @@ class OneNode {
       take_part(sources_[i], params.cut.of_source[i], range);
       node_->src[i] = sources_[i];
     }
-    try {
-      return ggml_backend_graph_compute(lane_->backend(), graph_) == GGML_STATUS_SUCCESS;
-    } catch (const std::bad_alloc&) {
+    const auto compute = [this] { return ggml_backend_graph_compute(lane_->backend(), graph_) == GGML_STATUS_SUCCESS; };
+    return call_guarded(compute, [this](const char*) {
       (void)lane_.release();  // its working memory is freed already, and would be again
       return false;
-    }
+    });
   }
 
  private:

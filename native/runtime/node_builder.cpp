@@ -39,7 +39,7 @@ int64_t elements_touched(const ggml_tensor* const* inputs, int count, const ggml
   return touched;
 }
 
-uint32_t scale_mode(ScaleMode mode) {
+[[maybe_unused]] uint32_t scale_mode(ScaleMode mode) {
   switch (mode) {
     case ScaleMode::Nearest:
       return GGML_SCALE_MODE_NEAREST;
@@ -234,8 +234,15 @@ ggml_tensor* NodeBuilder::custom_node(Kernel kernel, KernelCallBase* call, std::
   ggml_tensor* sources[kMaxKernelInputs] = {};
   const int count = describe_call(call, inputs, sources);
   call->kernel = kernel;
-  return ggml_custom_4d(ctx_, storage_type(call->dst), ne_[0], ne_[1], ne_[2], ne_[3], sources, count, run_kernel,
-                        GGML_N_TASKS_MAX, call);
+  return called(ggml_custom_4d(ctx_, storage_type(call->dst), ne_[0], ne_[1], ne_[2], ne_[3], sources, count,
+                               run_kernel, GGML_N_TASKS_MAX, call),
+                call);
+}
+
+// Without ggml's walk over a graph a node's call must be known.
+ggml_tensor* NodeBuilder::called(ggml_tensor* node, KernelCallBase* call) {
+  calls_->remember(node, call);
+  return node;
 }
 
 // int8 GEMM may have its rows quantized by a node before it, and GEMM of bf16 rounded.
@@ -248,8 +255,9 @@ ggml_tensor* NodeBuilder::custom(Kernel kernel, const MulMatParams& params,
       sources[0]->type == GGML_TYPE_BF16 ? bfloats_of(sources[1]) : quantized_rows(sources[0], sources[1]);
   if (rows != nullptr) sources[count++] = rows;
   call->kernel = kernel;
-  return ggml_custom_4d(ctx_, GGML_TYPE_F32, ne_[0], ne_[1], ne_[2], ne_[3], sources, count, run_kernel,
-                        GGML_N_TASKS_MAX, call);
+  return called(ggml_custom_4d(ctx_, GGML_TYPE_F32, ne_[0], ne_[1], ne_[2], ne_[3], sources, count, run_kernel,
+                               GGML_N_TASKS_MAX, call),
+                call);
 }
 
 // The rows of b quantized for int8 GEMM with a, by one node for all such products; null where each quantizes them
@@ -266,6 +274,7 @@ ggml_tensor* NodeBuilder::quantized_rows(const ggml_tensor* a, ggml_tensor* b) {
     call->status = status_;
     quantized = ggml_custom_4d(ctx_, GGML_TYPE_I8, bytes, b->ne[1], b->ne[2], b->ne[3], &b, 1, run_kernel,
                                GGML_N_TASKS_MAX, call);
+    calls_->remember(quantized, call);
   }
   return quantized;
 }
@@ -302,7 +311,7 @@ ggml_tensor* NodeBuilder::update_state(ggml_tensor* state, ggml_tensor* index, g
   KernelCall<ScatterParams>* call = calls_->add(params);
   const int count = describe_call(call, {state, index, src}, sources);
   call->kernel = kernels::scatter;
-  return ggml_custom_inplace(ctx_, state, sources + 1, count - 1, run_kernel, GGML_N_TASKS_MAX, call);
+  return called(ggml_custom_inplace(ctx_, state, sources + 1, count - 1, run_kernel, GGML_N_TASKS_MAX, call), call);
 }
 
 StorageLayout NodeBuilder::storage_of(const ggml_tensor* tensor) const {
@@ -343,7 +352,7 @@ ggml_tensor* NodeBuilder::conv_2d_nhwc(ggml_tensor* x, ggml_tensor* weight, ggml
   Storage kind{};
   if (!use_kernel_weight(by_channel, groups, &weight, &kind)) return nullptr;
   const kernels::ConvolutionParams params{window, groups, epilogue, kind};
-  ggml_tensor* unrounded = unrounded_input(x, weight, params);
+  ggml_tensor* unrounded = is_built(DType::Bf16) ? unrounded_input(x, weight, params) : nullptr;
   // Tile registers multiply bf16 sixteen times as fast as floats, of which Winograd's algorithm multiplies a quarter.
   const bool by_tiles = unrounded != nullptr && kernels::bfloat_conv_tiles()->setup != nullptr;
   const float* transformed = by_tiles ? nullptr : winograd_weights(weight, params, unrounded != nullptr);
@@ -446,7 +455,7 @@ ggml_tensor* NodeBuilder::linear(ggml_tensor* x, ggml_tensor* weight, ggml_tenso
   Storage kind{};
   if (!use_matrix(&weight, &kind)) return nullptr;
   const kernels::ConvolutionParams params{Window2d(), 1, epilogue, kind};
-  ggml_tensor* unrounded = unrounded_input(x, weight, params);
+  ggml_tensor* unrounded = is_built(DType::Bf16) ? unrounded_input(x, weight, params) : nullptr;
   return unrounded != nullptr ? custom(kernels::conv_2d_bfloats, params, {unrounded, weight, bias})
                               : custom(kernels::conv_2d, params, {x, weight, bias});
 }
@@ -487,6 +496,7 @@ ggml_tensor* NodeBuilder::bfloats_of(ggml_tensor* source) {
     call->dst = DType::Bf16;
     bfloats = ggml_custom_4d(ctx_, GGML_TYPE_BF16, source->ne[0], source->ne[1], source->ne[2], source->ne[3], &source,
                              1, run_kernel, GGML_N_TASKS_MAX, call);
+    calls_->remember(bfloats, call);
   }
   return bfloats;
 }

@@ -21,6 +21,7 @@
 #include "kernels/product/integer_product.h"
 #include "packed_weights.h"
 #include "result.h"
+#include "selection_generated.h"
 #include "shapes.h"
 #include "storage.h"
 
@@ -100,8 +101,16 @@ class KernelCalls {
     return call;
   }
 
+  // Which call computes a custom node: null for what ggml computes, as a whole or in pieces.
+  void remember(const ggml_tensor* node, KernelCallBase* call) { nodes_[node] = call; }
+  KernelCallBase* of(const ggml_tensor* node) const {
+    const auto found = nodes_.find(node);
+    return found != nodes_.end() ? found->second : nullptr;
+  }
+
  private:
   std::vector<std::unique_ptr<std::byte[]>> calls_;
+  std::unordered_map<const ggml_tensor*, KernelCallBase*> nodes_;
 };
 
 class NodeBuilder {
@@ -154,13 +163,13 @@ class NodeBuilder {
   bool made_as_said() const { return as_said_; }
 
   // What generated code uses. False and null mean that error_ has the message.
-  bool uses_kernels() const { return use_kernels_; }
+  bool uses_kernels() const { return kIsSelective || use_kernels_; }
   ggml_tensor* unmet(const char* expected, std::initializer_list<Attr> given);
   bool missing(const char* attr) { return fail(format("attribute %s is missing; export the model again", attr)); }
   ggml_tensor* refuse(std::string message);
   // For calls that targets replace by those of other ops.
   ggml_tensor* left_by_target();
-  bool on_cpu() const { return device_ == nullptr; }
+  bool on_cpu() const { return kIsSelective || device_ == nullptr; }
   // Whether the device computes a node, by what it says of itself.
   bool runs(const ggml_tensor* node) const;
   // Whether an f32 tensor of these dims, `what`, is within the memory limit.
@@ -234,6 +243,7 @@ class NodeBuilder {
   void remember_bound(const OpInfo& spec, const ggml_tensor* source, const ggml_tensor* made);
   int describe_call(KernelCallBase* call, std::initializer_list<ggml_tensor*> inputs, ggml_tensor** sources);
   ggml_tensor* custom_node(Kernel kernel, KernelCallBase* call, std::initializer_list<ggml_tensor*> inputs);
+  ggml_tensor* called(ggml_tensor* node, KernelCallBase* call);
   ggml_tensor* in_pieces(ggml_tensor* node);
   ggml_tensor* quantized_rows(const ggml_tensor* a, ggml_tensor* b);
   ggml_tensor* filled(float value);

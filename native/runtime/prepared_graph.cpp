@@ -10,6 +10,7 @@
 #include "interrupt.h"
 #include "memory_plan.h"
 #include "rpc.h"
+#include "run_kernel.h"
 #include "status.h"
 #include "thread_pool.h"
 
@@ -416,6 +417,7 @@ void PreparedGraph::add_state_changes(const std::vector<ggml_tensor*>& values) {
       first->buffer = host_buffer();
       first->data = host_placeholder();
       ggml_build_forward_expand(cgraph_, first);
+      commit_ = first;
       commits = true;
     }
     ggml_build_forward_expand(cgraph_, values[node.output()]);
@@ -502,7 +504,33 @@ Status PreparedGraph::plan_on_cpu() {
   }
   if (memory_ != nullptr) memory.apply(memory_->buffer());
   place_views();
+  find_own_steps();
   return {};
+}
+
+// ggml's walk over a graph sets up threads and memory that kernels of ours do not use.
+void PreparedGraph::find_own_steps() {
+  for (int i = 0; i < ggml_graph_n_nodes(cgraph_) && by_ggml_ == nullptr; ++i) {
+    ggml_tensor* node = ggml_graph_node(cgraph_, i);
+    if (is_view(node)) continue;
+    KernelCallBase* call = calls_.of(node);
+    if (call == nullptr && node != commit_) by_ggml_ = node;
+    own_steps_.emplace_back(node, call);
+  }
+  if (by_ggml_ != nullptr) own_steps_.clear();
+}
+
+// False where the run was interrupted.
+bool PreparedGraph::run_own_steps() {
+  for (const auto& [node, call] : own_steps_) {
+    if (call == nullptr) {
+      commit_run();
+    } else if (!ggml_is_empty(node)) {
+      run_kernel(node, 0, 1, call);
+    }
+    if (run_is_interrupted(nullptr)) return false;
+  }
+  return true;
 }
 
 void PreparedGraph::move_to(const std::shared_ptr<WorkingMemory>& memory) {
@@ -522,9 +550,12 @@ Status PreparedGraph::make_plan() {
   if (planned_ == cpu_->backend()) return {};
   if (plan_ != nullptr) ggml_backend_graph_plan_free(cpu_->backend(), std::exchange(plan_, nullptr));
   planned_ = nullptr;
-  try {
+  const auto create = [this] {
     plan_ = ggml_backend_graph_plan_create(cpu_->backend(), cgraph_);
-  } catch (const std::bad_alloc&) {  // ggml does not tell of how much
+    return true;
+  };
+  const bool fits = call_guarded(create, [](const char*) { return false; });
+  if (!fits) {  // ggml does not tell of how much
     const size_t bytes = memory_ == nullptr ? 0 : memory_->size();
     return Status::error(format(
         "no memory for what ggml's kernels need beside intermediate values of %zu bytes; run smaller inputs", bytes));
@@ -716,7 +747,8 @@ NodeSteps* PreparedGraph::steps_for(NodeObserver* observer) {
 }
 
 Status PreparedGraph::compute(NodeObserver* observer) {
-  if (sched_ == nullptr) EXECUTORCH_GGML_TRY(make_plan());
+  const bool by_steps = sched_ == nullptr && by_ggml_ == nullptr;
+  if (sched_ == nullptr && !by_steps) EXECUTORCH_GGML_TRY(make_plan());
   NodeSteps* steps = steps_for(observer);
   if (steps != nullptr) steps->begin(observer);
   begin_run(/*is_short=*/work_ < kParallelWork, devices_.runs_prologue() ? &status_ : nullptr,
@@ -729,7 +761,11 @@ Status PreparedGraph::compute(NodeObserver* observer) {
   } else {
     const Lease lease(cpu_->threads(/*parallel=*/work_ >= kParallelWork));
     const Crew crew(lease.threads() - 1);
-    result = ggml_backend_graph_plan_compute(planned_, plan_);
+    if (by_steps) {
+      result = run_own_steps() ? GGML_STATUS_SUCCESS : GGML_STATUS_ABORTED;
+    } else {
+      result = ggml_backend_graph_plan_compute(planned_, plan_);
+    }
   }
   end_run();
   if (!status_.ok()) return Status::error(status_.message());

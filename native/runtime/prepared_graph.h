@@ -133,6 +133,9 @@ class PreparedGraph {
   // Bytes that intermediate values take on a device, which does not share them.
   size_t device_memory() const { return device_memory_; }
 
+  // A node that ggml computes, whose CPU backend allocates in each run; null where all are this runtime's.
+  const ggml_tensor* computed_by_ggml() const { return by_ggml_; }
+
   // Where each node is computed that computes something.
   Placement placement();
 
@@ -183,6 +186,8 @@ class PreparedGraph {
   Status compute(NodeObserver* observer);
   NodeSteps* steps_for(NodeObserver* observer);
   Status make_plan();
+  void find_own_steps();
+  bool run_own_steps();
   Status schedule();
   Status place_nodes(ggml_backend_t cpu);
   void order_views();
@@ -205,6 +210,10 @@ class PreparedGraph {
   std::shared_ptr<Cpu> cpu_;
   Arena arena_;
   ggml_cgraph* cgraph_ = nullptr;
+  const ggml_tensor* commit_ = nullptr;  // the node from which on the run is not interrupted
+  // Where kernels of ours compute all nodes they are walked here; a step without a call is the commit.
+  std::vector<std::pair<ggml_tensor*, KernelCallBase*>> own_steps_;
+  const ggml_tensor* by_ggml_ = nullptr;
   std::vector<ggml_tensor*> made_;                                    // by each of the program's nodes
   std::unordered_map<int, const std::vector<ggml_tensor*>*> copied_;  // values of constants that lie at several places
   std::unordered_map<const ggml_tensor*, Position> positions_;        // of tensors, where there are devices

@@ -30,16 +30,28 @@ class Status {
     if (!try_status_.ok()) return try_status_;            \
   } while (0)
 
-// Where memory runs out the standard library throws; hosts may be built without exceptions.
-template <class Function>
-Status without_exceptions(const Function& function) {
+// Calls a function, and `caught` with a message where the standard library or ggml throws. A build without exceptions
+// ends where memory runs out.
+template <class Function, class Caught>
+auto call_guarded(const Function& function, const Caught& caught) {
+#if defined(__cpp_exceptions)
   try {
     return function();
   } catch (const std::bad_alloc&) {
-    return Status::error("out of memory");
+    return caught("out of memory");
   } catch (const std::exception& error) {
-    return Status::error(error.what());
+    return caught(error.what());
   }
+#else
+  (void)caught;
+  return function();
+#endif
+}
+
+// Where memory runs out the standard library throws; hosts may be built without exceptions.
+template <class Function>
+Status without_exceptions(const Function& function) {
+  return call_guarded(function, [](const char* error) { return Status::error(error); });
 }
 
 }  // namespace executorch_ggml

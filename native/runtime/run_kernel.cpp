@@ -1,9 +1,9 @@
 #include "run_kernel.h"
 
 #include <algorithm>
-#include <new>
 
 #include "kernels/kernels.h"
+#include "result.h"
 #include "thread_pool.h"
 
 namespace executorch_ggml {
@@ -11,11 +11,8 @@ namespace {
 
 // No exception may leave a thread of the pool, or ggml's code.
 void call_kernel(ggml_tensor* dst, int ith, int nth, KernelCallBase* call) {
-  try {
-    call->kernel(dst, ith, nth, call);
-  } catch (const std::bad_alloc&) {  // of the thread's scratch memory
-    call->status->fail("%s: out of memory", call->node);
-  }
+  call_guarded([&] { call->kernel(dst, ith, nth, call); },
+               [&](const char* error) { call->status->fail("%s: %s", call->node, error); });  // of scratch memory
 }
 
 struct KernelPieces {

@@ -71,6 +71,23 @@ Status port_infos(const fb::Graph& graph, const T* ports, const char* what, std:
   return {};
 }
 
+// Whether a build of selected ops and types has all that a graph needs.
+[[maybe_unused]] Status check_built(const fb::Graph& graph) {
+  std::string missing;
+  for (size_t i = 0; i < size_of(graph.nodes()) && missing.empty(); ++i) {
+    const fb::Op op = graph.nodes()->Get(static_cast<flatbuffers::uoffset_t>(i))->op_type();
+    if (op_info(op).op == nullptr) missing = std::string("op ") + fb::EnumNameOp(op);
+  }
+  for (size_t i = 0; i < size_of(graph.values()) && missing.empty(); ++i) {
+    const auto type = static_cast<DType>(graph.values()->Get(static_cast<flatbuffers::uoffset_t>(i))->dtype());
+    if (static_cast<int>(type) <= kDTypeMax && !is_built(type)) missing = std::string("type ") + dtype_name(type);
+  }
+  if (missing.empty()) return {};
+  return Status::error(missing +
+                       " was left out of this runtime, which was built for other programs; build it for this "
+                       "one too: executorch-ggml build-runtime --for PROGRAM.pte");
+}
+
 bool is_output(const fb::Graph& graph, int value) {
   for (size_t i = 0; i < size_of(graph.outputs()); ++i) {
     if (graph.outputs()->Get(static_cast<flatbuffers::uoffset_t>(i))->value() == value) return true;
@@ -117,15 +134,20 @@ Status Session::open(const void* payload, size_t size, ConstantSource* constants
     nodes_before_ +=
         static_cast<int64_t>(size_of(program->graphs()->Get(static_cast<flatbuffers::uoffset_t>(i))->nodes()));
   }
+  if constexpr (kIsSelective) EXECUTORCH_GGML_TRY(check_built(*graph_));
   EXECUTORCH_GGML_TRY(port_infos(*graph_, graph_->inputs(), "input", &inputs_));
   EXECUTORCH_GGML_TRY(port_infos(*graph_, graph_->outputs(), "output", &outputs_));
-  EXECUTORCH_GGML_TRY(Cpu::open(options.threads, /*beside_device=*/!devices_.empty(), &cpu_));
+  if (options.memory != nullptr && options.threads > 1) {
+    return Status::error(format("static memory is for one thread, and %d are asked for", options.threads));
+  }
+  const int threads = options.memory != nullptr ? 1 : options.threads;
+  EXECUTORCH_GGML_TRY(Cpu::open(threads, /*beside_device=*/!devices_.empty(), &cpu_));
   EXECUTORCH_GGML_TRY(make_leaves());
   EXECUTORCH_GGML_TRY(plan_devices());
   EXECUTORCH_GGML_TRY(make_constants(constants));
   EXECUTORCH_GGML_TRY(make_states(constants));
   work_ = new_work();
-  return {};
+  return options.memory != nullptr ? plan_memory(options.memory) : Status();
 }
 
 std::unique_ptr<Session::Work> Session::new_work() const {
@@ -495,6 +517,7 @@ Status Session::run(const TensorView* inputs, size_t count, OutputSink* sink, No
   std::lock_guard<Mutex> lock(mutex_);
   return without_exceptions([&]() -> Status {
     EXECUTORCH_GGML_TRY(renew_after_fork());
+    const kernels::ScratchSet::Use use(scratch_.get());
     return run_prepared(inputs, count, sink, observer);
   });
 }

@@ -9,6 +9,7 @@
 
 #include "device_list.h"
 #include "device_plan.h"
+#include "kernels/scratch.h"
 #include "packed_weights.h"
 #include "prepared_graph.h"
 #include "readers.h"
@@ -34,6 +35,14 @@ class OutputSink {
   virtual Status place(size_t index, DType dtype, const std::vector<int64_t>& sizes, void** data) = 0;
 };
 
+// Where a session with static memory gets it.
+class MemorySource {
+ public:
+  virtual ~MemorySource() = default;
+  // Bytes that begin at a multiple of 64, and stay as long as the session lives; null: there are not so many.
+  virtual void* allocate(size_t bytes) = 0;
+};
+
 struct SessionOptions {
   std::string device;  // "" and "cpu": the CPU; else ggml's name of a device, or several: see DeviceList
   int threads = 0;     // 0: default_threads()
@@ -42,6 +51,9 @@ struct SessionOptions {
   Limits limits;
   std::shared_ptr<States> states;          // those that it shares with others; null: it keeps its own
   std::shared_ptr<PackedWeights> weights;  // likewise
+  // All that runs need is taken from there once, at load, and runs allocate nothing: for programs of fixed sizes on one
+  // thread of the CPU. Null: what runs need is allocated as they come.
+  MemorySource* memory = nullptr;
 };
 
 struct PortInfo {
@@ -130,6 +142,9 @@ class Session {
   std::shared_ptr<WorkingMemory> working_memory() const;
   size_t held_memory() const;
   void make_room();
+  Status plan_memory(MemorySource* memory);
+  Status check_static() const;
+  Status run_on_zeros(kernels::ScratchSet* scratch);
   Status run_prepared(const TensorView* inputs, size_t count, OutputSink* sink, NodeObserver* observer);
 
   const fb::Graph* graph_ = nullptr;
@@ -151,6 +166,7 @@ class Session {
   Mutex mutex_;
   uint64_t generation_ = fork_generation();
   std::unique_ptr<Work> work_;
+  std::unique_ptr<kernels::ScratchSet> scratch_;  // in static memory; null: that of the threads
 };
 
 }  // namespace executorch_ggml

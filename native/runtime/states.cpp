@@ -55,12 +55,14 @@ ggml_backend_buffer_type_t States::memory_of(const std::string& name) {
 
 Status States::make(const void* first, ggml_backend_t backend, ggml_tensor* tensor, State* state) {
   const auto* bytes = static_cast<const uint8_t*>(first);
-  try {
+  const auto remember = [&] {
     if (bytes != nullptr) state->first.assign(bytes, bytes + ggml_nbytes(tensor));
-  } catch (const std::bad_alloc&) {
+    return Status();
+  };
+  EXECUTORCH_GGML_TRY(call_guarded(remember, [&](const char*) {
     return Status::error(
         format("no memory to remember %s of %zu bytes as it begins", ggml_get_name(tensor), ggml_nbytes(tensor)));
-  }
+  }));
   const size_t size = ggml_backend_buft_get_alloc_size(ggml_backend_get_default_buffer_type(backend), tensor);
   ggml_backend_buffer_t buffer = ggml_backend_alloc_buffer(backend, std::max<size_t>(size, 1));
   if (buffer == nullptr) return Status::error(format("no memory for %s of %zu bytes", ggml_get_name(tensor), size));

@@ -149,14 +149,15 @@ class ThreadPool final : private ForkListener {
 
   Status start(int count) {
     std::lock_guard<std::mutex> lock(parts_->mutex);
-    try {
+    const auto add = [&] {
       while (!parts_->ends && static_cast<int>(parts_->threads.size()) < count) {
         parts_->threads.emplace_back([parts = parts_] { parts->serve(); });
       }
-    } catch (const std::exception& error) {
-      return Status::error(format("cannot start %d threads: %s; use fewer", count, error.what()));
-    }
-    return {};
+      return Status();
+    };
+    return call_guarded(add, [count](const char* error) {
+      return Status::error(format("cannot start %d threads: %s; use fewer", count, error));
+    });
   }
 
   // Null where there are as many crews already as there can be.

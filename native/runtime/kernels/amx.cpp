@@ -12,6 +12,7 @@
 #include "kernels/simd/isa.h"
 #include "platform/platform.h"
 #include "result.h"
+#include "selection_generated.h"
 #include "status.h"
 
 #if EXECUTORCH_GGML_ISA_AMX
@@ -302,6 +303,8 @@ std::string difference_of_bfloats(const BfloatTiles& tiles, const BfloatTiles& e
 }
 
 bool amx_multiplies(AmxType type) {
+  constexpr bool kHasIntegers = kHasQuantizedTypes || is_built(DType::I8) || is_built(DType::U8);
+  if constexpr (!kHasIntegers && !is_built(DType::Bf16)) return false;
   static const auto is_right = [](AmxType tried) {
     if (!cpu_has_amx(tried)) return false;
     const AmxUse& use = kUses[static_cast<int>(tried)];

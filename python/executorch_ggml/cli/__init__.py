@@ -16,6 +16,7 @@ import click
 from .. import __version__
 from . import (
     bench,
+    build_runtime,
     cache,
     chat,
     compare,
@@ -37,7 +38,7 @@ from .noise import quiet_dependencies
 
 COMMANDS = (
     *(export, quantize, run, bench, profile, compare, inspect, report, explain, generate, chat),
-    *(export_gguf, devices, rpc_server, cache, webnn, doctor),
+    *(export_gguf, build_runtime, devices, rpc_server, cache, webnn, doctor),
 )
 
 # What files, options and memory may be to blame for; the runtime raises RuntimeError for programs that it cannot load.

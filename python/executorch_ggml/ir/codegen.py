@@ -12,6 +12,7 @@ import argparse
 import dataclasses
 import enum
 import inspect
+import json
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -50,6 +51,30 @@ ROOT = Path(__file__).resolve().parents[3]
 SCHEMA = ROOT / "schema" / "ggml_ir.fbs"
 DOCS = ROOT / "docs" / "ops.md"
 NOTICE = "Generated from the op table by python/executorch_ggml/ir/codegen.py; do not edit."
+
+
+@dataclasses.dataclass(frozen=True)
+class Selection:
+    """What a runtime is built for: these ops and types alone, on the CPU. None: all of them, on any device."""
+
+    ops: frozenset[str] | None = None
+    types: frozenset[DType] = frozenset(DType)
+
+    @staticmethod
+    def read(path: Path) -> Selection:
+        """From the JSON that ``executorch-ggml build-runtime`` writes."""
+        selected = json.loads(path.read_text())
+        unknown = sorted(set(selected["ops"]) - set(OPS))
+        if unknown:
+            raise ValueError(f"{path}: no ops of this version: {', '.join(unknown)}")
+        return Selection(frozenset(selected["ops"]), frozenset(DType[name.upper()] for name in selected["types"]))
+
+    def rows(self) -> list[OpSpec]:
+        """The rows that are built."""
+        return [spec for spec in ordered() if self.ops is None or spec.name in self.ops]
+
+
+EVERYTHING = Selection()
 
 
 def load_table() -> None:
@@ -215,6 +240,22 @@ def _cpp_default(field: AttrSpec, defaults: dict[str, Any]) -> str:
     return f" = {str(value).lower()}{'f' if field.kind == 'f32' else ''}"
 
 
+def selection_header(selection: Selection) -> str:
+    """What the build has, as constants, which decide what the linker can drop."""
+    types = sum(1 << dtype for dtype in selection.types)
+    return (
+        f'// {NOTICE}\n#pragma once\n\n#include <cstdint>\n\n#include "ops_generated.h"\n\n'
+        "namespace executorch_ggml {\n\n"
+        "// Whether this build has selected ops on the CPU alone, instead of all of them on any device.\n"
+        f"constexpr bool kIsSelective = {str(selection.ops is not None).lower()};\n\n"
+        "// The types that it has, a bit per DType.\n"
+        f"constexpr uint64_t kBuiltTypes = 0x{types:x}ull;\n\n"
+        "constexpr bool is_built(DType type) { return (kBuiltTypes >> static_cast<unsigned>(type) & 1u) != 0; }\n"
+        "constexpr bool kHasQuantizedTypes = (kBuiltTypes >> static_cast<unsigned>(DType::Q40)) != 0;\n\n"
+        "}  // namespace executorch_ggml\n"
+    )
+
+
 def ops_header() -> str:
     """Enums, parameter structs and kernel declarations: what the kernels include. Knows nothing of FlatBuffers."""
     out = [f"// {NOTICE}\n#pragma once\n", "#include <array>\n#include <cstdint>\n", "struct ggml_tensor;\n"]
@@ -310,7 +351,10 @@ def _struct_reader(struct: StructSpec) -> str:
     texts = ' + ", " + '.join(f'Attr("{field.name}", {_cpp_text(field)}).text()' for field in struct.fields)
     return "\n".join(
         [
-            f"static bool read_struct(NodeBuilder& self, const fb::{name}* from, const char* attr, {name}* to) {{",
+            (
+                f"[[maybe_unused]] static bool read_struct(NodeBuilder& self, const fb::{name}* from, "
+                f"const char* attr, {name}* to) {{"
+            ),
             *reads,
             "  return true;\n}\n",
             f'[[maybe_unused]] static std::string text(const {name}& of) {{\n  return "(" + {texts} + ")";\n}}\n',
@@ -407,7 +451,7 @@ def _dispatch(spec: OpSpec) -> str:
     return "\n".join([*head, *map(_decode, spec.attrs), *lines, "    }"])
 
 
-def build_source() -> str:
+def build_source(selection: Selection = EVERYTHING) -> str:
     """The body of node_builder.cpp: formulas, what each op takes, and the decoder and dispatcher."""
     formulas = [entry for entry in FORMULAS.values() if not entry.primitive]
     parts = [f"// {NOTICE}\n", *(f"{prototype(entry)};" for entry in formulas), "", *map(definition, formulas)]
@@ -416,11 +460,11 @@ def build_source() -> str:
         *map(_struct_reader, structs()),
         "OpInfo op_info(fb::Op op) {\n  switch (op) {",
     ]
-    parts += [_op_info(spec) for spec in ordered()]
+    parts += [_op_info(spec) for spec in selection.rows()]
     parts.append("    default:\n      return {};\n  }\n}\n")
     parts.append("static ggml_tensor* dispatch(NodeBuilder& self, const fb::Node& node, ggml_tensor* const* in) {")
-    parts.append("  ggml_context* ctx = self.context();\n  switch (node.op_type()) {")
-    parts += [_dispatch(spec) for spec in ordered()]
+    parts.append("  [[maybe_unused]] ggml_context* ctx = self.context();\n  switch (node.op_type()) {")
+    parts += [_dispatch(spec) for spec in selection.rows()]
     parts.append("    default:\n      return nullptr;\n  }\n}\n")
     return "\n".join(parts)
 
@@ -471,6 +515,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Generate code and docs from the op table.")
     parser.add_argument("--schema-out", type=Path, help="write the FlatBuffers schema here")
     parser.add_argument("--cpp-out", type=Path, help="write ops_generated.h and build_generated.inc into this folder")
+    parser.add_argument(
+        "--selection", type=Path, help="a JSON file with the ops and types that --cpp-out is limited to"
+    )
     parser.add_argument("--docs-out", type=Path, help="write the Markdown op table here")
     parser.add_argument("--check", action="store_true", help="fail if a tracked generated file is out of date")
     args = parser.parse_args()
@@ -480,8 +527,10 @@ def main() -> int:
     if args.docs_out:
         write(args.docs_out, docs_table())
     if args.cpp_out:
+        selection = Selection.read(args.selection) if args.selection else EVERYTHING
         write(args.cpp_out / "ops_generated.h", ops_header())
-        write(args.cpp_out / "build_generated.inc", build_source())
+        write(args.cpp_out / "selection_generated.h", selection_header(selection))
+        write(args.cpp_out / "build_generated.inc", build_source(selection))
     old = stale([(SCHEMA, schema()), (DOCS, docs_table())]) if args.check else []
     for path in old:
         print(f"{path.relative_to(ROOT)} is out of date: run {Path(__file__).relative_to(ROOT)}", file=sys.stderr)

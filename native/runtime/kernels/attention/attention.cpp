@@ -273,11 +273,6 @@ class Attention {
     KERNEL_PICK(scale_into)(factor, sums_ + row * width_, width, static_cast<float*>(dst_->data) + out_row * width);
   }
 
-  static Scratch& thread_scratch() {
-    static thread_local Scratch scratch;
-    return scratch;
-  }
-
   const AttentionParams& params_;
   ggml_tensor* dst_;
   const ggml_tensor* q_;
@@ -287,7 +282,7 @@ class Attention {
   int64_t head_rows_;
   int64_t rows_;  // of one head of keys
   const int64_t tile_rows_ = max_packed_rows();
-  Scratch& scratch_ = thread_scratch();
+  Scratch& scratch_ = thread_scratch<Scratch>();
 
   // Of the current share.
   int64_t begin_ = 0;

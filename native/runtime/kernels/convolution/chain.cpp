@@ -48,7 +48,7 @@ class Chain {
     std::copy_n(x->ne, 4, x_ne_.begin());
     strip_ = largest_strip();
     for (int i = 0; i + 1 < params.count; ++i) {
-      buffers_[i] = scratch()[i].sized(rows_for(strip_)[i] * row_floats(params.layers[i].ne));
+      buffers_[i] = thread_scratch<Scratch>().rows[i].sized(rows_for(strip_)[i] * row_floats(params.layers[i].ne));
     }
   }
 
@@ -66,10 +66,9 @@ class Chain {
  private:
   using Rows = std::array<int64_t, kMostChained>;
 
-  static std::array<Buffer<float>, kMostChained - 1>& scratch() {
-    static thread_local std::array<Buffer<float>, kMostChained - 1> buffers;
-    return buffers;
-  }
+  struct Scratch {
+    std::array<Buffer<float>, kMostChained - 1> rows;
+  };
 
   const ChainedLayer& last() const { return params_.layers[params_.count - 1]; }
 

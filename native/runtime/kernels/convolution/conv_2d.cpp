@@ -18,6 +18,7 @@
 #include "kernels/kernels.h"
 #include "kernels/product/packing.h"
 #include "kernels/scratch.h"
+#include "selection_generated.h"
 
 namespace executorch_ggml::kernels {
 
@@ -53,8 +54,8 @@ struct Tap {
 
 // The taps of a phase as the tiles take them.
 struct Taps {
-  std::vector<Tap> at;
-  std::vector<int64_t> weights;
+  ScratchVector<Tap> at;
+  ScratchVector<int64_t> weights;
   int64_t run = 0;
 
   void clear(int64_t elements) {
@@ -87,12 +88,12 @@ template <class Element>
 struct Scratch {
   Taps taps;
   Taps merged;
-  std::vector<const Element*> inputs;
-  std::vector<Element> rows;
-  std::vector<float*> outputs;  // of gathered pixels
-  std::vector<float> weights;   // packed and in f32, where the node's are not
-  std::vector<float> row;       // one output channel's, in f32
-  std::vector<Element> zeros;
+  ScratchVector<const Element*> inputs;
+  ScratchVector<Element> rows;
+  ScratchVector<float*> outputs;  // of gathered pixels
+  ScratchVector<float> weights;   // packed and in f32, where the node's are not
+  ScratchVector<float> row;       // one output channel's, in f32
+  ScratchVector<Element> zeros;
   Buffer<Element> rounded;   // a strip of the image
   Buffer<Element> gathered;  // the inputs of each of a tile's pixels, one run after the other
 };
@@ -658,11 +659,6 @@ class Convolution {
 
   static bool in_range(int64_t i, int64_t size) { return static_cast<uint64_t>(i) < static_cast<uint64_t>(size); }
 
-  static Scratch<Element>& thread_scratch() {
-    static thread_local Scratch<Element> scratch;
-    return scratch;
-  }
-
   const ConvolutionParams& params_;
   ImageShape in_;
   ImageShape out_;
@@ -687,7 +683,7 @@ class Convolution {
   const Element* zeros_ = nullptr;
   const ConvTilesOf<Element>& tiles_;
   TileSession session_{tiles_.setup};
-  Scratch<Element>& scratch_ = thread_scratch();
+  Scratch<Element>& scratch_ = thread_scratch<Scratch<Element>>();
 
   int64_t phase_x_ = 0;
   int64_t phase_y_ = 0;
@@ -710,7 +706,9 @@ const BfloatTiles* bfloat_tiles_for(Isa isa) {
   return tiles != nullptr ? &tiles() : nullptr;
 }
 
-const BfloatTiles* bfloat_conv_tiles(Isa isa) { return bfloat_tiles_for(amx_or_below(AmxType::Bfloat16, isa)); }
+const BfloatTiles* bfloat_conv_tiles(Isa isa) {
+  return is_built(DType::Bf16) ? bfloat_tiles_for(amx_or_below(AmxType::Bfloat16, isa)) : nullptr;
+}
 
 const BfloatTiles& bfloat_tiles_of_node() {
   const BfloatTiles* tiles = bfloat_conv_tiles();

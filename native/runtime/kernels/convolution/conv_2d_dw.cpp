@@ -1,16 +1,19 @@
 // conv_2d_dw: finds the input rows of each row of output pixels; conv_2d_dw_isa.cpp computes the row.
 #include "kernels/convolution/conv_2d_dw.h"
 
-#include <vector>
-
 #include "kernels/convolution/convolution.h"
 #include "kernels/convolution/image.h"
 #include "kernels/elementwise/convert.h"
 #include "kernels/kernels.h"
+#include "kernels/scratch.h"
 
 namespace executorch_ggml::kernels {
 
 namespace {
+
+struct Scratch {
+  ScratchVector<float> floats;
+};
 
 // The weights of some channels as the rows take them, in f32 with channels innermost: in place, or in memory of the
 // thread's.
@@ -21,7 +24,7 @@ class DepthwiseWeights {
 
   const float* of(Range channels) const {
     if (layout_ == Storage::Depthwise && type_ == DType::F32) return static_cast<const float*>(stored_);
-    static thread_local std::vector<float> scratch;
+    auto& scratch = thread_scratch<Scratch>().floats;
     const auto size = static_cast<size_t>(channels_ * taps_);
     if (scratch.size() < size) scratch.resize(size);
     if (layout_ == Storage::Depthwise) {

@@ -48,7 +48,7 @@ void interpolate(ggml_tensor* dst, int ith, int nth, void* call) {
   const ImageShape out(dst);
   const ImageShare share(out, ith, nth);
   if (share.rows.empty() || share.channels.empty()) return;
-  static thread_local Buffer<Between> columns;
+  auto& columns = thread_scratch<Buffer<Between>>();
   const Axis across(mode, in.width, out.width);
   const Axis down(mode, in.height, out.height);
   Between* between = columns.sized(out.width);

@@ -11,6 +11,7 @@
 #include "kernels/kernels.h"
 #include "kernels/product/packing.h"
 #include "kernels/scratch.h"
+#include "selection_generated.h"
 
 namespace executorch_ggml::kernels {
 namespace {
@@ -27,7 +28,7 @@ int64_t odd_lines(int64_t floats) { return (ceil_div(floats, kLine) | 1) * kLine
 struct Scratch {
   Buffer<float> inputs;
   Buffer<float> products;
-  std::vector<float> zeros;
+  ScratchVector<float> zeros;
 
   const float* zeros_for(int64_t channels) {
     if (zeros.size() < static_cast<size_t>(channels)) zeros.resize(static_cast<size_t>(channels));
@@ -204,7 +205,7 @@ class Winograd {
     const int64_t end = std::min(at.x + kWinogradOut, out_.width);
     for (int64_t y = at.y; y < std::min(at.y + kWinogradOut, out_.height); ++y) {
       const Range pixels = {pixel(at.x, y, at.image), pixel(end, y, at.image)};
-      if (call_.params.rounds) {
+      if (is_built(DType::Bf16) && call_.params.rounds) {
         conv_2d_bfloat_pixels(dst_, params_, pixels, blocks_of_thread_);
       } else {
         conv_2d_pixels(dst_, params_, call_.src[1], pixels, blocks_of_thread_);
@@ -214,12 +215,7 @@ class Winograd {
 
   static constexpr int64_t kTransformCost = 16;  // in multiplications of the GEMM at all points, a tile and channel
 
-  static Scratch& thread_scratch() {
-    static thread_local Scratch scratch;
-    return scratch;
-  }
-
-  Scratch& scratch_ = thread_scratch();
+  Scratch& scratch_ = thread_scratch<Scratch>();
   ggml_tensor* dst_;
   const KernelCall<WinogradParams>& call_;
   const ConvolutionParams& params_;

@@ -7,6 +7,7 @@
 #include "kernels/kernels.h"
 #include "kernels/partition.h"
 #include "kernels/product/panels.h"
+#include "selection_generated.h"
 
 namespace executorch_ggml::kernels {
 namespace {
@@ -46,7 +47,9 @@ decltype(IntegerProduct::multiply) multiply_of_many_rows(const IntegerProduct& p
   return found == end ? product.multiply : found->multiply;
 }
 
-const IntegerProduct* integer_product(ggml_type type) { return find_product(integer_products_for(active_isa()), type); }
+const IntegerProduct* integer_product(ggml_type type) {
+  return kHasQuantizedTypes ? find_product(integer_products_for(active_isa()), type) : nullptr;
+}
 
 const IntegerProduct* panel_product(ggml_type type) {
   const IntegerProduct* product = integer_product(type);

@@ -29,11 +29,6 @@ struct Scratch {
   Buffer<ColumnBlock> columns;
 };
 
-Scratch& thread_scratch() {
-  static thread_local Scratch scratch;
-  return scratch;
-}
-
 void dequantize_row(const ggml_tensor* a, const char* from, float* to) {
   if (a->type == GGML_TYPE_Q6_K) return KERNEL_PICK(floats_from_q6_k)(from, a->ne[0], to);
   ggml_get_type_traits(a->type)->to_float(from, to, a->ne[0]);
@@ -95,7 +90,7 @@ class FloatProduct {
 
  private:
   void multiply_columns(const Matrices& of, Range all, Range rows) const {
-    float* panel = thread_scratch().panel.sized(panel_ * length_);
+    float* panel = thread_scratch<Scratch>().panel.sized(panel_ * length_);
     for (int64_t begin = all.begin; begin < all.end; begin += panel_) {
       const Range columns = {begin, std::min(begin + panel_, all.end)};
       pack(of.a, columns, panel);
@@ -115,7 +110,7 @@ class FloatProduct {
     if (a_->type == GGML_TYPE_F32) {
       return {reinterpret_cast<const float*>(rows), static_cast<int64_t>(a_->nb[1] / sizeof(float))};
     }
-    float* floats = thread_scratch().floats.sized(kPackedColumns * length_);
+    float* floats = thread_scratch<Scratch>().floats.sized(kPackedColumns * length_);
     for (int64_t i = 0; i < count; ++i) dequantize_row(a_, rows + i * a_->nb[1], floats + i * length_);
     return {floats, length_};
   }
@@ -174,7 +169,7 @@ class HalfProduct {
   // Null where a number is NaN or out of f16's range.
   const uint16_t* round_to_halves(FloatRows rows, int64_t count) const {
     constexpr int kMagnitude = 0x7fff, kInfinity = 0x7c00;
-    uint16_t* halves = thread_scratch().halves.sized(count * length_);
+    uint16_t* halves = thread_scratch<Scratch>().halves.sized(count * length_);
     for (int64_t i = 0; i < count; ++i) from_floats(rows.row(i), length_, DType::F16, halves + i * length_);
     int16_t largest = 0;
     for (int64_t i = 0; i < count * length_; ++i)
@@ -212,7 +207,7 @@ class BfloatProduct {
     if (rounded_ != nullptr) {
       return {static_cast<const uint16_t*>(rounded_->data) + (matrix * dst_->ne[1] + rows.begin) * length_, length_};
     }
-    uint16_t* rounded = thread_scratch().halves.sized(rows.size() * length_);
+    uint16_t* rounded = thread_scratch<Scratch>().halves.sized(rows.size() * length_);
     for (int64_t i = 0; i < rows.size(); ++i) {
       const auto* row = reinterpret_cast<const float*>(of.b + (rows.begin + i) * b_->nb[1]);
       from_floats(row, length_, DType::Bf16, rounded + i * length_);
@@ -225,7 +220,7 @@ class BfloatProduct {
     for (int64_t begin = 0; begin < part.size(); begin += panel_) {
       const int64_t count = std::min(panel_, part.size() - begin);
       const int64_t packed = ceil_div(count, kPackedColumns) * kPackedColumns;
-      uint16_t* panel = thread_scratch().bfloat_panel.sized(packed * length_);
+      uint16_t* panel = thread_scratch<Scratch>().bfloat_panel.sized(packed * length_);
       // A pair of a row moves as a float does.
       const FloatRows pairs = {reinterpret_cast<const float*>(rows.row(begin)), rows.stride / 2};
       KERNEL_PICK(pack_columns)(pairs, count, length_ / 2, reinterpret_cast<float*>(panel));
@@ -236,7 +231,7 @@ class BfloatProduct {
   void multiply_columns(TileSession& session, const Matrices& of, Range columns, const uint16_t* panel,
                         Range rows) const {
     const uint16_t* tile[kMaxTileRows];
-    float* products = thread_scratch().products.sized(tiles_.rows * rows.size());
+    float* products = thread_scratch<Scratch>().products.sized(tiles_.rows * rows.size());
     for (int64_t first = columns.begin; first < columns.end; first += tiles_.rows) {
       const int64_t count = std::min<int64_t>(tiles_.rows, columns.end - first);
       const HalfRows of_tile = spread({reinterpret_cast<const uint16_t*>(of.a + first * a_->nb[1]),
@@ -253,14 +248,14 @@ class BfloatProduct {
     constexpr int64_t kAliasing = 4096 / sizeof(uint16_t);
     if (columns.stride % kAliasing != 0) return columns;
     const int64_t pitch = length_ + kPackedColumns * 2;
-    uint16_t* copy = thread_scratch().columns_of_tile.sized(count * pitch);
+    uint16_t* copy = thread_scratch<Scratch>().columns_of_tile.sized(count * pitch);
     for (int64_t i = 0; i < count; ++i) std::copy_n(columns.row(i), length_, copy + i * pitch);
     return {copy, pitch};
   }
 
   void store_transposed(FloatRows products, int64_t count, Range rows, float* output) const {
     const int64_t blocks = ceil_div(count, kPackedColumns);
-    float* block = thread_scratch().floats.sized(blocks * kPackedColumns * rows.size());
+    float* block = thread_scratch<Scratch>().floats.sized(blocks * kPackedColumns * rows.size());
     KERNEL_PICK(pack_columns)(products, count, rows.size(), block);
     for (int64_t first = 0; first < count; first += kPackedColumns) {
       const int64_t width = std::min(kPackedColumns, count - first);
@@ -307,7 +302,7 @@ class IntegersProduct {
     if (quantized_ != nullptr) {
       return static_cast<const RowBlock*>(quantized_->data) + (matrix * dst_->ne[1] + rows.begin) * blocks_;
     }
-    RowBlock* quantized = thread_scratch().rows.sized(rows.size() * blocks_);
+    RowBlock* quantized = thread_scratch<Scratch>().rows.sized(rows.size() * blocks_);
     for (int64_t i = 0; i < rows.size(); ++i) {
       const auto* row = reinterpret_cast<const float*>(of.b + (rows.begin + i) * b_->nb[1]);
       product_.quantize(row, blocks_, quantized + i * blocks_);
@@ -327,7 +322,7 @@ class IntegersProduct {
                              columns.size(), output + columns.begin, dst_->ne[0]);
     }
     const auto multiply = rows.size() > kStreamRows ? multiply_of_many_rows(product_) : product_.multiply;
-    ColumnBlock* panel = thread_scratch().columns.sized(blocks_ * kIntegerColumns / kIntegerLanes);
+    ColumnBlock* panel = thread_scratch<Scratch>().columns.sized(blocks_ * kIntegerColumns / kIntegerLanes);
     for (int64_t first = columns.begin; first < columns.end; first += kIntegerColumns) {
       const int64_t count = std::min(kIntegerColumns, columns.end - first);
       pack(of.a, first, count, panel);

@@ -7,6 +7,7 @@
 #include "kernels/kernels.h"
 #include "kernels/partition.h"
 #include "kernels/scratch.h"
+#include "selection_generated.h"
 
 namespace executorch_ggml::kernels {
 namespace {
@@ -197,12 +198,16 @@ constexpr PanelLayout kLayouts[] = {
 };
 
 const PanelLayout* find_layout(ggml_type type) {
-  const auto* end = kLayouts + std::size(kLayouts);
+  const auto* end = kLayouts + (kHasQuantizedTypes ? std::size(kLayouts) : 0);
   const auto* found = std::find_if(kLayouts, end, [type](const PanelLayout& layout) { return layout.type == type; });
   return found == end ? nullptr : found;
 }
 
 char mark;  // its address
+
+struct RowScratch {
+  Buffer<char> row;
+};
 
 }  // namespace
 
@@ -231,7 +236,7 @@ void unpack_panel_column(ggml_type type, int64_t length, int64_t column, const v
 }
 
 void panel_rows(ggml_tensor* dst, int ith, int nth, void* /*call*/) {
-  static thread_local Buffer<char> scratch;
+  auto& scratch = thread_scratch<RowScratch>().row;
   const ggml_tensor* table = dst->src[0];
   const auto* rows = static_cast<const int32_t*>(dst->src[1]->data);
   const ggml_to_float_t to_float = ggml_get_type_traits(table->type)->to_float;

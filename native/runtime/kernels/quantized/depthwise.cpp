@@ -20,9 +20,9 @@ struct Scratch {
   Buffer<int8_t> weights;
   Buffer<char> packed;
   Buffer<char> bundles;
-  std::vector<int64_t> first_rows;  // which input row each of the bundles begins with
-  std::vector<const char*> rows;    // of a bundle
-  std::vector<const void*> of_output_row;
+  ScratchVector<int64_t> first_rows;  // which input row each of the bundles begins with
+  ScratchVector<const char*> rows;    // of a bundle
+  ScratchVector<const void*> of_output_row;
 };
 
 const QuantizedDepthwiseLoops& best_loops() {
@@ -89,8 +89,8 @@ class InputBundles {
   int64_t count_;
   int64_t bytes_;
   char* bundles_;
-  std::vector<int64_t>& first_rows_;
-  std::vector<const char*>& rows_;
+  ScratchVector<int64_t>& first_rows_;
+  ScratchVector<const char*>& rows_;
 };
 
 void run_rows(const QuantizedDepthwise& layer, const char* x, const ImageShape& in, char* y, const ImageShape& out,
@@ -116,7 +116,7 @@ void run_rows(const QuantizedDepthwise& layer, const char* x, const ImageShape& 
 }
 
 void run_share(ggml_tensor* dst, int ith, int nth, const KernelCall<QuantizedLayerParams>& call) {
-  static thread_local Scratch scratch;
+  auto& scratch = thread_scratch<Scratch>();
   const QuantizedLayerParams& p = call.params;
   const ImageShape in(dst->src[0]);
   const ImageShape out(dst);

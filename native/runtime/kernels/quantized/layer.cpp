@@ -521,11 +521,6 @@ class QuantizedLayer {
     return spread >= 0 && spread % up == 0 && spread / up < size ? spread / up : -1;
   }
 
-  static Scratch& thread_scratch() {
-    static thread_local Scratch scratch;
-    return scratch;
-  }
-
   const QuantizedLayerParams& params_;
   ImageShape in_;
   ImageShape out_;
@@ -537,7 +532,7 @@ class QuantizedLayer {
   char* y_;
   int64_t item_;
   const QuantizedTiles& tiles_;
-  Scratch& scratch_ = thread_scratch();
+  Scratch& scratch_ = thread_scratch<Scratch>();
   const char* x_end_ = nullptr;
   const char* source_ = nullptr;  // the first of the inputs that were gathered or arranged, or all in place
   int64_t first_row_ = 0;         // of the image, in an arranged source

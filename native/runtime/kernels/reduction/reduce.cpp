@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "kernels/elementwise/convert.h"
 #include "kernels/kernels.h"
@@ -109,9 +110,10 @@ struct Plan {
 
 Plan make_plan(const ggml_tensor* dst, const ggml_tensor* src, const Ints& axes) {
   int order[4] = {0, 1, 2, 3};
-  std::stable_sort(order, order + 4, [src](int a, int b) {
-    return (src->ne[a] == 1 ? 0 : src->nb[a]) < (src->ne[b] == 1 ? 0 : src->nb[b]);
-  });
+  const auto stride = [src](int d) { return src->ne[d] == 1 ? 0 : src->nb[d]; };
+  for (int i = 1; i < 4; ++i) {  // std::stable_sort allocates
+    for (int k = i; k > 0 && stride(order[k]) < stride(order[k - 1]); --k) std::swap(order[k], order[k - 1]);
+  }
   int64_t kept_ne[4] = {1, 1, 1, 1};
   int64_t reduced_ne[4] = {1, 1, 1, 1};
   int64_t to[4] = {};

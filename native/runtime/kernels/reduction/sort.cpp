@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/kernels.h"
+#include "kernels/scratch.h"
 
 namespace executorch_ggml::kernels {
 namespace {
@@ -69,10 +70,14 @@ void sort_row(int64_t* row, int64_t count, int64_t n, const Make& make, const Le
   std::sort_heap(row, row + count, less);
 }
 
+struct Scratch {
+  ScratchVector<int64_t> items;
+};
+
 // The first `count` items, by the same calls of the standard library as torch's kernel (ATen/native/TopKImpl.h), so
 // that of equal items the same ones come first, in the same order.
 template <class Less>
-void select_first(std::vector<int64_t>& items, int64_t count, bool in_order, const Less& less) {
+void select_first(ScratchVector<int64_t>& items, int64_t count, bool in_order, const Less& less) {
   const auto last = items.begin() + count - 1;
   if (count * 64 <= static_cast<int64_t>(items.size())) {
     std::partial_sort(items.begin(), last + 1, items.end(), less);
@@ -140,7 +145,7 @@ void top_k(ggml_tensor* dst, int ith, int nth, void* call) {
   if (count == 0) {
     return;
   }
-  static thread_local std::vector<int64_t> items;
+  auto& items = thread_scratch<Scratch>().items;
   items.resize(n);
   for (int64_t r = rows * ith / nth; r < rows * (ith + 1) / nth; ++r) {
     const char* x = row_of(a, r);

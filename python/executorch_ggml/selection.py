@@ -1,0 +1,117 @@
+"""What a runtime needs for given programs, and building one with that alone (``executorch-ggml build-runtime``)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .ir.graph import Graph
+from .ir.serialize import deserialize
+from .ir.target import Target
+from .pte import read_program
+
+BACKEND = "GgmlBackend"
+_MARKS = ("CMakeLists.txt", "native/runtime/session.cpp")
+"""Files of a source tree of this package."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The ops and element types of programs, by their names in the IR."""
+
+    ops: tuple[str, ...]
+    types: tuple[str, ...]
+
+    def to_json(self) -> str:
+        """What CMake's EXECUTORCH_GGML_SELECTION names."""
+        return json.dumps({"ops": self.ops, "types": self.types}, indent=2) + "\n"
+
+
+def selection_of(programs: Sequence[str | os.PathLike[str]]) -> Selection:
+    """The ops and types that .pte files need on the CPU.
+
+    Raises ValueError for a program without a graph of ours, and for one whose weights are in a GGUF file.
+    """
+    graphs = [graph for path in programs for graph in _graphs(Path(path))]
+    return Selection(
+        tuple(sorted({node.op for graph in graphs for node in graph.nodes})),
+        tuple(sorted({value.dtype.name.lower() for graph in graphs for value in graph.values()})),
+    )
+
+
+def _graphs(path: Path) -> list[Graph]:
+    program, payload = read_program(path)
+    delegates = [delegate for plan in program.execution_plan for delegate in plan.delegates]
+    graphs = [deserialize(payload(delegate), Target.CPU) for delegate in delegates if delegate.id == BACKEND]
+    if not graphs:
+        raise ValueError(f"{path} has nothing that runs on {BACKEND}: `executorch-ggml export` makes such programs")
+    if any(constant.key.startswith("gguf:") for graph in graphs for constant in graph.named_constants()):
+        raise ValueError(
+            f"{path} has its weights in a GGUF file, which a small runtime cannot read: export it with them"
+        )
+    return graphs
+
+
+def source_tree(given: Path | None) -> Path:
+    """Where the native sources are: the given folder, or the checkout that this package runs from.
+
+    Raises ValueError where that is no source tree.
+    """
+    for folder in [given] if given else Path(__file__).resolve().parents:
+        if all((folder / mark).exists() for mark in _MARKS):
+            return folder
+    raise ValueError(
+        f"{given} is no source tree of executorch-ggml"
+        if given
+        else "the installed package has no C++ sources: give --source, a checkout or the unpacked sdist"
+    )
+
+
+def build_runtime(
+    selection: Selection,
+    output: Path,
+    levels: Iterable[str] = (),
+    source: Path | None = None,
+    definitions: Iterable[str] = (),
+) -> Path:
+    """Build and install a static library with what is selected alone; its path.
+
+    ``output`` gets ``lib``, ``include`` and what ``find_package(executorch_ggml)`` reads, and keeps the build beside
+    them for the next time. Raises RuntimeError where CMake or the compiler fails, with the end of what it said.
+    """
+    build = output / "build"
+    build.mkdir(parents=True, exist_ok=True)
+    chosen = build / "selection.json"
+    if not chosen.exists() or chosen.read_text() != selection.to_json():
+        chosen.write_text(selection.to_json())
+    configure = [
+        *("cmake", "-G", "Ninja", "-S", str(source_tree(source)), "-B", str(build)),
+        f"-DEXECUTORCH_GGML_SELECTION={chosen.resolve()}",
+        f"-DEXECUTORCH_GGML_LEVELS={';'.join(levels)}",
+        f"-DPython_EXECUTABLE={sys.executable}",
+        f"-DCMAKE_INSTALL_PREFIX={output.resolve()}",
+        *(f"-D{definition}" for definition in definitions),
+    ]
+    for command in (configure, ["cmake", "--build", str(build)], ["cmake", "--install", str(build)]):
+        _run(command)
+    found = sorted(output.glob("lib*/*executorch_ggml_runtime.*"))
+    if not found:
+        raise RuntimeError(f"no library was installed into {output}")
+    return found[0]
+
+
+def _run(command: list[str]) -> None:
+    tools = {**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=tools)
+    except FileNotFoundError as error:
+        raise RuntimeError(f"{command[0]} is not installed: pip install cmake ninja") from error
+    if done.returncode != 0:
+        raise RuntimeError(
+            "\n".join([f"{' '.join(command[:2])} failed:", *(done.stdout + done.stderr).splitlines()[-20:]])
+        )
