@@ -131,7 +131,7 @@ def test_arena_that_is_too_small(mlp: Path, mlp_runner: Runner) -> None:
     assert said is not None
     bytes_used = int(said.group(1))
     assert mlp_runner.run(mlp, "--arena", str(bytes_used + 64)).returncode == 0
-    done = mlp_runner.run(mlp, "--arena", str(bytes_used - 64))
+    done = mlp_runner.run(mlp, "--arena", str(bytes_used // 2))
     assert done.returncode == 1
     assert "MemoryAllocationFailed" in done.stderr
     assert re.search(r"static memory of \d+ bytes is needed", done.stderr)

@@ -5,6 +5,13 @@
 #include <cstdio>
 #include <cstdlib>
 
+// Sanitizers have a malloc of their own.
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define EXAMPLES_HAVE_MALLOC 1
+#else
+#define EXAMPLES_HAVE_MALLOC 0
+#endif
+
 namespace {
 
 std::atomic<bool> counting{false};
@@ -12,7 +19,7 @@ std::atomic<bool> forbidden{false};
 std::atomic<int64_t> count{0};
 std::atomic<int64_t> bytes{0};
 
-#if defined(__GLIBC__)
+#if EXAMPLES_HAVE_MALLOC
 void note(size_t size) {
   if (forbidden.load(std::memory_order_relaxed)) {
     std::fputs("memory was allocated where none is to be\n", stderr);
@@ -42,7 +49,7 @@ Allocations stop_counting_allocations() {
   return {count.load(), bytes.load()};
 }
 
-#if defined(__GLIBC__)
+#if EXAMPLES_HAVE_MALLOC
 
 bool can_count_allocations() { return true; }
 
