@@ -121,9 +121,8 @@ def make_libstdcpp(compiler: Compiler, folder: Path) -> None:
     )  # fmt: skip
     compiler.run("-c", "-fPIC", "-x", "c", "-", "-o", folder / "newer_glibc.o", source=NEWER_GLIBC)
     archiver = compiler.run("-print-prog-name=ar").strip()
-    subprocess.run(
-        [archiver, "rcs", folder / "libnewer_glibc.a", folder / "newer_glibc.o"], env=compiler.environment, check=True
-    )
+    archive = [archiver, "rcs", str(folder / "libnewer_glibc.a"), str(folder / "newer_glibc.o")]
+    subprocess.run(archive, env=compiler.environment, check=True)
     static = shutil.copy(compiler.file("libstdc++.a"), folder / "libstdc++_newer.a")
     files = (folder / "libstdc++.so.6", static, folder / "libnewer_glibc.a")
     (folder / "libstdc++.so").write_text(f"GROUP ( {' '.join(map(str, files))} )\n")
@@ -182,7 +181,8 @@ def toolchain(compiler: Compiler) -> Path:
 def _toolchain_file(compiler: Compiler, folder: Path, c: Sequence[Path], cpp: Sequence[Path]) -> str:
     flags = f"-D__GLIBC_MINOR__={GLIBC[1]} -nostdinc"
     system = ["set(CMAKE_SYSTEM_NAME Linux)", f"set(CMAKE_SYSTEM_PROCESSOR {compiler.machine})"]
-    link = f"-L{folder} -Wl,--exclude-libs,libstdc++_newer.a:libnewer_glibc.a:libc_nonshared.a"
+    # zig's parts of glibc have debug information that names folders.
+    link = f"-L{folder} -Wl,--strip-debug,--exclude-libs,libstdc++_newer.a:libnewer_glibc.a:libc_nonshared.a"
     return "\n".join(
         [
             f"# Written by tools/manylinux.py for {compiler.machine}.",

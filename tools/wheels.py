@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from typing import NamedTuple
 from tools.foreign_packages import ROOT, UnavailableError, fetch
 from tools.ggml_variants import AMX, compiler_loses_amx, remove_variant
 from tools.install_ggml import BACKENDS, BUILDS, PACKAGE, pinned_version, pip
-from tools.manylinux import GLIBC, compiler_for, toolchain
+from tools.manylinux import GLIBC, Compiler, compiler_for, toolchain
 
 CACHE = ROOT / ".cache" / "wheels-build"
 TOOLS = Path(sys.executable).parent
@@ -40,7 +41,14 @@ AUDITWHEEL = (
     "import platform, sys; machine = sys.argv.pop(1); platform.machine = lambda: machine; "
     "from auditwheel.main import main; sys.exit(main())"
 )
+SME = "-march=armv9.2-a+sme"  # gcc 14 has it
 BUILD_TOOLS = ("scikit-build-core", "nanobind", "flatc")
+
+
+def compiles(compiler: Compiler, flag: str) -> bool:
+    """Whether a compiler knows a flag."""
+    command = [compiler.c, flag, "-fsyntax-only", "-x", "c", "/dev/null"]
+    return subprocess.run(command, env=compiler.environment, capture_output=True, check=False).returncode == 0
 
 
 class Machine(NamedTuple):
@@ -79,16 +87,21 @@ def machine_of(name: str) -> Machine:
     return Machine(name, toolchain(compiler), environment)
 
 
-def ggml_source() -> Path:
-    """The sdist of the pinned ggml, unpacked."""
+def ggml_source(machine: Machine) -> Path:
+    """The sdist of the pinned ggml, unpacked, without variants that the compiler does not know."""
     version = pinned_version()
-    folder = CACHE / f"ggml-{version}"
+    folder = machine.folder / f"ggml-{version}"
     if not folder.exists():
         downloads = CACHE / "downloads"
         source = f"{PACKAGE}=={version}"
         pip("download", "--quiet", "--no-deps", "--no-binary", PACKAGE, "--dest", str(downloads), source)
         with tarfile.open(next(downloads.glob(f"*-{version}.tar.gz"))) as archive:
             archive.extractall(folder, filter="data")
+        if machine.name == "aarch64" and not compiles(compiler_for(machine.name), SME):
+            lists = next(folder.glob("*/ggml/src/CMakeLists.txt"))
+            lists.write_text(
+                re.sub(r"(?m)^(\s*)(ggml_add_cpu_backend_variant\(\S+ .*\bSME\b)", r"\1# \2", lists.read_text())
+            )
     return next(path for path in folder.iterdir() if path.is_dir())
 
 
@@ -97,7 +110,7 @@ def build_ggml(machine: Machine) -> None:
     package = machine.site / "libggml"
     if (package / "include").is_dir():
         return
-    source, build = ggml_source(), machine.folder / "ggml"
+    source, build = ggml_source(machine), machine.folder / "ggml"
     variants = BUILDS["variants"] or {}
     definitions = {
         **variants,
