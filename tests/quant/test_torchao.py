@@ -48,11 +48,11 @@ CASES = (
     Case(WEIGHTS.format("int4", "PerGroup(128)"), "mul_mat", "q4_0", ROUNDED),
     Case(WEIGHTS.format("int2", "PerGroup(32)"), "mul_mat", "q4_0", ROUNDED),
     Case("IntxWeightOnlyConfig(weight_dtype=int4, granularity=PerAxis(0))", "mul_mat", "q4_0", ROUNDED),
-    Case("IntxWeightOnlyConfig(weight_dtype=int4, granularity=PerGroup(32))", "linear", "f32", EXACT),
+    Case("IntxWeightOnlyConfig(weight_dtype=int4, granularity=PerGroup(32))", "mul_mat", "q4_0", ROUNDED),
     Case(BOTH.format("PerGroup(32)", ", weight_scale_dtype=bfloat16"), "mul_mat", "q4_0", ROUNDED),
     Case(BOTH.format("PerGroup(128)", ", weight_scale_dtype=bfloat16"), "mul_mat", "q4_0", ROUNDED),
     Case(BOTH.format("PerAxis(0)", ""), "mul_mat", "q4_0", ROUNDED),
-    Case(BOTH.format("PerGroup(32)", ""), "linear", "f32", EXACT),
+    Case(BOTH.format("PerGroup(32)", ""), "mul_mat", "q4_0", ROUNDED),
 )
 
 

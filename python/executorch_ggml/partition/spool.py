@@ -6,6 +6,7 @@ import hashlib
 import io
 import tempfile
 import threading
+import weakref
 from typing import Any
 
 from executorch.exir._serialize._cord import CordBuffer, FileBackedData
@@ -22,6 +23,7 @@ class Spool:
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the program refers to it
+        weakref.finalize(self, self._file.close)
         self._lock = threading.Lock()
         self._end = 0
 

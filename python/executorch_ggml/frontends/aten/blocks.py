@@ -1,4 +1,4 @@
-"""Integer weights with scales as blocks of a ggml type, where one holds them exactly: ggml's scales are float16."""
+"""Integer weights with scales as blocks of a ggml type, where one holds the integers: ggml's scales are float16."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from ...ir.dtypes import DType
 
 BLOCK = 32  # elements that share a scale in the types here
+ROUNDING = 2.0**-11  # of a number: half a step of float16
 
 
 @dataclass(frozen=True)
@@ -19,53 +20,60 @@ class Blocks:
     dtype: DType
     data: torch.Tensor  # uint8, one dim
     factor: torch.Tensor | None  # f32, one a row
+    is_exact: bool  # else its scales are rounded
 
 
-def exact_blocks(values: torch.Tensor, scales: torch.Tensor) -> Blocks | str:
-    """The smallest type that holds ``values * scales`` exactly, or why none does.
+def blocks_of(values: torch.Tensor, scales: torch.Tensor) -> Blocks | str:
+    """The smallest type that holds ``values * scales``, or why none does.
 
     ``values`` are integers of shape (rows, columns), ``scales`` f32 of shape (rows, groups), one a run of columns.
 
-    =====  ============  ==================================================================
-    type   values        condition on the scales
-    =====  ============  ==================================================================
-    q4_0   -8 ... 7      float16 holds them
-    q4_1   16 in a row   float16 holds them, and each block's lowest value times its scale
-    q5_0   -16 ... 15    float16 holds them
-    q8_0   -128 ... 127  float16 holds them
-    =====  ============  ==================================================================
+    ====  ============  ==============================================================
+    type  values        condition
+    ====  ============  ==============================================================
+    q4_0  -8 ... 7
+    q4_1  16 in a row   float16 holds each block's lowest value times its scale
+    q5_0  -16 ... 15
+    q8_0  -128 ... 127
+    ====  ============  ==============================================================
 
     Where float16 does not hold the scales it may hold what is left of them after a factor for each row is taken out:
-    the scale itself where a row has but one, else a power of two.
+    the scale itself where a row has but one, else a power of two. Scales of more bits than float16 has are rounded to
+    it, which moves each by ``ROUNDING`` of itself at most: far less than activations that are rounded to 8 bits.
     """
     columns = values.shape[1]
     if columns % BLOCK != 0 or columns // scales.shape[1] % BLOCK != 0:
         return f"a scale for every {columns // scales.shape[1]} of {columns} columns: blocks have {BLOCK}"
     found = _in_float16(scales)
     if found is None:
-        return "float16 does not hold the scales; bfloat16 scales would fit"
-    halves, factor = found
+        return "float16 does not hold the scales, which in a row are too far apart"
+    halves, factor, is_exact = found
     scale = halves.repeat_interleave(columns // scales.shape[1] // BLOCK, dim=1).reshape(-1, 1)
     blocks = values.reshape(-1, BLOCK)
     low, high = (int(bound) for bound in (values.min(), values.max())) if values.numel() else (0, 0)
     for dtype, fits, pack in _TYPES:
         if low >= fits[0] and high <= fits[1] and (data := pack(blocks, scale)) is not None:
-            return Blocks(dtype, data.reshape(-1), factor)
+            return Blocks(dtype, data.reshape(-1), factor, is_exact)
     return f"values from {low} to {high}: blocks hold -128 to 127"
 
 
-def _in_float16(scales: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None] | None:
-    """The scales in float16, and the factor of each row, or None where they cannot be had without loss."""
+def _in_float16(scales: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None, bool] | None:
+    """The scales in float16, the factor of each row, and whether they are the same; None where one is far off."""
     if _is_exact(scales):
-        return scales.to(torch.float16), None
+        return scales.to(torch.float16), None, True
     first = scales[:, :1]
-    if torch.isfinite(scales).all() and (scales == first).all():
-        return torch.ones_like(scales, dtype=torch.float16), first.reshape(-1)
+    if not torch.isfinite(scales).all():
+        return None
+    if (scales == first).all():
+        return torch.ones_like(scales, dtype=torch.float16), first.reshape(-1), True
     power = torch.frexp(scales.abs().amax(1, keepdim=True)).exponent
     rest = torch.ldexp(scales, -power)
     factor = torch.ldexp(torch.ones_like(first), power)
-    exact = _is_exact(rest) and torch.equal(rest * factor, scales)
-    return (rest.to(torch.float16), factor.reshape(-1)) if exact else None
+    halves = rest.to(torch.float16)
+    back = halves.to(torch.float32) * factor
+    if ((back - scales).abs() > scales.abs() * ROUNDING).any():
+        return None
+    return halves, factor.reshape(-1), torch.equal(back, scales)
 
 
 def _is_exact(numbers: torch.Tensor) -> bool:

@@ -26,7 +26,7 @@ from ....ir.graph import Value
 from ....ir.op import Dim
 from ....ir.ops.custom import BinaryKind, ReduceKind, UnaryKind
 from ....passes.rewrite import computed_by, input_of
-from ..blocks import Blocks, exact_blocks
+from ..blocks import Blocks, blocks_of
 from ..context import FLOATS, NARROW, Context, Tensor
 from ..registry import Refused, lowers, overload_of
 from ..weights import StoredWeight
@@ -65,7 +65,7 @@ class Integers:
             return "scales in float64 that float32 does not hold"
         runs = (self.values.shape[0], self.values.shape[1] // self.group)
         offsets = _by_run(self.zeros.to(torch.int32), runs).repeat_interleave(self.group, dim=1)
-        return exact_blocks(self.values.to(torch.int32) - offsets, _by_run(self.scales, runs).to(torch.float32))
+        return blocks_of(self.values.to(torch.int32) - offsets, _by_run(self.scales, runs).to(torch.float32))
 
 
 def _by_run(numbers: torch.Tensor, runs: tuple[int, int]) -> torch.Tensor:
@@ -90,7 +90,8 @@ def _with_blocks(
     if isinstance(blocks, str):
         cx.note(f"{name} is kept in {dequantized.dtype.name.lower()}: {blocks}")
         return dequantized
-    cx.note(f"{name} is kept in {blocks.dtype.name.lower()}, without loss")
+    loss = "without loss" if blocks.is_exact else "with scales rounded to float16 (by 0.05 % at most)"
+    cx.note(f"{name} is kept in {blocks.dtype.name.lower()}, {loss}")
     return replace(dequantized, stored=_stored(blocks))
 
 
