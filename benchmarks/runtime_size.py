@@ -1,6 +1,6 @@
 """How large the C++ runtime is that `executorch-ggml build-runtime` makes for a program: by owner, file and symbol.
 
-    python -m benchmarks.runtime_size model.pte... [--levels avx2] [--symbols 15] [--keep build/size]
+    python -m benchmarks.runtime_size [model.pte...] [--levels avx2] [--symbols 15] [--keep build/size]
 
 Builds the runtime for each program, links examples/cpp's `run_small` with it, and reads the linker's map: what is left
 of the library after unused sections are dropped. Code and data are bytes of the file; zeroed memory is apart.
@@ -9,18 +9,20 @@ of the library after unused sections are dropped. Code and data are bytes of the
 from __future__ import annotations
 
 import argparse
+import platform
 import re
 import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import executorch
 import libggml
 
+from benchmarks import results
 from executorch_ggml.selection import build_runtime, selection_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -108,30 +110,89 @@ def peers() -> dict[str, int]:
     return {file.name: library_bytes(file) for file in files if file.exists()}
 
 
+@dataclass(frozen=True)
+class Measured:
+    """A runtime for a program."""
+
+    program: str
+    levels: str
+    ops: tuple[str, ...]
+    sizes: Sizes
+
+    def row(self) -> list[str]:
+        """As the table has it."""
+        sizes = (self.sizes.code, self.sizes.data, self.sizes.in_file, self.sizes.zeroed)
+        return [self.program, self.levels or "all", ", ".join(self.ops), *(f"{size / 1000:.1f} KB" for size in sizes)]
+
+
+def measure(program: Path, levels: str, folder: Path) -> Measured:
+    """Build the runtime for a program in a folder, and link the runner with it."""
+    selection = selection_of([program])
+    build_runtime(selection, folder / "runtime", [level for level in levels.split(",") if level])
+    runner = link_runner(folder / "runtime", folder / "runner")
+    sizes = our_sizes(Path(f"{runner}.map").read_text())
+    return Measured(program.stem, levels, tuple(selection.ops), sizes)
+
+
+def print_largest(sizes: Sizes, count: int) -> None:
+    """The largest functions and tables, and the largest files."""
+    top = sizes.symbols.most_common(count)
+    for (_, size), name in zip(top, demangled([name for name, _ in top]), strict=True):
+        print(f"    {size:8d} {name[:110]}")
+    for name, size in sizes.objects.most_common(count):
+        print(f"    {size:8d} {name}")
+
+
+def usual_programs(folder: Path) -> list[Path]:
+    """An MLP, and MobileNetV2 on 224x224 pixels."""
+    import torch
+    from tests import zoo
+
+    import executorch_ggml
+
+    image = zoo.load("mobilenet_v2")
+    mlp = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10)).eval()
+    models = {"mlp": (mlp, (torch.randn(4, 16),)), "mobilenet_v2": (image.module, image.args)}
+    for name, (module, inputs) in models.items():
+        executorch_ggml.export(module, inputs).save(str(folder / f"{name}.pte"))
+    return [folder / f"{name}.pte" for name in models]
+
+
+def report(measured: Sequence[Measured]) -> str:
+    """The table, and what is loaded beside a runtime."""
+    header = ["program", "levels", "ops", "code", "data", "ours", "zeroed"]
+    beside = ", ".join(f"{name} {size / 1000:.0f} KB" for name, size in peers().items())
+    note = (
+        "What is left of the static library in `examples/cpp`'s `run_small`, from the linker's map; 1 KB is 1000 bytes."
+    )
+    table = results.markdown_table(header, [each.row() for each in measured])
+    return f"{note}\n\n{table}\n\nShared libraries beside it: {beside}, and ggml's library for the CPU."
+
+
 def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("programs", nargs="+", type=Path)
-    parser.add_argument("--levels", default="", help="instruction sets, like avx2 (all)")
+    parser.add_argument(
+        "programs", nargs="*", type=Path, help="without any: an MLP and MobileNetV2, written into RESULTS.md"
+    )
+    parser.add_argument("--levels", help="instruction sets, like avx2 (all; without programs also one level alone)")
     parser.add_argument("--symbols", type=int, default=0, help="print so many of the largest functions and tables")
     parser.add_argument("--keep", type=Path, help="build there, and keep it for the next time")
     args = parser.parse_args()
-    print("| program | ops | ours, code | ours, data | **ours** | zeroed |\n| --- | --- | ---: | ---: | ---: | ---: |")
+    one = "neon" if platform.machine() in ("aarch64", "arm64") else "avx2"
+    levels = [args.levels] if args.levels else [""] if args.programs else [one, ""]
+    measured = []
     with tempfile.TemporaryDirectory() as scratch:
-        for program in args.programs:
-            folder = (args.keep or Path(scratch)) / program.stem
-            selection = selection_of([program])
-            build_runtime(selection, folder / "runtime", [level for level in args.levels.split(",") if level])
-            runner = link_runner(folder / "runtime", folder / "runner")
-            sizes = our_sizes(Path(f"{runner}.map").read_text())
-            columns = [f"{size / 1000:.1f} KB" for size in (sizes.code, sizes.data, sizes.in_file, sizes.zeroed)]
-            print(f"| {program.stem} | {', '.join(selection.ops)} | {' | '.join(columns)} |", flush=True)
-            top = sizes.symbols.most_common(args.symbols)
-            for (_, size), name in zip(top, demangled([name for name, _ in top]), strict=True):
-                print(f"    {size:8d} {name[:110]}")
-            for name, size in sizes.objects.most_common(args.symbols):
-                print(f"    {size:8d} {name}")
-    print("\nBeside it, shared: " + ", ".join(f"{name} {size / 1000:.0f} KB" for name, size in peers().items()))
+        for program in args.programs or usual_programs(Path(scratch)):
+            for level in levels:
+                folder = (args.keep or Path(scratch)) / f"{program.stem}-{level or 'all'}"
+                measured.append(measure(program, level, folder))
+                print(measured[-1].row(), flush=True)
+                print_largest(measured[-1].sizes, args.symbols)
+    text = report(measured)
+    print(text)
+    if not args.programs:
+        results.write_section("runtime size", "Size of a runtime for given programs", text)
     return 0
 
 
