@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-_LIBRARIES = {"libggml": ("libggml-base", "libggml"), "executorch": ("libexecutorch",)}
+_LIBRARIES = {"libggml": ("libggml-base", "libggml"), "executorch": ("libexecutorch", "libexecutorch_etdump")}
 _SUFFIX = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
 
 
