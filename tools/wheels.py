@@ -35,7 +35,7 @@ MACHINES = ("x86_64", "aarch64")
 PYTHONS = ("3.10", "3.11", "3.12")
 TAG = f"manylinux_{GLIBC[0]}_{GLIBC[1]}"
 # Installed beside ours, where ours look for it.
-NOT_INCLUDED = "libexecutorch.so"
+NOT_INCLUDED = ("libexecutorch.so", "libexecutorch_etdump.so")
 # auditwheel takes the rules of the machine that it runs on.
 AUDITWHEEL = (
     "import platform, sys; machine = sys.argv.pop(1); platform.machine = lambda: machine; "
@@ -220,7 +220,8 @@ def repair(wheel: Path, machine: Machine, out: Path) -> None:
         f"{TAG}_{machine.name}",
         "--only-plat",
     ]
-    command += ["--exclude", NOT_INCLUDED, "--wheel-dir", str(out), str(wheel)]
+    command += [part for name in NOT_INCLUDED for part in ("--exclude", name)]
+    command += ["--wheel-dir", str(out), str(wheel)]
     subprocess.run(command, env=machine.environment, check=True)
 
 
