@@ -159,7 +159,7 @@ def usual_programs(folder: Path) -> list[Path]:
 
 
 def report(measured: Sequence[Measured]) -> str:
-    """The table, and what is loaded beside a runtime."""
+    """The table of sizes, and the sizes of the shared libraries that the runner links."""
     header = ["program", "levels", "ops", "code", "data", "ours", "zeroed"]
     beside = ", ".join(f"{name} {size / 1000:.0f} KB" for name, size in peers().items())
     note = (

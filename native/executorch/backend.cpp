@@ -12,6 +12,7 @@
 
 #include "aligned_bytes.h"
 #include "dim_order.h"
+#include "element_types.h"
 #include "executorch_ggml.h"
 #include "interrupt.h"
 #include "node_events.h"
@@ -30,28 +31,6 @@ using ::executorch::aten::SizesType;
 using ::executorch::aten::Tensor;
 
 thread_local uint64_t loaded_states = 0;
-
-bool to_dtype(ScalarType type, DType* dtype) {
-  switch (type) {
-#define CASE(scalar, ir)   \
-  case ScalarType::scalar: \
-    *dtype = DType::ir;    \
-    return true;
-    CASE(Float, F32)
-    CASE(Half, F16)
-    CASE(BFloat16, Bf16)
-    CASE(Char, I8)
-    CASE(Short, I16)
-    CASE(Int, I32)
-    CASE(Long, I64)
-    CASE(Bool, Bool)
-    CASE(Byte, U8)
-    CASE(Double, F64)
-#undef CASE
-    default:
-      return false;
-  }
-}
 
 constexpr char kGgufName[] = "executorch_ggml.gguf#";  // and a file's id: its name is in the named data
 

@@ -5,6 +5,7 @@
 
 #include <cctype>
 
+#include "element_types.h"
 #include "ggml-backend.h"
 #include "result.h"
 #include "status.h"
@@ -56,26 +57,6 @@ bool profiles(et::EventTracer* tracer) {
 
 bool logs_values(et::EventTracer* tracer) {
   return tracer->event_tracer_debug_level() >= et::EventTracerDebugLogLevel::kIntermediateOutputs;
-}
-
-bool to_scalar_type(DType dtype, ScalarType* type) {
-  switch (dtype) {
-#define CASE(scalar, ir)        \
-  case DType::ir:               \
-    *type = ScalarType::scalar; \
-    return true;
-    CASE(Float, F32)
-    CASE(Char, I8)
-    CASE(Short, I16)
-    CASE(Int, I32)
-    CASE(Long, I64)
-    CASE(Bool, Bool)
-    CASE(Byte, U8)
-    CASE(Double, F64)
-#undef CASE
-    default:
-      return false;
-  }
 }
 
 // As float where they are of half types: ExecuTorch writes a damaged ETDump of these.

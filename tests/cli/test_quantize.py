@@ -155,7 +155,7 @@ def test_types_for_an_error_or_a_size(folder: Path, tmp_path: Path, capsys: pyte
         ("two.py:two -o {tmp}/x.pte --type q8_0 --max-error 1", 2, "pass one"),
         ("two.py:two --type q8_0", 2, "there is nothing to do"),
         ("two.py:two --type q8_0 --report --dynamic batch=1:2", 2, "--dynamic is for programs: -o FILE.pte"),
-        ("two.py:two -o {tmp}/x.pte --target-size 5X", 2, "'5X' is no size"),
+        ("two.py:two -o {tmp}/x.pte --target-size 5X", 2, "'5X': expected a number of bytes"),
         ("two.py:two -o {tmp}/x.pte --target-size 1K", 1, "try smaller types too"),
         ("two.py:two -o {tmp}/x.pte --max-error 0", 1, "no type keeps to an error of 0"),
         ("two.py:two -o {tmp}/x.pte --type q8_0 --calibrate text.txt", 1, "Sequential reads no text alone"),

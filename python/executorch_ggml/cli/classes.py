@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 Array = np.ndarray[Any, Any]
 _USUAL = 5
@@ -57,6 +58,5 @@ def _probabilities(scores: Array) -> Array:
     rows = scores.astype(np.float64)
     if (rows >= 0).all() and np.allclose(rows.sum(axis=1), 1, atol=1e-3):
         return rows
-    powers = np.exp(rows - rows.max(axis=1, keepdims=True))
-    shares: Array = powers / powers.sum(axis=1, keepdims=True)
+    shares: Array = torch.from_numpy(rows).softmax(1).numpy()
     return shares

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..byte_sizes import parsed_bytes
 from ..progress import stage
 from . import options, progress
 from .export import check_options, facts_of_file, is_language_model, lines_of_file
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from .models import Model
 
 _TYPES = "q2_k,q3_k,q4_k,q5_k,q6_k,q8_0,f16"
-_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
 
 class _Size(click.ParamType[int]):
@@ -33,12 +33,10 @@ class _Size(click.ParamType[int]):
         """The number of bytes."""
         if isinstance(value, int):
             return value
-        number = value.lower().removesuffix("ib").removesuffix("b")
-        unit = number[-1:] if number[-1:] in _UNITS else ""
         try:
-            return int(float(number.removesuffix(unit)) * _UNITS[unit])
-        except ValueError:
-            self.fail(f"{value!r} is no size; expected bytes, or 500M, 1.5G", param, ctx)
+            return parsed_bytes(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 @click.command("quantize", short_help="Quantize a model, and say what it costs.")

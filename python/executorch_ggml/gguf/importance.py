@@ -7,6 +7,7 @@ from typing import Any
 
 from ..pte import GGUF_MAGIC
 from ..quant import Importance
+from ..quant.names import all_names
 from .architectures import architecture_for
 
 
@@ -28,11 +29,7 @@ def of_parameters(importance: Importance, module: Any) -> Importance:
     """Matrices by the names of a module's parameters, those of a tied one under each of them."""
     tensors = {tensor: name for name, found in tensor_names(module).items() for tensor in found}
     importance = importance.renamed(tensors)
-    first = {id(parameter): name for name, parameter in module.named_parameters()}
-    names: dict[str, list[str]] = {}
-    for name, parameter in module.named_parameters(remove_duplicate=False):
-        names.setdefault(first[id(parameter)], []).append(name)
-    return importance.renamed(names)
+    return importance.renamed(all_names(module))
 
 
 def load_importance(path: str | Path, module: Any) -> Importance:

@@ -12,6 +12,7 @@ import torch
 
 from ..ir.dtypes import DType
 from ..quant import GgmlQuantConfig
+from ..quant.names import all_names
 
 _LAYER = re.compile(r"\.layers\.(\d+)\.")
 
@@ -61,11 +62,9 @@ def mixture(name: str, config: Any) -> Callable[[str, torch.Tensor], DType]:
 def mixture_config(name: str, module: Any) -> GgmlQuantConfig:
     """A mixture as a configuration with a rule for each matrix of a module; a tied one has it under all its names."""
     type_of = mixture(name, module.config)
-    names: dict[int, list[str]] = {}
-    for parameter_name, parameter in module.named_parameters(remove_duplicate=False):
-        names.setdefault(id(parameter), []).append(parameter_name)
+    names = all_names(module)
     matrices = ((each, value) for each, value in module.named_parameters() if value.dim() > 1)
-    rules = ((names[id(value)], type_of(each, value).name.lower()) for each, value in matrices if not is_router(each))
+    rules = ((names[each], type_of(each, value).name.lower()) for each, value in matrices if not is_router(each))
     return GgmlQuantConfig(None, [(glob.escape(each), kind) for several, kind in rules for each in several])
 
 

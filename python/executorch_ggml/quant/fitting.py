@@ -12,6 +12,7 @@ from torch import nn
 
 from ..frontends.aten.weights import check_values
 from .config import GgmlQuantConfig
+from .names import all_names
 from .report import TensorReport, line_of_table, tensor_reports
 
 
@@ -107,13 +108,9 @@ def sensitivity(
     """
     check_values(model)
     by_type = {kind: tensor_reports(model, replace(config, default=kind), *args, **kwargs) for kind in types}
-    names: dict[int, list[str]] = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        names.setdefault(id(parameter), []).append(name)
-    parameters = dict(model.named_parameters())
     reported = {report.name for reports in by_type.values() for report in reports}
-    others = sum(parameter.nbytes for name, parameter in parameters.items() if name not in reported)
-    return Sensitivity(config, by_type, {name: tuple(names[id(parameters[name])]) for name in reported}, others)
+    others = sum(parameter.nbytes for name, parameter in model.named_parameters() if name not in reported)
+    return Sensitivity(config, by_type, all_names(model), others)
 
 
 def _mean_error(reports: Mapping[str, TensorReport]) -> float:

@@ -24,6 +24,7 @@ from typing import Any
 import platformdirs
 from filelock import FileLock, Timeout
 
+from ...byte_sizes import parsed_bytes
 from .log import log
 
 FOLDERS = ("AXELERA_CACHE_DIR", "EXECUTORCH_GGML_CACHE")
@@ -33,7 +34,6 @@ DEFAULT_LIMIT = 8 << 30
 _FORMAT = 1
 _MANIFEST = "manifest.json"
 _KEY = re.compile(r"[0-9a-f]{64}")
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 class CacheError(OSError):
@@ -56,10 +56,10 @@ def size_limit() -> int:
     text = os.environ.get(LIMIT, "")
     if not text:
         return DEFAULT_LIMIT
-    match = re.fullmatch(r"(\d+)\s*([kmgt]?)i?b?", text.strip().lower())
-    if match is None:
-        raise CacheError(f"{LIMIT}={text!r}: expected a number of bytes, like 500M or 8G")
-    return int(match[1]) * _UNITS[match[2]]
+    try:
+        return parsed_bytes(text)
+    except ValueError as error:
+        raise CacheError(f"{LIMIT}={error}") from error
 
 
 @dataclass(frozen=True)
