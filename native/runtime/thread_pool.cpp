@@ -34,12 +34,6 @@ constexpr std::chrono::milliseconds kWindow{40};
 constexpr int kWaitedPart = 8;
 constexpr std::chrono::milliseconds kContended{100};
 
-// A helper that keeps its caller waiting for so long, and for longer than the work took, had its core taken by another
-// process. Then callers work alone for a multiple of that, so that waits are a small part of a run's time.
-constexpr std::chrono::microseconds kLongWait{500};
-constexpr int kAlone = 10;
-constexpr std::chrono::milliseconds kLongestAlone{50};
-
 constexpr int kJobs = 64;  // crews at a time; a bit each
 
 // Whether other processes want the cores that this one's threads run on.
@@ -177,31 +171,20 @@ class ThreadPool final : private ForkListener {
   }
 
   void run(const Pieces& pieces, Job* job) {
-    const Clock::time_point begin = Clock::now();
-    contention.watch(begin);
-    if (begin.time_since_epoch().count() < parts_->alone_until.load(std::memory_order_relaxed)) {
-      return pieces.run(pieces.context, 0, 1);
-    }
+    contention.watch(Clock::now());
     job->publish(pieces);
     parts_->announce(pieces.count - 1);
     job->work();
-    if (job->done.load() == pieces.count) return;
-    const Clock::time_point worked = Clock::now();
     job->wait();
-    const Clock::time_point end = Clock::now();
-    if (end - worked < std::max<Clock::duration>(kLongWait, worked - begin)) return;
-    const Clock::time_point until = end + std::min<Clock::duration>(kLongestAlone, kAlone * (end - worked));
-    parts_->alone_until.store(until.time_since_epoch().count(), std::memory_order_relaxed);
   }
 
  private:
   struct Parts {
     std::array<Job, kJobs> jobs;
-    std::atomic<uint64_t> crews{0};       // whose jobs are taken
-    std::atomic<uint64_t> epoch{0};       // counts the sets of pieces
-    std::atomic<int> looking{0};          // threads that look for work, or were woken to
-    std::atomic<int> wanted{0};           // helpers, by all crews
-    std::atomic<int64_t> alone_until{0};  // on the clock
+    std::atomic<uint64_t> crews{0};  // whose jobs are taken
+    std::atomic<uint64_t> epoch{0};  // counts the sets of pieces
+    std::atomic<int> looking{0};     // threads that look for work, or were woken to
+    std::atomic<int> wanted{0};      // helpers, by all crews
     std::mutex mutex;
     std::condition_variable wake;
     int sleeping = 0;

@@ -26,6 +26,8 @@ _log = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 0.03
 """Between two turns: thread pools go on polling for a moment after their last call."""
+BUSY_TURN = 3
+"""A turn beside busy processes is so many times as long: a 90th percentile needs dozens of calls, which take longer."""
 IDLE_SHARE = 0.1
 """An idle worker that uses more of a core than this is reported: it slows down the one being timed."""
 
@@ -86,7 +88,10 @@ class Noise:
 
 @dataclass(frozen=True)
 class Turns:
-    """How engines take turns: each gets ``seconds`` in each of ``rounds``, and again beside ``busy`` processes."""
+    """How engines take turns.
+
+    Each gets ``seconds`` in each of ``rounds``, and :data:`BUSY_TURN` times that beside ``busy`` processes.
+    """
 
     rounds: int
     seconds: float
@@ -171,7 +176,7 @@ def take_turns(workers: Mapping[str, Worker], columns: Mapping[str, Column], tur
         _turn(name, workers, columns[name], turns.seconds, noise)
     with busy_processes(turns.busy):
         for name in _in_turns(order, turns.rounds if turns.busy else 0, columns):
-            _time(workers[name], columns[name], columns[name].busy_rounds, turns.seconds)
+            _time(workers[name], columns[name], columns[name].busy_rounds, BUSY_TURN * turns.seconds)
 
 
 def _unfailed(workers: Mapping[str, Worker], columns: Mapping[str, Column]) -> dict[str, Column]:
