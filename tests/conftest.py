@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -19,6 +20,11 @@ settings.register_profile("thorough", settings.get_profile("project"), max_examp
 settings.load_profile("project")
 
 quick_decompositions.install()
+
+# pytest gives loggers that do not propagate a handler, for which torch would describe each tensor that it traces.
+trace = logging.getLogger("torch.__trace")
+trace.handlers.clear()
+trace.propagate = True
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
