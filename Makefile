@@ -15,7 +15,7 @@ SHELL := /bin/bash
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 GGML ?= variants
-PYTEST_ARGS ?= -n 2 --dist loadfile
+PYTEST_ARGS ?= -n 2 --dist loadfile --no-loadscope-reorder
 FUZZ_SECONDS ?= 3600
 
 VENV := .venv

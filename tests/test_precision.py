@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -131,14 +132,39 @@ MODELS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
 }
 
 
+class EachModel(nn.Module):
+    """All of `MODELS` in one program, each on an input of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.models = nn.ModuleList(model for model, _ in MODELS.values())
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        return tuple(model(x) for model, x in zip(self.models, inputs, strict=True))
+
+
+@pytest.fixture(scope="module")
+def rounded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, tuple[Tensor, Tensor]]]:
+    """Each model's input and what a program of all models gives for it, for a precision."""
+
+    @functools.cache
+    def of(precision: str) -> dict[str, tuple[Tensor, Tensor]]:
+        torch.manual_seed(0)
+        inputs = tuple(torch.randn(shape) for _, shape in MODELS.values())
+        path = tmp_path_factory.mktemp(precision) / "models.pte"
+        executorch_ggml.export(EachModel().eval(), inputs, precision=precision, report_error=False).save(str(path))
+        return dict(zip(MODELS, zip(inputs, run(path, *inputs), strict=True), strict=True))
+
+    return of
+
+
 @halves
 @pytest.mark.parametrize("name", MODELS)
-def test_operands_are_rounded(name: str, precision: str, saved: Callable[..., Path]) -> None:
-    torch.manual_seed(0)
-    model, shape = MODELS[name]
-    x = torch.randn(shape)
-    actual = run(saved(model, (x,), precision=precision), x)
-    assert_same(actual, in_halves(model, precision)(x), SUMS)
+def test_operands_are_rounded(
+    name: str, precision: str, rounded: Callable[[str], dict[str, tuple[Tensor, Tensor]]]
+) -> None:
+    x, actual = rounded(precision)[name]
+    assert_same(actual, in_halves(MODELS[name][0], precision)(x), SUMS)
 
 
 @halves
