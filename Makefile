@@ -15,7 +15,7 @@ SHELL := /bin/bash
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 GGML ?= variants
-PYTEST_ARGS ?= -n 2 --dist loadfile
+PYTEST_ARGS ?= -n 2 --dist loadfile --no-loadscope-reorder
 FUZZ_SECONDS ?= 3600
 
 VENV := .venv
@@ -71,16 +71,17 @@ $(VENV)/ggml-vulkan/libggml-vulkan.so: $(STAMPS)/ggml-$(GGML)
 .PHONY: vulkan
 vulkan: $(VENV)/ggml-vulkan/libggml-vulkan.so  ## compile ggml-vulkan, for tests on Mesa's software driver; ten minutes
 
-# torch is in the same command as all that depends on it, so that pip keeps one choice of it.
+# torch is in the same command as all that depends on it, so that pip keeps one choice of it. Without bytecode, which
+# takes most of a minute for 24,000 files: an import writes what it needs.
 $(STAMPS)/packages: $(STAMPS)/ggml-$(GGML) constraints.txt pyproject.toml tools/requirements.py
 	$(PY) tools/requirements.py --extras $(EXTRAS) --build > $(STAMPS)/requirements.txt
-	$(PIP) install -c constraints.txt -r $(STAMPS)/requirements.txt
+	$(PIP) install --no-compile -c constraints.txt -r $(STAMPS)/requirements.txt
 	touch $@
 
 # In a folder of its own: with a CPU build of torch it can be imported only with the help of tests/torchvision_cpu.py,
 # and transformers would try to. timm imports torchvision.
 $(STAMPS)/torchvision: $(STAMPS)/venv constraints.txt
-	$(PIP) install --no-deps --upgrade --target $(VENV)/torchvision -c constraints.txt torchvision torchaudio pillow timm
+	$(PIP) install --no-compile --no-deps --upgrade --target $(VENV)/torchvision -c constraints.txt torchvision torchaudio pillow timm
 	rm -f $(VENV)/torchvision/torchaudio/lib/*.so  # for CUDA; without them torchaudio does what Python can
 	touch $@
 

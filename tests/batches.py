@@ -15,6 +15,7 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -30,6 +31,7 @@ from tests.helpers import (
 )
 from torch import Tensor, nn
 from torch.fx import Node
+from torch.fx import config as fx_config
 from torch.utils._pytree import tree_leaves, tree_unflatten
 
 from executorch_ggml.frontends.aten import Lowering
@@ -148,7 +150,9 @@ class _Program:
         self.parts = [case.module() for case in cases]
         self.runs = [self._inputs(number) for number in range(1 + max(len(case.others) for case in cases))]
         shapes = None if cases[0].dynamic is None else (cases[0].dynamic,)  # such a case is alone
-        self.exported = torch.export.export(_Parts(self.parts), _flat(self.runs[0]), dynamic_shapes=shapes)
+        # Of each node's stack the test runner has a hundred frames.
+        with patch.object(fx_config, "do_not_emit_stack_traces", True):
+            self.exported = torch.export.export(_Parts(self.parts), _flat(self.runs[0]), dynamic_shapes=shapes)
         self.exported.graph.eliminate_dead_code()  # results that nothing reads, as Edge has it
         results = tree_unflatten(self.exported.graph.output_node().args[0], self.exported.call_spec.out_spec)
         self.calls = {id(case): _calls(nodes) for case, nodes in zip(cases, results, strict=True)}

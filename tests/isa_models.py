@@ -10,15 +10,16 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-from executorch.exir import ExecutorchProgramManager
 from tests import zoo
 from torch import nn
 
 import executorch_ggml
-from executorch_ggml.quant import dequantized
+
+if TYPE_CHECKING:  # what runs programs does without ExecuTorch, whose import takes longer than they
+    from executorch.exir import ExecutorchProgramManager
 
 # A difference as a part of the largest magnitude. Products with quantized weights round activations to 8 bits, those in
 # bf16 both operands.
@@ -40,6 +41,8 @@ def _of_zoo(name: str) -> Exported:
 
 
 def _mlp(quantize: str) -> Exported:
+    from executorch_ggml.quant import dequantized
+
     torch.manual_seed(0)
     mlp = nn.Sequential(nn.Linear(256, 512), nn.GELU(), nn.Linear(512, 256)).eval()
     inputs = (torch.randn(9, 256),)

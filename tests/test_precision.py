@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import functools
 import re
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -131,14 +133,40 @@ MODELS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
 }
 
 
+class Each(nn.Module):
+    """Some models in one program, each on an input of its own."""
+
+    def __init__(self, models: Iterable[nn.Module]) -> None:
+        super().__init__()
+        self.models = nn.ModuleList(models)
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        return tuple(model(x) for model, x in zip(self.models, inputs, strict=True))
+
+
+def run_each(models: Iterable[nn.Module], inputs: Sequence[Tensor], **options: Any) -> tuple[Tensor, ...]:
+    """What one program of all the models gives for their inputs."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "models.pte"
+        program = executorch_ggml.export(Each(models).eval(), tuple(inputs), report_error=False, **options)
+        program.save(str(path))
+        return tuple(run(path, *inputs))
+
+
+@functools.cache
+def rounded_operands(precision: str) -> dict[str, tuple[Tensor, Tensor]]:
+    """Each model's input and output."""
+    torch.manual_seed(0)
+    inputs = [torch.randn(shape) for _, shape in MODELS.values()]
+    outputs = run_each((model for model, _ in MODELS.values()), inputs, precision=precision)
+    return dict(zip(MODELS, zip(inputs, outputs, strict=True), strict=True))
+
+
 @halves
 @pytest.mark.parametrize("name", MODELS)
-def test_operands_are_rounded(name: str, precision: str, saved: Callable[..., Path]) -> None:
-    torch.manual_seed(0)
-    model, shape = MODELS[name]
-    x = torch.randn(shape)
-    actual = run(saved(model, (x,), precision=precision), x)
-    assert_same(actual, in_halves(model, precision)(x), SUMS)
+def test_operands_are_rounded(name: str, precision: str) -> None:
+    x, actual = rounded_operands(precision)[name]
+    assert_same(actual, in_halves(MODELS[name][0], precision)(x), SUMS)
 
 
 @halves
@@ -378,17 +406,29 @@ def test_half_models_have_no_layer_for_int8(saved: Callable[..., Path]) -> None:
         saved(model, (x,), precision="int8-dynamic")
 
 
+HALF_LAYERS = {
+    (inputs, bias, rows): nn.Linear(inputs, 35, bias=bias)
+    for inputs, bias in ((66, False), (67, True))
+    for rows in (1, 2, 7, 8, 33)
+}
+
+
+@functools.cache
+def half_models(dtype: torch.dtype, precision: str) -> dict[tuple[int, bool, int], tuple[nn.Module, Tensor, Tensor]]:
+    """The layers in a half type, with their inputs and outputs."""
+    torch.manual_seed(0)
+    layers = [copy.deepcopy(layer).to(dtype) for layer in HALF_LAYERS.values()]
+    xs = [torch.randn(rows, inputs).to(dtype) for inputs, _, rows in HALF_LAYERS]
+    outputs = run_each(layers, xs, precision=precision)
+    return dict(zip(HALF_LAYERS, zip(layers, xs, outputs, strict=True), strict=True))
+
+
 @halves
 @pytest.mark.parametrize("dtype", HALVES.values(), ids=str)
-@pytest.mark.parametrize("rows", [1, 2, 7, 8, 33])
-@pytest.mark.parametrize(("inputs", "bias"), [(66, False), (67, True)])
-def test_half_models(
-    inputs: int, bias: bool, rows: int, dtype: torch.dtype, precision: str, saved: Callable[..., Path]
-) -> None:
+@pytest.mark.parametrize("layer", HALF_LAYERS, ids=str)
+def test_half_models(layer: tuple[int, bool, int], dtype: torch.dtype, precision: str) -> None:
     """Weights that a model has in a half type are rounded to the precision, and so is what they multiply."""
-    torch.manual_seed(0)
-    model, x = nn.Linear(inputs, 35, bias=bias).to(dtype), torch.randn(rows, inputs).to(dtype)
-    actual = run(saved(model, (x,), precision=precision), x)
+    model, x, actual = half_models(dtype, precision)[layer]
     expected = in_halves(copy.deepcopy(model).float(), precision)(x.float())
     assert_same(actual, expected.to(dtype), 2.0**-7 if dtype == torch.bfloat16 else 2.0**-10)
 
@@ -417,18 +457,30 @@ def test_errors(saved: Callable[..., Path]) -> None:
         GgmlPartitioner(precision="f16", fusions=())
 
 
-@halves
-@pytest.mark.parametrize("name", ["linear", "conv", "grouped", "depthwise", "transposed"])
-@pytest.mark.parametrize("targets", [("ggml",), ("cpu", "ggml")])
-def test_partitioner(targets: tuple[str, ...], name: str, precision: str, tmp_path: Path) -> None:
-    """Programs for one target or both; in stock ops ggml itself multiplies."""
+PARTITIONED = ("linear", "conv", "grouped", "depthwise", "transposed")
+
+
+@functools.cache
+def for_some_targets(targets: tuple[str, ...], precision: str) -> dict[str, tuple[Tensor, Tensor]]:
+    """Some models' inputs and outputs, from a program of them all."""
     torch.manual_seed(0)
-    model, shape = MODELS[name]
-    x, path = torch.randn(shape), tmp_path / "model.pte"
+    models = [MODELS[name][0] for name in PARTITIONED]
+    inputs = tuple(torch.randn(MODELS[name][1]) for name in PARTITIONED)
     partitioner = GgmlPartitioner(precision=precision, targets=targets)
-    program = to_edge_transform_and_lower(exported(model.eval(), (x,)), partitioner=[partitioner]).to_executorch()
-    program.save(str(path))
-    assert_same(run(path, x), in_halves(model, precision)(x), SUMS)
+    program = to_edge_transform_and_lower(exported(Each(models).eval(), inputs), partitioner=[partitioner])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.pte"
+        program.to_executorch().save(str(path))
+        return dict(zip(PARTITIONED, zip(inputs, run(path, *inputs), strict=True), strict=True))
+
+
+@halves
+@pytest.mark.parametrize("name", PARTITIONED)
+@pytest.mark.parametrize("targets", [("ggml",), ("cpu", "ggml")])
+def test_partitioner(targets: tuple[str, ...], name: str, precision: str) -> None:
+    """Programs for one target or both; in stock ops ggml itself multiplies."""
+    x, actual = for_some_targets(targets, precision)[name]
+    assert_same(actual, in_halves(MODELS[name][0], precision)(x), SUMS)
 
 
 def float_session(model: nn.Module, x: Tensor, precision: str | None, dynamic: Any = None) -> Session:

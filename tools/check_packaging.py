@@ -138,7 +138,8 @@ def check(work: Path, wheel: Path | None, python: str) -> None:
     wheel = wheel or build(tools, work)
     with step(f"pip install {wheel.name}[{EXTRA}]"):
         bin = environment(work / "user", python)
-        run_alone(bin, "python", "-m", "pip", "install", "--quiet", f"{wheel}[{EXTRA}]", cwd=work)
+        # Imports write the bytecode that they need; pip would compile all of torch.
+        run_alone(bin, "python", "-m", "pip", "install", "--quiet", "--no-compile", f"{wheel}[{EXTRA}]", cwd=work)
     (package,) = (work / "user").glob("lib/python*/site-packages/executorch_ggml")
     check_relocatable(package, work)
     folder = work / "run"

@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 from executorch.exir import ExecutorchProgramManager
-from tests import zoo
+from tests import quick_decompositions, zoo
 from tests.devices import standin_device
 from tests.llm import models
 from transformers import (
@@ -254,6 +254,7 @@ def _place(row: Row, placed: Placement) -> None:
 
 def work(model: str, devices: Sequence[str]) -> None:
     """Print a line of JSON for each row as it is known."""
+    quick_decompositions.install()
     subject = MODELS[model]()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.pte"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from functools import partial
@@ -11,7 +12,7 @@ from typing import Literal
 import numpy as np
 import pytest
 import torch
-from executorch.exir import to_edge_transform_and_lower
+from executorch.exir import ExecutorchProgramManager, to_edge_transform_and_lower
 from tests import zoo
 from tests.devices import standin_device
 from tests.devices.report import NEXT, PROMPT, relative_error
@@ -19,6 +20,7 @@ from tests.devices.rpc_servers import needs_rpc, server
 from tests.devices.test_session import check, session
 from tests.devices.test_targets import for_device, on_host, run
 from torch import Tensor, nn
+from torch.export import ExportedProgram
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import executorch_ggml
@@ -28,6 +30,7 @@ from executorch_ggml.ir.builder import Builder
 from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.runtime import DeviceNames, Placement, Session, States, set_device
 from executorch_ggml.runtime.session import device_list
+from executorch_ggml.targets import TARGETS
 
 FIRST, SECOND = "standin:cuda", "standin:vulkan"
 EVEN = f"{FIRST}=1,{SECOND}=1"
@@ -79,9 +82,8 @@ def test_layers_by_shares(names: DeviceNames, weights: tuple[int, ...], splits: 
     model = Layers()
     program = session(model, (X,), device_list(names))
     placement = program.placement(X)
-    assert [
-        round(size / (leaf_bytes(session(Layers(1), (X,), FIRST).placement(X))[0])) for size in leaf_bytes(placement)
-    ] == list(weights)
+    layer = leaf_bytes(session(Layers(1), (X,), FIRST).placement(X))[0]
+    assert [round(size / layer) for size in leaf_bytes(placement)] == list(weights)
     assert placement.splits == splits
     assert sum(use.splits for use in placement.devices) == splits
     assert placement.on_device == len(placement.nodes)
@@ -227,15 +229,20 @@ def test_a_cut_moves_where_little_crosses_and_there_is_room() -> None:
         session(model, (x,), EVEN)
 
 
+@functools.cache
+def small_resnet() -> tuple[ExportedProgram, int]:
+    """An exported ResNet, and how many images it takes."""
+    resnet = zoo.load("resnet18", small=True)
+    return executorch_ggml.export(resnet.module, resnet.args).exported_program("forward"), resnet.args[0].shape[0]
+
+
 @pytest.mark.parametrize(
     ("shares", "most"),
     [((1, 9), 256 * 4 * 4), ((1, 3), 256 * 4 * 4), ((1, 1), 512 * 2 * 2), ((1, 1, 1), 256 * 4 * 4)],
 )
 def test_images_are_cut_between_blocks(shares: tuple[int, ...], most: int) -> None:
     """One block's output crosses: a cut by shares alone has an inner one beside it, or two."""
-    resnet = zoo.load("resnet18", small=True)
-    images = resnet.args[0].shape[0]
-    program = executorch_ggml.export(resnet.module, resnet.args).exported_program("forward")
+    program, images = small_resnet()
     names = dict(zip((FIRST, SECOND, "standin:rpc"), shares, strict=False))
     placement = executorch_ggml.partition.placement.placement(program, names)
     assert placement.splits == len(shares)
@@ -467,7 +474,7 @@ def test_a_state_of_integers_that_devices_read(device: str, targets: tuple[str, 
 # --------------------------------------------------------------------------------------------------- language models
 
 
-def small_llama(layers: int = 4) -> LlamaForCausalLM:
+def small_llama(layers: int) -> LlamaForCausalLM:
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=64,
@@ -481,6 +488,20 @@ def small_llama(layers: int = 4) -> LlamaForCausalLM:
         tie_word_embeddings=True,
     )
     return LlamaForCausalLM(config).eval()
+
+
+CacheType = Literal["f32", "f16", "q8_0"]
+
+
+@functools.cache
+def exported_llama(
+    cache: CacheType, *, layers: int = 2, targets: tuple[str, ...] = TARGETS
+) -> tuple[LlamaForCausalLM, ExecutorchProgramManager]:
+    """A model and its program, exported once for all tests of this file."""
+    model = small_llama(layers)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("executorch_ggml.llm.program.GgmlPartitioner", partial(GgmlPartitioner, targets=targets))
+        return model, llm.export(model, max_seq_len=64, chunk=16, cache_type=cache)
 
 
 def check_generation(path: Path, device: DeviceNames, model: LlamaForCausalLM, bound: float) -> None:
@@ -502,13 +523,13 @@ def check_generation(path: Path, device: DeviceNames, model: LlamaForCausalLM, b
         generator.reset()
 
 
-CACHES: dict[Literal["f32", "f16", "q8_0"], float] = {"f32": 1e-3, "f16": 2e-2, "q8_0": 5e-2}
+CACHES: dict[CacheType, float] = {"f32": 1e-3, "f16": 2e-2, "q8_0": 5e-2}
 
 
-@pytest.mark.parametrize("cache", CACHES)
-def test_llama(cache: Literal["f32", "f16", "q8_0"], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model = small_llama()
-    llm.export(model, max_seq_len=64, chunk=16, cache_type=cache).save(str(tmp_path / "model.pte"))
+@pytest.mark.parametrize(("cache", "layers"), [("f32", 2), ("f16", 4), ("q8_0", 2)])
+def test_llama(cache: CacheType, layers: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, program = exported_llama(cache, layers=layers)
+    program.save(str(tmp_path / "model.pte"))
     for names in (EVEN, f"{FIRST}=3,cpu=1"):
         check_generation(tmp_path / "model.pte", names, model, CACHES[cache])
     assert main(["inspect", "--summary", "--device", EVEN, str(tmp_path / "model.pte")]) == 0
@@ -529,8 +550,8 @@ def test_llama(cache: Literal["f32", "f16", "q8_0"], tmp_path: Path, capsys: pyt
 def test_a_llama_is_cut_between_layers(names: dict[str, float], angles: int, attends: bool) -> None:
     """One hidden state crosses, and for layers that attend sines and cosines; mask and rows are the prologue's."""
     chunk = 16
-    program = llm.export(small_llama(), max_seq_len=64, chunk=chunk, cache_type="f16").exported_program("forward")
-    placement = executorch_ggml.partition.placement.placement(program, names)
+    _, program = exported_llama("f16", layers=4)
+    placement = executorch_ggml.partition.placement.placement(program.exported_program("forward"), names)
     first, second = placement.devices
     hidden, angle, mask, rows = chunk * 128 * 4, chunk * 64 * 4, chunk * 64 * 2, chunk * 4
     assert placement.splits == 3
@@ -541,12 +562,8 @@ def test_a_llama_is_cut_between_layers(names: dict[str, float], angles: int, att
 
 
 @pytest.mark.parametrize("cache", ["f16", "q8_0"])
-def test_a_llama_for_the_cpu_alone(
-    cache: Literal["f16", "q8_0"], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("executorch_ggml.llm.program.GgmlPartitioner", partial(GgmlPartitioner, targets=("cpu",)))
-    model = small_llama(2)
-    program = llm.export(model, max_seq_len=64, chunk=16, cache_type=cache)
+def test_a_llama_for_the_cpu_alone(cache: CacheType, tmp_path: Path) -> None:
+    model, program = exported_llama(cache, targets=("cpu",))
     program.save(str(tmp_path / "model.pte"))
     for names in (FIRST, EVEN):
         check_generation(tmp_path / "model.pte", names, model, CACHES[cache])
@@ -554,8 +571,7 @@ def test_a_llama_for_the_cpu_alone(
 
 @needs_rpc
 def test_llama_on_two_servers(tmp_path: Path) -> None:
-    model = small_llama(2)
-    program = llm.export(model, max_seq_len=64, chunk=16, cache_type="f16")
+    model, program = exported_llama("f16", layers=4)
     program.save(str(tmp_path / "model.pte"))
     with server() as one, server() as other:
         names = {one.device: 1.0, other.device: 1.0}

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import functools
-import itertools
+import random
 import re
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
 from torch.overrides import TorchFunctionMode
 from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal.common_utils import SEED
 from torch.testing._internal.opinfo.core import OpInfo
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
@@ -168,8 +170,20 @@ def _recorded(index: int, dtype: torch.dtype) -> dict[OpOverload, list[Sample]]:
 def _samples(info: OpInfo, dtype: torch.dtype) -> Iterator[Any]:
     if dtype not in info.supported_dtypes("cpu"):
         return
-    made = info.sample_inputs("cpu", dtype, requires_grad=False)
-    yield from itertools.islice(made, PER_OPINFO)
+    # Not `info.sample_inputs`, which looks through the whole stack for a test case at each sample.
+    made = iter(info.sample_inputs_func(info, "cpu", dtype, False))
+    for _ in range(PER_OPINFO):
+        _seed(SEED)
+        sample = next(made, None)
+        if sample is None:
+            return
+        yield sample
+
+
+def _seed(seed: int) -> None:
+    torch.default_generator.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed)
 
 
 @functools.cache

@@ -13,7 +13,7 @@ import torch
 from executorch.exir import to_edge_transform_and_lower
 from tests.gguf.models import make
 from tests.llm import models
-from tests.llm.test_families import tokens
+from tests.llm.layouts import TYPES
 from tests.test_isa import ISAS
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
@@ -24,16 +24,6 @@ from executorch_ggml.gguf import export_gguf
 from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.quant import GgmlQuantConfig
 from executorch_ggml.runtime import cpu
-
-TYPES = ("q4_0", "q4_k", "q6_k")
-
-
-def logits(path: Path) -> torch.Tensor:
-    """A program's logits of a text and of one token after it."""
-    module = executorch_ggml.load(path)
-    text = torch.tensor([tokens(20)])
-    first = module(text, torch.tensor([0]))
-    return torch.cat([first, module(text[:, :1], torch.tensor([20]))])
 
 
 @pytest.fixture(scope="module")
@@ -50,21 +40,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def check(folder: Path) -> None:
-    """Raise where the layout changes a number."""
-    for dtype in TYPES:
-        plain, packed = (logits(folder / f"{dtype}.{layout}.pte") for layout in ("plain", "cpu"))
-        assert torch.equal(plain, packed), f"{dtype}: off by {(plain - packed).abs().max()}"
-        assert plain.isfinite().all()
-
-
 @pytest.mark.parametrize("isa", ISAS)
 def test_logits(isa: str, folder: Path) -> None:
     used = cpu()
     if ISAS.index(isa) > max(ISAS.index(used.kernels), ISAS.index(used.library_isa)):
         pytest.skip(f"this machine has up to {used.kernels}, and its ggml up to {used.library_isa}")
     result = subprocess.run(
-        [sys.executable, "-m", "tests.llm.test_layout", str(folder)],
+        [sys.executable, "-m", "tests.llm.layouts", str(folder)],
         env={**os.environ, "EXECUTORCH_GGML_CPU": isa},
         cwd=Path(__file__).resolve().parents[2],
         capture_output=True, text=True, check=False,
@@ -121,7 +103,3 @@ def test_what_cannot_be_packed_is_an_error(tmp_path: Path) -> None:
     outside = executorch_ggml.gguf.load(tmp_path / "x.gguf", external=True)
     with pytest.raises(ValueError, match=r"layout 'cpu': .* stays in its GGUF file, in ggml's own layout"):
         llm.export(outside.module, max_seq_len=16, weights=outside.weights, layout="cpu")
-
-
-if __name__ == "__main__":
-    check(Path(sys.argv[1]))

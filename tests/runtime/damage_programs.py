@@ -1,6 +1,6 @@
 """Damages programs thousands of times and loads and runs them: what test_bad_input.py starts as a process of its own.
 
-python -m tests.runtime.damage_programs flip|flip-sealed|truncate|truncate-sealed|pte PROGRAM.pte
+python -m tests.runtime.damage_programs sessions|pte PROGRAM.pte
 
 Under the old checksum each must be refused. "sealed" damage comes under the right checksum: then a result is as good as
 an exception, and only a crash, a hang or an exception of another kind is wrong.
@@ -29,7 +29,8 @@ from executorch_ggml.ir.serialize import serialize
 from executorch_ggml.partition.backend import constant_data
 from executorch_ggml.runtime import Session
 
-TIMES = 3000
+WAYS = ("flip", "flip-sealed", "truncate", "truncate-sealed")
+TIMES = 3000  # in each way
 HEADER = struct.Struct("<4sIQ")
 ADDRESS_SPACE = 6 << 30  # what the imports map, and some: the programs' own bound is far below it
 MAX_MEMORY = 32 << 20
@@ -63,13 +64,21 @@ def constants_of(graph: Graph) -> dict[str, np.ndarray[Any, Any]]:
     return {c.key: constant_data(c).numpy() for c in graph.named_constants()}
 
 
-def damage_sessions(way: str) -> str:
-    """Damaged IR through sessions. Returns what happened."""
-    rng = random.Random(way)
+Ready = list[tuple[Program, bytes, dict[str, Any]]]
+
+
+def ready_programs() -> Ready:
+    """The corpus with each program's bytes and constants."""
     ready = []
     for program in programs().values():
         graph = program.build.finish()
         ready.append((program, serialize(graph), constants_of(graph)))
+    return ready
+
+
+def damage_sessions(way: str, ready: Ready) -> str:
+    """Damaged IR through sessions. Returns what happened."""
+    rng = random.Random(way)
     keeper = _session(ready[0][1], ready[0][2])  # holds the threads that all sessions share
     counts = {"refused": 0, "failed": 0, "ran": 0}
     for i in range(TIMES):
@@ -137,9 +146,13 @@ def main() -> None:
     faulthandler.enable()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
-    way, pte = sys.argv[1:]
-    summary = damage_pte(Path(pte)) if way == "pte" else damage_sessions(way)
-    print(f"{way}: damaged programs: {summary}")
+    what, pte = sys.argv[1:]
+    if what == "pte":
+        print(f"pte: {damage_pte(Path(pte))}")
+        return
+    ready = ready_programs()
+    for way in WAYS:
+        print(f"{way}: {damage_sessions(way, ready)}", flush=True)  # the first that is missing is where it crashed
 
 
 if __name__ == "__main__":
