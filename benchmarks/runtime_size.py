@@ -28,6 +28,7 @@ from executorch_ggml.selection import build_runtime, selection_of
 ROOT = Path(__file__).resolve().parents[1]
 _SECTION = re.compile(r"^ (\.[\w.$]+|COMMON)(?:\s*\n)?\s+0x([0-9a-f]+)\s+0x([0-9a-f]+) (\S+)", re.MULTILINE)
 _OURS = "libexecutorch_ggml_runtime.a"
+_OTHERS = "Programs with nodes that ggml computes need libggml.so and its library for the CPU too."
 
 
 @dataclass
@@ -106,7 +107,7 @@ def peers() -> dict[str, int]:
     """The shared libraries that a runner loads beside ours."""
     torch = Path(executorch.__path__[0]) / "lib"
     ggml = next(folder for folder in sorted(Path(libggml.__path__[0]).glob("lib*")) if folder.is_dir())
-    files = [torch / "libexecutorch.so", ggml / "libggml.so", ggml / "libggml-base.so"]
+    files = [torch / "libexecutorch.so", ggml / "libggml-base.so"]
     return {file.name: library_bytes(file) for file in files if file.exists()}
 
 
@@ -166,7 +167,7 @@ def report(measured: Sequence[Measured]) -> str:
         "What is left of the static library in `examples/cpp`'s `run_small`, from the linker's map; 1 KB is 1000 bytes."
     )
     table = results.markdown_table(header, [each.row() for each in measured])
-    return f"{note}\n\n{table}\n\nShared libraries beside it: {beside}, and ggml's library for the CPU."
+    return f"{note}\n\n{table}\n\nShared libraries beside it: {beside}. {_OTHERS}"
 
 
 def main() -> int:

@@ -17,7 +17,10 @@ from torch import nn
 import executorch_ggml
 from executorch_ggml.ir.codegen import Selection, build_source, selection_header
 from executorch_ggml.ir.dtypes import DType
-from executorch_ggml.selection import selection_of, source_tree
+from executorch_ggml.ir.graph import Node, Value
+from executorch_ggml.ir.op import OPS
+from executorch_ggml.ir.ops.spatial import Activation
+from executorch_ggml.selection import is_copied, selection_of, source_tree
 
 ROOT = Path(__file__).parents[1]
 LEVEL = "neon" if platform.machine() in ("aarch64", "arm64") else "avx2"
@@ -29,6 +32,27 @@ class Sums(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.cumsum(1)
+
+
+class Flat(nn.Module):
+    """Its output is a view of what a node computes."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x).reshape(-1)
+
+
+class Counter(nn.Module):
+    """Has a state."""
+
+    total: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(2, 5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.total.add_(x)
+        return self.total * 1.0
 
 
 def saved(model: nn.Module, inputs: tuple[torch.Tensor, ...], path: Path) -> Path:
@@ -53,9 +77,75 @@ def sums(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_selects_what_programs_use(mlp: Path, sums: Path) -> None:
-    assert selection_of([mlp]).ops == ("linear",)
-    assert selection_of([mlp]).types == ("f32",)
+    selection = selection_of([mlp])
+    assert selection.ops == ("linear",)
+    assert selection.types == ("f32",)
+    assert selection.kinds["Activation"] == ("clamp", "none")
+    assert selection.kinds["BinaryKind"] == ()
+    assert not selection.families
+    assert not selection.states
+    assert not selection.ggml
     assert set(selection_of([mlp, sums]).ops) > {"linear"}
+
+
+@pytest.fixture(scope="module")
+def convolutions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 5, padding=2, groups=32), nn.Hardswish()
+    )
+    return saved(model, (torch.randn(1, 16, 24, 24),), tmp_path_factory.mktemp("convolutions") / "convolutions.pte")
+
+
+def test_selects_kernels(convolutions: Path) -> None:
+    selection = selection_of([convolutions])
+    assert selection.families == ("depthwise_5", "winograd")
+    assert "hardswish" in selection.kinds["Activation"]
+    assert "silu" not in selection.kinds["Activation"]
+
+
+def test_selects_states_and_ggml(tmp_path: Path) -> None:
+    state = selection_of([saved(Counter(), (torch.randn(2, 5),), tmp_path / "counter.pte")])
+    assert state.states
+    flat = selection_of([saved(Flat(), (torch.randn(2, 5),), tmp_path / "flat.pte")])
+    assert "reshape" in flat.ops
+    assert not flat.ggml
+    assert not flat.states
+    softmax = selection_of([saved(nn.Softmax(-1), (torch.randn(2, 5),), tmp_path / "softmax.pte")])
+    assert softmax.ggml
+    assert any(OPS[name].may_run_in_ggml for name in softmax.ops)
+
+
+def test_outputs_that_are_copied() -> None:
+    leaf = Value(DType.F32, (5, 2, 1, 1), (1, 5, 10, 10))
+    assert is_copied(leaf)
+
+    def made_by(name: str, source: Value) -> Value:
+        output = Value(DType.F32, source.ne, source.strides)
+        output.producer = Node(OPS[name], (source,), {}, output, name)
+        return output
+
+    computed = made_by("relu", leaf)
+    assert not is_copied(computed)
+    assert not is_copied(made_by("reshape", computed))
+    assert is_copied(made_by("reshape", leaf))
+    assert is_copied(made_by("permute", computed))
+
+
+def test_selection_is_read_as_it_was_written(convolutions: Path, tmp_path: Path) -> None:
+    selection = selection_of([convolutions])
+    (tmp_path / "selection.json").write_text(selection.to_json())
+    again = Selection.read(tmp_path / "selection.json")
+    assert again.ops == frozenset(selection.ops)
+    assert again.families == frozenset(selection.families)
+    assert [member.name for member in again.members(Activation)] == ["CLAMP", "HARDSWISH"]
+    assert (again.states, again.ggml) == (False, False)
+    (tmp_path / "selection.json").write_text('{"ops": ["linear"], "types": ["f32"]}')
+    by_hand = Selection.read(tmp_path / "selection.json")
+    assert by_hand.members(Activation) == list(Activation)
+    assert by_hand.has_family("winograd")
+    assert by_hand.states
+    assert by_hand.ggml
 
 
 def test_source_of_other_ops_is_left_out() -> None:
@@ -68,6 +158,9 @@ def test_source_of_other_ops_is_left_out() -> None:
 def test_unknown_ops_are_refused(tmp_path: Path) -> None:
     (tmp_path / "selection.json").write_text('{"ops": ["linear", "nothing"], "types": ["f32"]}')
     with pytest.raises(ValueError, match="no ops of this version: nothing"):
+        Selection.read(tmp_path / "selection.json")
+    (tmp_path / "selection.json").write_text('{"ops": ["linear"], "types": ["f32"], "families": ["fast"]}')
+    with pytest.raises(ValueError, match="no families of this version: fast"):
         Selection.read(tmp_path / "selection.json")
 
 
@@ -121,8 +214,23 @@ def test_runs_without_allocating(mlp: Path, mlp_runner: Runner) -> None:
 def test_op_that_was_left_out(sums: Path, mlp_runner: Runner) -> None:
     done = mlp_runner.run(sums)
     assert done.returncode == 1
-    assert re.search(r"op \w+ was left out of this runtime", done.stderr)
+    assert re.search(r"node aten_cumsum_default: op cumsum was left out of this runtime", done.stderr)
     assert "executorch-ggml build-runtime --for" in done.stderr
+
+
+@pytest.mark.slow
+def test_kind_that_was_left_out(mlp_runner: Runner, tmp_path: Path) -> None:
+    program = saved(nn.Sequential(nn.Linear(16, 8), nn.SiLU()), (torch.randn(2, 16),), tmp_path / "silu.pte")
+    done = mlp_runner.run(program)
+    assert done.returncode == 1
+    assert re.search(r"node \w+: Activation SILU was left out of this runtime", done.stderr)
+
+
+@pytest.mark.slow
+def test_needs_no_library_of_ggml_but_its_base(mlp_runner: Runner) -> None:
+    listed = subprocess.run(["readelf", "-d", str(mlp_runner.path)], capture_output=True, text=True, check=True).stdout
+    assert "[libggml-base." in listed
+    assert "[libggml." not in listed
 
 
 @pytest.mark.slow
@@ -138,9 +246,13 @@ def test_arena_that_is_too_small(mlp: Path, mlp_runner: Runner) -> None:
 
 
 @pytest.mark.slow
-def test_mobilenet(tmp_path: Path) -> None:
+def test_mobilenet(convolutions: Path, tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = torchvision_models().mobilenet_v2()
     program = saved(model, (torch.randn(1, 3, 224, 224),), tmp_path / "mobilenet.pte")
-    done = Runner(tmp_path, program).run(program)
+    runner = Runner(tmp_path, program)
+    done = runner.run(program)
     assert done.returncode == 0, done.stderr
+    refused = runner.run(convolutions)
+    assert refused.returncode == 1
+    assert re.search(r"node \w+: (kernel winograd|Activation HARDSWISH) was left out", refused.stderr)

@@ -188,6 +188,9 @@ struct Handle {
 
 constexpr size_t kMaxInputRank = 16;
 
+// What methods of a program share: states, and packed weights, which programs of quantized ones tell of.
+constexpr bool kSharesBetweenMethods = kHasStates || kHasQuantizedTypes;
+
 class GgmlBackend final : public et::BackendInterface {
  public:
   bool is_available() const override { return true; }
@@ -218,7 +221,7 @@ class GgmlBackend final : public et::BackendInterface {
     }
     OutputTensors sink(et::Span<et::EValue*>(args.data() + inputs, outputs), &handle->integers, &handle->dense_outputs);
     Status status;
-    if (et::EventTracer* tracer = delegate_tracer(context)) {
+    if (et::EventTracer* tracer = kIsSelective ? nullptr : delegate_tracer(context)) {
       NodeEvents events(tracer, *handle->session);
       status = handle->session->run(handle->views.data(), inputs, &sink, &events);
       if (status.ok()) events.log();
@@ -232,6 +235,8 @@ class GgmlBackend final : public et::BackendInterface {
 
   // The option "reset_states" puts states back that were loaded with the runtime spec "states" of the same name.
   et::Error set_option(et::BackendOptionContext&, const et::Span<et::BackendOption>& options) override {
+    if (!kHasStates && options.size() > 0)
+      return report(et::Error::InvalidArgument, "a runtime without states has no options");
     for (const et::BackendOption& option : options) {
       const auto* value = std::get_if<std::array<char, et::kMaxOptionValueLength>>(&option.value);
       if (std::strcmp(option.key, "reset_states") != 0 || value == nullptr) {
@@ -255,10 +260,12 @@ class GgmlBackend final : public et::BackendInterface {
   static Status open(et::BackendInitContext& context, const et::FreeableBuffer& processed, const void* delegate,
                      MemorySource* memory, std::unique_ptr<Handle>* made) {
     std::unique_ptr<Handle> handle(new Handle(context.get_named_data_map()));
-    handle->states.join(context, delegate);
     SessionOptions options;
-    options.states = handle->states.states();
-    options.weights = handle->states.weights();
+    if constexpr (kSharesBetweenMethods) {
+      handle->states.join(context, delegate);
+      options.states = handle->states.states();
+      options.weights = handle->states.weights();
+    }
     options.device = default_device();
     if (auto threads = context.get_runtime_spec<int>("num_threads"); threads.ok()) options.threads = threads.get();
     if (auto device = context.get_runtime_spec<const char*>("device"); device.ok()) options.device = device.get();
@@ -279,7 +286,7 @@ class GgmlBackend final : public et::BackendInterface {
     handle->integers.resize(handle->session->outputs().size());
     handle->dense_inputs.resize(inputs);
     handle->dense_outputs.resize(handle->session->outputs().size());
-    if (handle->session->state_count() > 0) loaded_states = handle->states.id();
+    if (kHasStates && handle->session->state_count() > 0) loaded_states = handle->states.id();
     *made = std::move(handle);
     return {};
   }

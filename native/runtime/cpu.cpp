@@ -128,6 +128,17 @@ Status default_threads(int* threads) {
   return {};
 }
 
+Status read_allowed_isa(kernels::Isa* most) {
+  if (kernels::allowed_isa(most)) return {};
+  std::string names;
+  for (int isa = 0; isa <= static_cast<int>(kernels::Isa::Amx); ++isa) {
+    if (!kernels::is_of_architecture(static_cast<kernels::Isa>(isa))) continue;
+    names += (names.empty() ? "" : ", ") + std::string(kernels::isa_name(static_cast<kernels::Isa>(isa)));
+  }
+  return Status::error("EXECUTORCH_GGML_CPU is " + readable(std::getenv("EXECUTORCH_GGML_CPU")) + "; expected one of " +
+                       names + ", or nothing");
+}
+
 Status Lane::open(int threads, ggml_abort_callback abort, std::unique_ptr<Lane>* lane) {
   ggml_backend_dev_t device = nullptr;
   EXECUTORCH_GGML_TRY(find_cpu(&device));
@@ -174,14 +185,20 @@ Status Cpu::open(int threads, bool beside_device, std::shared_ptr<Cpu>* cpu) {
   }
   std::shared_ptr<Cpu> opened(new Cpu());
   opened->threads_ = threads;
-  EXECUTORCH_GGML_TRY(Lane::open(1, run_is_interrupted, &opened->serial_));
-  if (beside_device) EXECUTORCH_GGML_TRY(Lane::open(threads, run_is_interrupted, &opened->scheduled_));
+  if constexpr (kHasGgmlKernels) {
+    EXECUTORCH_GGML_TRY(Lane::open(1, run_is_interrupted, &opened->serial_));
+    if (beside_device) EXECUTORCH_GGML_TRY(Lane::open(threads, run_is_interrupted, &opened->scheduled_));
+  } else {
+    kernels::Isa most{};
+    EXECUTORCH_GGML_TRY(read_allowed_isa(&most));
+  }
   if (!beside_device) EXECUTORCH_GGML_TRY(start_helpers(threads - 1));
   *cpu = std::move(opened);
   return {};
 }
 
 Status Cpu::renew() {
+  if (!kHasGgmlKernels) return {};
   if (!serial_->is_of_this_process()) EXECUTORCH_GGML_TRY(Lane::open(1, run_is_interrupted, &serial_));
   if (scheduled_ != nullptr && !scheduled_->is_of_this_process()) {
     EXECUTORCH_GGML_TRY(Lane::open(threads_, run_is_interrupted, &scheduled_));

@@ -7,7 +7,9 @@
 #include "fork.h"
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
+#include "kernels/simd/isa.h"
 #include "result.h"
+#include "selection_generated.h"
 
 namespace executorch_ggml {
 
@@ -16,6 +18,9 @@ void set_default_threads(int threads);
 
 // An error where EXECUTORCH_GGML_NUM_THREADS is no number of threads.
 Status default_threads(int* threads);
+
+// The most that EXECUTORCH_GGML_CPU allows, or an error where that is no instruction set of this architecture.
+Status read_allowed_isa(kernels::Isa* most);
 
 // ggml's CPU backend with threads of its own, of which the caller's is one. It runs one graph at a time.
 class Lane {
@@ -63,7 +68,8 @@ class Cpu {
   // the CPU whole graphs of ggml's own kernels, which know no threads but ggml's.
   static Status open(int threads, bool beside_device, std::shared_ptr<Cpu>* cpu);
 
-  ggml_backend_t backend() const { return serial_->backend(); }
+  // Null where the build has no kernels of ggml.
+  ggml_backend_t backend() const { return kHasGgmlKernels ? serial_->backend() : nullptr; }
 
   // For a run of a graph, by how much there is to share.
   int threads(bool parallel) const { return parallel ? threads_ : 1; }

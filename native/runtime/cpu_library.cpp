@@ -1,10 +1,10 @@
 #include "cpu_library.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 
+#include "cpu.h"
 #include "cpu_proof.h"
 #include "devices.h"
 #include "platform/platform.h"
@@ -80,15 +80,7 @@ ggml_backend_dev_t loaded_cpu() { return ggml_backend_dev_by_type(GGML_BACKEND_D
 // Put another library in the place of one that uses more than EXECUTORCH_GGML_CPU allows.
 Status limit_library(const std::string& folder, bool of_host) {
   Isa most = Isa::Amx;
-  if (!kernels::allowed_isa(&most)) {
-    std::string names;
-    for (int isa = 0; isa <= static_cast<int>(Isa::Amx); ++isa) {
-      if (!kernels::is_of_architecture(static_cast<Isa>(isa))) continue;
-      names += (names.empty() ? "" : ", ") + std::string(kernels::isa_name(static_cast<Isa>(isa)));
-    }
-    return Status::error("EXECUTORCH_GGML_CPU is " + readable(std::getenv("EXECUTORCH_GGML_CPU")) +
-                         "; expected one of " + names + ", or nothing");
-  }
+  EXECUTORCH_GGML_TRY(read_allowed_isa(&most));
   ggml_backend_dev_t cpu = loaded_cpu();
   if (cpu == nullptr) return {};
   const CpuLibrary library = library_of(cpu);

@@ -125,7 +125,7 @@ class Planner {
     if (is_float(value.dtype())) return true;
     bool by_rows = is_quantized(static_cast<DType>(value.dtype()));
     for (size_t i = 0; i < host_.size(); ++i) {
-      if (node(i).op_type() != fb::Op::UpdateState) continue;
+      if (!is_op(node(i), OpKind::UpdateState)) continue;
       each_state(i, [&](size_t written) { by_rows = by_rows && written != state; });
     }
     return by_rows;

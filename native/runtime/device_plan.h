@@ -17,6 +17,11 @@ struct DevicePlan {
   std::vector<int> places;                // of each node: its stage's, but for what writes to a state, which is there
   std::vector<std::vector<int>> readers;  // of each value: the places of the nodes that read it, ascending
   std::vector<int> states;                // where each of the graph's states lies
+
+  // For a build without devices all is the host's, and nothing is planned.
+  int stage(size_t node) const { return kIsSelective ? 0 : stages[node]; }
+  int place(size_t node) const { return kIsSelective ? kHost : places[node]; }
+  int state(size_t index) const { return kIsSelective ? kHost : states[index]; }
 };
 
 // The runs end near to where the weights and states that their nodes read reach the devices' shares: at the position

@@ -140,6 +140,10 @@ ggml_backend_buffer_t host_buffer() {
   return buffer;
 }
 
+ggml_backend_buffer_type_t memory_of(ggml_backend_t backend) {
+  return backend != nullptr ? ggml_backend_get_default_buffer_type(backend) : ggml_backend_cpu_buffer_type();
+}
+
 Status find_device(const std::string& name, ggml_backend_dev_t* device) {
   load_backends_once();
   RpcName remote;

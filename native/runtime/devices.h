@@ -52,6 +52,9 @@ class QuietLog {
 // A buffer that stands for memory which is not ggml's: tensors in it point wherever the caller's data is.
 ggml_backend_buffer_t host_buffer();
 
+// The memory of a backend; null: the CPU's.
+ggml_backend_buffer_type_t memory_of(ggml_backend_t backend);
+
 // Where tensors of the host buffer point while nobody has given them data.
 void* host_placeholder();
 

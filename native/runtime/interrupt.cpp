@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "platform/platform.h"
+#include "selection_generated.h"
 
 namespace executorch_ggml {
 namespace {
@@ -45,7 +46,7 @@ void commit_run() { interrupt.can_end = false; }
 
 bool run_is_interrupted(void*) {
   Interrupt& mine = interrupt;
-  if (mine.steps != nullptr) mine.steps->next();
+  if (!kIsSelective && mine.steps != nullptr) mine.steps->next();
   if (mine.status != nullptr && !mine.status->ok()) return true;
   if (!mine.can_end) return false;
   const int64_t time = now();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <iterator>
 
 #include "compositions.h"
@@ -48,6 +49,31 @@ int64_t elements_touched(const ggml_tensor* const* inputs, int count, const ggml
     default:
       return GGML_SCALE_MODE_BILINEAR | GGML_SCALE_FLAG_ALIGN_CORNERS;
   }
+}
+
+// Reads attributes before anything is built, which leaves errors to the build.
+struct Lenient {
+  static bool missing(const char*) { return false; }
+  template <class Enum, class FbEnum>
+  static bool choice(FbEnum from, int, const char*, Enum* value) {
+    *value = static_cast<Enum>(from);
+    return true;
+  }
+};
+
+// An input as its program declares it, a symbolic dim being negative.
+[[maybe_unused]] Operand stored_operand(const fb::Graph& graph, const fb::Node& node, uint32_t input) {
+  const int value = node.inputs() != nullptr && input < node.inputs()->size() ? node.inputs()->Get(input) : -1;
+  if (value < 0 || graph.values() == nullptr || static_cast<uint32_t>(value) >= graph.values()->size()) return {};
+  const fb::Value& of = *graph.values()->Get(static_cast<uint32_t>(value));
+  return {static_cast<DType>(of.dtype()), {of.ne().n0(), of.ne().n1(), of.ne().n2(), of.ne().n3()}, nullptr};
+}
+
+// "op add" of the ops' names by their numbers; "" for an op of another version.
+[[maybe_unused]] std::string op_name(const char* names, int number) {
+  if (number > kOpKindMax) return {};
+  while (number-- > 0) names += std::strlen(names) + 1;
+  return *names != '\0' ? std::string("op ") + names : std::string();
 }
 
 }  // namespace
@@ -356,7 +382,7 @@ ggml_tensor* NodeBuilder::conv_2d_nhwc(ggml_tensor* x, ggml_tensor* weight, ggml
   // Tile registers multiply bf16 sixteen times as fast as floats, of which Winograd's algorithm multiplies a quarter.
   const bool by_tiles = unrounded != nullptr && kernels::bfloat_conv_tiles()->setup != nullptr;
   const float* transformed = by_tiles ? nullptr : winograd_weights(weight, params, unrounded != nullptr);
-  if (transformed != nullptr) {
+  if (is_built(Family::Winograd) && transformed != nullptr) {
     const bool rounds = unrounded != nullptr && unrounded->type == GGML_TYPE_F32;
     return custom(kernels::winograd_conv_2d, kernels::WinogradParams{params, transformed, rounds},
                   {rounds ? unrounded : x, weight, bias});
@@ -398,6 +424,7 @@ ggml_tensor* NodeBuilder::convolution(ggml_tensor* x, const kernels::ChainedLaye
 // Whether the node being built is the only reader of a tensor: of its input, or of what its input was rounded from.
 bool NodeBuilder::is_read_here_alone(int value, const ggml_tensor* tensor) {
   if (values_[value] == tensor) return is_read_once(value);
+  if (!is_built(DType::Bf16)) return false;
   const auto rounded = rounded_.find(values_[value]);
   return rounded != rounded_.end() && rounded->second.source == tensor && is_read_once(value) &&
          is_read_once(rounded->second.value);
@@ -427,7 +454,8 @@ bool NodeBuilder::is_read_once(int value) {
 // Null where a convolution is not computed so, or its weight is none of the program's constants.
 const float* NodeBuilder::winograd_weights(const ggml_tensor* weight, const kernels::ConvolutionParams& params,
                                            bool of_bfloats) const {
-  if (kept_weights_ == nullptr || !kernels::is_winograd(ne_, weight, params, of_bfloats)) return nullptr;
+  if (!is_built(Family::Winograd) || kept_weights_ == nullptr || !kernels::is_winograd(ne_, weight, params, of_bfloats))
+    return nullptr;
   const int value = node_->inputs()->Get(1);
   const auto& constants = *graph_.constants();
   const auto is_weight = [value](const fb::Constant* constant) { return constant->value() == value; };
@@ -503,10 +531,10 @@ ggml_tensor* NodeBuilder::bfloats_of(ggml_tensor* source) {
 
 // Whether a node's result has numbers of bf16 alone: those that it rounds or widens, or moves.
 void NodeBuilder::remember_bfloats(const fb::Node& node, const OpInfo& spec, ggml_tensor* source, ggml_tensor* result) {
-  if (source == nullptr || result->type != GGML_TYPE_F32) return;
-  const fb::Unary* unary = node.op_as_Unary();
+  if (!is_built(DType::Bf16) || source == nullptr || result->type != GGML_TYPE_F32) return;
+  const auto* unary = attributes<fb::Unary>(node, OpKind::Unary);
   const bool rounds = unary != nullptr && unary->kind() == fb::UnaryKind::RoundBf16;
-  const bool widens = node.op_type() == fb::Op::Convert && source->type == GGML_TYPE_BF16;
+  const bool widens = is_op(node, OpKind::Convert) && source->type == GGML_TYPE_BF16;
   if (rounds || widens) {
     rounded_[result] = {source, node.inputs()->Get(0)};
   } else if (spec.moves != Moves::No && rounded_.count(source) != 0) {
@@ -583,10 +611,9 @@ Status NodeBuilder::check_input(const fb::Node& node, const InputSpec& spec, int
 Status NodeBuilder::check_stored(const fb::Node& node, const InputSpec& spec, const ggml_tensor* tensor) const {
   const Storage kind = storage_of(tensor).kind;
   if (kind == Storage::Plain) return {};
-  const fb::Op op = node.op_type();
-  const bool is_layer = op == fb::Op::Conv2dNhwc || op == fb::Op::Linear || op == fb::Op::QuantizedConv2dNhwc ||
-                        op == fb::Op::QuantizedLinear;
-  const bool reads_panels = (op == fb::Op::MulMat || op == fb::Op::GetRows) && is_in_panels(tensor);
+  const bool is_layer = is_op(node, OpKind::Conv2dNhwc) || is_op(node, OpKind::Linear) ||
+                        is_op(node, OpKind::QuantizedConv2dNhwc) || is_op(node, OpKind::QuantizedLinear);
+  const bool reads_panels = (is_op(node, OpKind::MulMat) || is_op(node, OpKind::GetRows)) && is_in_panels(tensor);
   const bool fits = kind == Storage::Panels ? reads_panels && std::string(spec.name) == "a"
                                             : is_layer && std::string(spec.name) == "weight";
   if (fits) return {};
@@ -616,7 +643,7 @@ Status NodeBuilder::gather_inputs(const fb::Node& node, const OpInfo& spec, ggml
 }
 
 void NodeBuilder::use_packed(const OpInfo& spec, ggml_tensor** inputs) const {
-  if (!spec.reads_packed || inputs[1]->ne[2] != 1 || inputs[1]->ne[3] != 1) return;
+  if (!kHasQuantizedTypes || !spec.reads_packed || inputs[1]->ne[2] != 1 || inputs[1]->ne[3] != 1) return;
   const auto found = packed_.find(inputs[0]);
   if (found != packed_.end()) inputs[0] = found->second;
 }
@@ -687,7 +714,7 @@ Status NodeBuilder::make(const fb::Node& node, const OpInfo& spec, ggml_tensor* 
     return error(node, error_.empty() ? "this build has no call for it; build executorch-ggml again" : error_);
   EXECUTORCH_GGML_TRY(check_output(node, *made));
   const int64_t work = node_work_ >= 0 ? node_work_ : elements_touched(inputs, spec.count, *made);
-  if (call_ == nullptr && on_cpu() && work >= 2 * kPieceWork) *made = in_pieces(*made);
+  if (kHasGgmlKernels && call_ == nullptr && on_cpu() && work >= 2 * kPieceWork) *made = in_pieces(*made);
   if (call_ != nullptr) call_->work = saturating_add(work, chained_work_);
   work_ = saturating_add(work_, work);
   remember_bound(spec, inputs[0], *made);

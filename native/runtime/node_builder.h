@@ -54,6 +54,21 @@ struct OpInfo {
 
 OpInfo op_info(fb::Op op);
 
+// Programs are compared by number: a build of selected ops has no other names of them.
+inline bool is_op(const fb::Node& node, OpKind op) {
+  return static_cast<uint8_t>(node.op_type()) == static_cast<uint8_t>(op);
+}
+
+// A node's attributes if it is of an op, whose table this is; else null.
+template <class Table>
+const Table* attributes(const fb::Node& node, OpKind op) {
+  return is_op(node, op) ? static_cast<const Table*>(node.op()) : nullptr;
+}
+
+// What a node needs that was left out of a build for given programs: an op, a kind of it or a kernel; "" where it has
+// all.
+std::string left_out(const fb::Graph& graph, const fb::Node& node);
+
 // The ggml type that stores an IR type.
 ggml_type storage_type(DType dtype);
 

@@ -4,6 +4,7 @@
 #include "kernels/product/integer_product.h"
 #include "kernels/product/panels.h"
 #include "resource_limits.h"
+#include "selection_generated.h"
 #include "status.h"
 
 namespace executorch_ggml {
@@ -108,7 +109,7 @@ Status PackedWeights::pack(const std::string& key, const void* data, ggml_tensor
   auto found = matrices_.find(key);
   if (found == matrices_.end()) {
     const bool panels = kernels::panel_product(tensor->type) != nullptr;
-    ggml_backend_buffer_type_t type = panels ? nullptr : layout_for(tensor);
+    ggml_backend_buffer_type_t type = panels || !kHasGgmlKernels ? nullptr : layout_for(tensor);
     if (!panels && type == nullptr) return {};
     Matrix made;
     const Status status = panels ? pack_in_panels(data, tensor, &made) : make(type, data, tensor, &made);

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 
+#include "selection_generated.h"
 #include "status.h"
 
 namespace executorch_ggml {
@@ -10,11 +11,14 @@ namespace {
 
 constexpr char kMagic[4] = {'E', 'G', 'G', 'M'};
 
-constexpr std::array<uint32_t, 256> make_crc_table() {
-  std::array<uint32_t, 256> table{};
-  for (uint32_t i = 0; i < 256; ++i) {
+constexpr int kCrcBits = kIsSelective ? 4 : 8;  // at a time: a small build has the smaller table
+using CrcTable = std::array<uint32_t, 1 << kCrcBits>;
+
+constexpr CrcTable make_crc_table() {
+  CrcTable table{};
+  for (uint32_t i = 0; i < table.size(); ++i) {
     uint32_t crc = i;
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) ? 0xEDB88320u : 0u);
+    for (int bit = 0; bit < kCrcBits; ++bit) crc = (crc >> 1) ^ ((crc & 1) ? 0xEDB88320u : 0u);
     table[i] = crc;
   }
   return table;
@@ -22,9 +26,12 @@ constexpr std::array<uint32_t, 256> make_crc_table() {
 
 // CRC-32 as zlib has it.
 uint32_t crc32(const uint8_t* data, size_t size) {
-  static constexpr std::array<uint32_t, 256> kTable = make_crc_table();
+  static constexpr CrcTable kTable = make_crc_table();
   uint32_t crc = 0xFFFFFFFFu;
-  for (size_t i = 0; i < size; ++i) crc = (crc >> 8) ^ kTable[(crc ^ data[i]) & 0xFF];
+  for (size_t i = 0; i < size; ++i) {
+    crc ^= data[i];
+    for (int done = 0; done < 8; done += kCrcBits) crc = (crc >> kCrcBits) ^ kTable[crc & (kTable.size() - 1)];
+  }
   return crc ^ 0xFFFFFFFFu;
 }
 

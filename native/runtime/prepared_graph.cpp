@@ -67,11 +67,6 @@ struct NodeSources {
   ggml_tensor* sources[GGML_MAX_SRC];
 };
 
-// The bytes that a tensor of the boundary moves between the caller's memory and a device's.
-size_t bytes_moved(const ggml_tensor* tensor) {
-  return tensor->buffer == nullptr || ggml_backend_buffer_is_host(tensor->buffer) ? 0 : ggml_nbytes(tensor);
-}
-
 // The kernel of the node before the writes to states.
 void commit(ggml_tensor*, int thread, int, void*) {
   if (thread == 0) commit_run();
@@ -216,8 +211,8 @@ Status PreparedGraph::make(const fb::Graph& graph, const ProgramId& program, std
 }
 
 PreparedGraph::~PreparedGraph() {
-  if (plan_ != nullptr) ggml_backend_graph_plan_free(cpu_->backend(), plan_);
-  if (sched_) {
+  if (kHasGgmlKernels && plan_ != nullptr) ggml_backend_graph_plan_free(cpu_->backend(), plan_);
+  if (!kIsSelective && sched_) {
     free_scheduler(sched_, devices_.backends());
     explain_custom_nodes(false);
   }
@@ -248,7 +243,7 @@ Status PreparedGraph::build(const Leaves& leaves) {
   outputs_.resize(size_of(graph_.outputs()));
   output_sizes_.resize(outputs_.size());
   EXECUTORCH_GGML_TRY(make_inputs(&builder, &values));
-  EXECUTORCH_GGML_TRY(make_prologue(&builder, &values));
+  if (!devices_.empty()) EXECUTORCH_GGML_TRY(make_prologue(&builder, &values));
   EXECUTORCH_GGML_TRY(make_nodes(&builder, &values));
   EXECUTORCH_GGML_TRY(make_outputs(values));
   add_state_changes(values);
@@ -269,7 +264,7 @@ void PreparedGraph::set_leaves(NodeBuilder* builder, const Leaves& leaves, std::
       (*values)[value] = tensor;
       ++places;
     }
-    if (places > 1) copied_[value] = &leaves.constants[i];
+    if (!devices_.empty() && places > 1) copied_[value] = &leaves.constants[i];
   }
   for (const auto& [tensor, layout] : leaves.storage) builder->remember_storage(tensor, layout);
   for (const Leaves::Packed& packed : leaves.packed) {
@@ -283,7 +278,7 @@ void PreparedGraph::set_leaves(NodeBuilder* builder, const Leaves& leaves, std::
   for (size_t i = 0; i < leaves.states.size(); ++i) {
     (*values)[graph_.states()->Get(static_cast<flatbuffers::uoffset_t>(i))->value()] = leaves.states[i];
     builder->remember_state(leaves.states[i]);
-    if (!devices_.empty()) positions_[leaves.states[i]] = {device_plan_.states[i], device_plan_.states[i]};
+    if (!devices_.empty()) positions_[leaves.states[i]] = {device_plan_.state(i), device_plan_.state(i)};
   }
 }
 
@@ -300,9 +295,13 @@ Status PreparedGraph::make_inputs(NodeBuilder* builder, std::vector<ggml_tensor*
     ggml_set_input(tensor);
     inputs_[i].tensor = tensor;
     (*values)[port.value()] = tensor;
+    if (devices_.empty()) {
+      put_on_host(&inputs_[i]);
+      continue;
+    }
     const std::vector<int>& readers = device_plan_.readers[static_cast<size_t>(port.value())];
     const auto by_cpu = [&](int place) { return devices_.backend(place) == nullptr; };
-    const bool unread = readers.empty() && (devices_.empty() || devices_.runs_prologue());
+    const bool unread = readers.empty() && devices_.runs_prologue();
     if (unread || std::any_of(readers.begin(), readers.end(), by_cpu)) {
       put_on_host(&inputs_[i]);
     } else {
@@ -315,6 +314,7 @@ Status PreparedGraph::make_inputs(NodeBuilder* builder, std::vector<ggml_tensor*
 
 // Where a tensor is computed, or lies; on the host where nothing else is said.
 PreparedGraph::Position PreparedGraph::position_of(const ggml_tensor* tensor) const {
+  if (devices_.empty()) return {};
   const auto found = positions_.find(tensor);
   return found != positions_.end() ? found->second : Position();
 }
@@ -342,23 +342,27 @@ Status PreparedGraph::make_prologue(NodeBuilder* builder, std::vector<ggml_tenso
 // A node reads the constants that lie at its place. All tensors that it is made of are at its position.
 Status PreparedGraph::make_node(NodeBuilder* builder, size_t index, std::vector<ggml_tensor*>* values) {
   const fb::Node& node = *graph_.nodes()->Get(static_cast<flatbuffers::uoffset_t>(index));
-  const Position position{device_plan_.stages[index], device_plan_.places[index]};
-  for (size_t k = 0; k < size_of(node.inputs()); ++k) {
+  const Position position{device_plan_.stage(index), device_plan_.place(index)};
+  for (size_t k = 0; k < size_of(node.inputs()) && !devices_.empty(); ++k) {
     const auto found = copied_.find(node.inputs()->Get(static_cast<flatbuffers::uoffset_t>(k)));
     if (found != copied_.end()) (*values)[found->first] = (*found->second)[static_cast<size_t>(position.place)];
   }
-  while (next_tensor()) continue;
-  last_tensors_.emplace_back(kNoNode, last_tensor_);
+  if constexpr (!kIsSelective) {
+    while (next_tensor()) continue;
+    last_tensors_.emplace_back(kNoNode, last_tensor_);
+  }
   EXECUTORCH_GGML_TRY(builder->build(node, devices_.backend(position.place), devices_.uses_kernels(position.place)));
   made_[index] = (*values)[node.output()];
   const bool writes = op_info(node.op_type()).writes == Writes::Whole && ggml_nelements(made_[index]) > 0;
   if (writes) EXECUTORCH_GGML_TRY(make_state_write(made_[index]));
-  while (next_tensor()) {
-    if (devices_.empty()) continue;
-    const bool empty = devices_.runs_prologue() && last_tensor_->buffer == host_buffer();
-    positions_[last_tensor_] = empty ? Position() : position;
+  if constexpr (!kIsSelective) {
+    while (next_tensor()) {
+      if (devices_.empty()) continue;
+      const bool empty = devices_.runs_prologue() && last_tensor_->buffer == host_buffer();
+      positions_[last_tensor_] = empty ? Position() : position;
+    }
+    last_tensors_.emplace_back(static_cast<int>(index), last_tensor_);
   }
-  last_tensors_.emplace_back(static_cast<int>(index), last_tensor_);
   return {};
 }
 
@@ -497,7 +501,7 @@ Status PreparedGraph::plan_on_cpu() {
   if (memory.size() == 0) {
     memory_.reset();
   } else if (memory_ == nullptr || memory_->size() < memory.size()) {
-    ggml_backend_buffer_t buffer = ggml_backend_alloc_buffer(cpu_->backend(), memory.size());
+    ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(memory_of(cpu_->backend()), memory.size());
     if (buffer == nullptr)
       return Status::error(format("no memory for intermediate values of %zu bytes; run smaller inputs", memory.size()));
     memory_ = std::make_shared<WorkingMemory>(buffer);
@@ -505,7 +509,11 @@ Status PreparedGraph::plan_on_cpu() {
   if (memory_ != nullptr) memory.apply(memory_->buffer());
   place_views();
   find_own_steps();
-  return {};
+  if (kHasGgmlKernels || by_ggml_ == nullptr) return {};
+  return Status::error(
+      format("node %s (%s) is computed by ggml, whose kernels were left out of this runtime, which was built for other "
+             "programs; build it for this one too: executorch-ggml build-runtime --for PROGRAM.pte",
+             ggml_get_name(by_ggml_), ggml_op_desc(by_ggml_)));
 }
 
 // ggml's walk over a graph sets up threads and memory that kernels of ours do not use.
@@ -695,42 +703,6 @@ Status PreparedGraph::place_nodes(ggml_backend_t cpu) {
   return {};
 }
 
-Placement PreparedGraph::placement() {
-  Placement placement;
-  const std::vector<DeviceUse> of_copies = uses_;
-  for (const Boundary& input : inputs_) {
-    if (DeviceUse* use = use_of(input.tensor)) use->bytes_to += bytes_moved(input.tensor);
-  }
-  for (const Boundary& output : outputs_) {
-    if (DeviceUse* use = use_of(output.tensor)) use->bytes_from += bytes_moved(output.tensor);
-  }
-  placement.devices = std::exchange(uses_, of_copies);
-  if (sched_ == nullptr) placement.devices.push_back({device_name(cpu_->backend()), 1, 0, 0, 0});
-  if (sched_ != nullptr) placement.splits = ggml_backend_sched_get_n_splits(sched_);
-  for (size_t i = 0; i < made_.size(); ++i) {
-    if (made_[i] == nullptr || is_view(made_[i])) continue;
-    const fb::Node& node = *graph_.nodes()->Get(static_cast<flatbuffers::uoffset_t>(i));
-    ggml_backend_t backend = sched_ ? ggml_backend_sched_get_tensor_backend(sched_, made_[i]) : cpu_->backend();
-    if (backend == nullptr) continue;  // nothing reads it
-    const auto reason = reasons_.find(made_[i]);
-    placement.nodes.push_back({text(node.name()), static_cast<int>(node.op_type()), device_name(backend),
-                               reason != reasons_.end() ? reason->second : ""});
-  }
-  return placement;
-}
-
-Status PreparedGraph::memory_use(MemoryUse* use) const {
-  if (sched_ != nullptr) return Status::error("the plan of the working memory is the CPU's; open the program there");
-  use->steps = program_nodes(arena_.context(), cgraph_, last_tensors_);
-  if (memory_ == nullptr) return {};
-  for (const PlacedTensor& placed : placed_tensors(cgraph_, memory_->buffer())) {
-    use->bytes = std::max(use->bytes, placed.offset + placed.size);
-    use->blocks.push_back(
-        {use->steps[static_cast<size_t>(placed.first)], placed.offset, placed.size, placed.first, placed.last});
-  }
-  return {};
-}
-
 void PreparedGraph::explain_custom_nodes(bool add) {
   const devices::CustomNodesFunction explain = devices_.custom_nodes();
   if (explain != nullptr) explain(custom_.data(), custom_.size(), add);
@@ -738,7 +710,7 @@ void PreparedGraph::explain_custom_nodes(bool add) {
 
 // Made for the first run that is observed.
 NodeSteps* PreparedGraph::steps_for(NodeObserver* observer) {
-  if (observer == nullptr) return nullptr;
+  if (kIsSelective || observer == nullptr) return nullptr;
   if (steps_ == nullptr) {
     steps_ = std::make_unique<NodeSteps>(arena_.context(), cgraph_, last_tensors_, graph_, made_,
                                          traced_values(graph_, shapes_, made_));
@@ -747,14 +719,15 @@ NodeSteps* PreparedGraph::steps_for(NodeObserver* observer) {
 }
 
 Status PreparedGraph::compute(NodeObserver* observer) {
-  const bool by_steps = sched_ == nullptr && by_ggml_ == nullptr;
-  if (sched_ == nullptr && !by_steps) EXECUTORCH_GGML_TRY(make_plan());
+  const bool scheduled = !kIsSelective && sched_ != nullptr;
+  const bool by_steps = !kHasGgmlKernels || (!scheduled && by_ggml_ == nullptr);
+  if (!scheduled && !by_steps) EXECUTORCH_GGML_TRY(make_plan());
   NodeSteps* steps = steps_for(observer);
   if (steps != nullptr) steps->begin(observer);
   begin_run(/*is_short=*/work_ < kParallelWork, devices_.runs_prologue() ? &status_ : nullptr,
-            sched_ == nullptr ? steps : nullptr);
+            scheduled ? nullptr : steps);
   ggml_status result = GGML_STATUS_SUCCESS;
-  if (sched_ != nullptr) {
+  if (scheduled) {
     if (steps != nullptr) ggml_backend_sched_set_eval_callback(sched_, NodeSteps::on_eval, steps);
     result = ggml_backend_sched_graph_compute(sched_, cgraph_);
     if (steps != nullptr) ggml_backend_sched_set_eval_callback(sched_, nullptr, nullptr);

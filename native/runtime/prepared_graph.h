@@ -171,7 +171,7 @@ class PreparedGraph {
   Status make_prologue(NodeBuilder* builder, std::vector<ggml_tensor*>* values);
   Status make_nodes(NodeBuilder* builder, std::vector<ggml_tensor*>* values);
   Status make_node(NodeBuilder* builder, size_t index, std::vector<ggml_tensor*>* values);
-  bool is_prologue(size_t node) const { return !devices_.empty() && device_plan_.stages[node] == 0; }
+  bool is_prologue(size_t node) const { return !devices_.empty() && device_plan_.stage(node) == 0; }
   Position position_of(const ggml_tensor* tensor) const;
   bool next_tensor();
   Status make_state_write(ggml_tensor* write);

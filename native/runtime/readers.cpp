@@ -42,7 +42,7 @@ class GraphReaders {
       StorageLayout layout;
       if (as_matrix(node, k)) {
         readers.as_matrix = true;
-      } else if (k == 0 && node.op_type() == fb::Op::GetRows) {
+      } else if (k == 0 && is_op(node, OpKind::GetRows)) {
         readers.as_table = true;
       } else if (as_layer(node, k, &layout)) {
         const auto begin = readers.layers.begin();
@@ -63,12 +63,13 @@ class GraphReaders {
   // As NodeBuilder's layers choose kernels.
   bool as_layer(const fb::Node& node, size_t input, StorageLayout* layout) const {
     if (input != 1) return false;
-    if (node.op_type() == fb::Op::Linear || node.op_type() == fb::Op::QuantizedLinear) {
+    if (is_op(node, OpKind::Linear) || is_op(node, OpKind::QuantizedLinear)) {
       *layout = {Storage::MatrixBlocks, 1};
       return true;
     }
-    if (const fb::Conv2dNhwc* layer = node.op_as_Conv2dNhwc()) return as_kernel(node, *layer, layout);
-    const fb::QuantizedConv2dNhwc* layer = node.op_as_QuantizedConv2dNhwc();
+    const auto* convolution = attributes<fb::Conv2dNhwc>(node, OpKind::Conv2dNhwc);
+    if (convolution != nullptr) return as_kernel(node, *convolution, layout);
+    const auto* layer = attributes<fb::QuantizedConv2dNhwc>(node, OpKind::QuantizedConv2dNhwc);
     return layer != nullptr && as_kernel(node, *layer, layout);
   }
 

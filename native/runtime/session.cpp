@@ -74,16 +74,19 @@ Status port_infos(const fb::Graph& graph, const T* ports, const char* what, std:
 // Whether a build of selected ops and types has all that a graph needs.
 [[maybe_unused]] Status check_built(const fb::Graph& graph) {
   std::string missing;
+  std::string node_name;
   for (size_t i = 0; i < size_of(graph.nodes()) && missing.empty(); ++i) {
-    const fb::Op op = graph.nodes()->Get(static_cast<flatbuffers::uoffset_t>(i))->op_type();
-    if (op_info(op).op == nullptr) missing = std::string("op ") + fb::EnumNameOp(op);
+    const fb::Node& node = *graph.nodes()->Get(static_cast<flatbuffers::uoffset_t>(i));
+    missing = left_out(graph, node);
+    if (!missing.empty()) node_name = "node " + text(node.name()) + ": ";
   }
+  if (!kHasStates && size_of(graph.states()) > 0) missing = "state " + text(graph.states()->Get(0)->key());
   for (size_t i = 0; i < size_of(graph.values()) && missing.empty(); ++i) {
     const auto type = static_cast<DType>(graph.values()->Get(static_cast<flatbuffers::uoffset_t>(i))->dtype());
     if (static_cast<int>(type) <= kDTypeMax && !is_built(type)) missing = std::string("type ") + dtype_name(type);
   }
   if (missing.empty()) return {};
-  return Status::error(missing +
+  return Status::error(node_name + missing +
                        " was left out of this runtime, which was built for other programs; build it for this "
                        "one too: executorch-ggml build-runtime --for PROGRAM.pte");
 }
@@ -122,7 +125,7 @@ Status Session::open(const void* payload, size_t size, ConstantSource* constants
   bool winograd = true;
   EXECUTORCH_GGML_TRY(uses_winograd(options, &winograd));
   if (winograd) leaves_.kept = weights_.get();
-  states_ = options.states ? options.states : std::make_shared<States>();
+  if (kHasStates) states_ = options.states ? options.states : std::make_shared<States>();
   static std::atomic<uint64_t> programs{0};
   const fb::Program* program = nullptr;
   EXECUTORCH_GGML_TRY(open_payload(payload, size, &program));
@@ -145,7 +148,7 @@ Status Session::open(const void* payload, size_t size, ConstantSource* constants
   EXECUTORCH_GGML_TRY(make_leaves());
   EXECUTORCH_GGML_TRY(plan_devices());
   EXECUTORCH_GGML_TRY(make_constants(constants));
-  EXECUTORCH_GGML_TRY(make_states(constants));
+  if constexpr (kHasStates) EXECUTORCH_GGML_TRY(make_states(constants));
   work_ = new_work();
   return options.memory != nullptr ? plan_memory(options.memory) : Status();
 }
@@ -189,8 +192,9 @@ Status Session::check(const fb::Program& program) {
     EXECUTORCH_GGML_TRY(check_values(graph, graph.states(), "state", &taken));
     EXECUTORCH_GGML_TRY(check_values(graph, graph.outputs(), "output", nullptr));
     EXECUTORCH_GGML_TRY(Shapes::check(graph));
-    EXECUTORCH_GGML_TRY(check_traced(graph));
+    if constexpr (!kIsSelective) EXECUTORCH_GGML_TRY(check_traced(graph));
   }
+  if (kIsSelective) return {};  // which reads one graph, and no values of the traced program
   EXECUTORCH_GGML_TRY(check_targets(program));
   return check_same_ports(program);
 }
@@ -219,9 +223,9 @@ Status Session::constant_data(ConstantSource* source, const std::string& key, co
 }
 
 Status Session::own(ggml_tensor* tensor, ggml_backend_t backend, size_t bytes) {
-  const size_t alone = ggml_backend_buft_get_alloc_size(ggml_backend_get_default_buffer_type(backend), tensor);
+  const size_t alone = ggml_backend_buft_get_alloc_size(memory_of(backend), tensor);
   const size_t size = std::max(alone, bytes);
-  ggml_backend_buffer_t buffer = ggml_backend_alloc_buffer(backend, std::max<size_t>(size, 1));
+  ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(memory_of(backend), std::max<size_t>(size, 1));
   if (buffer == nullptr) return Status::error(format("no memory for %s of %zu bytes", ggml_get_name(tensor), size));
   buffers_.push_back(buffer);
   ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
@@ -270,7 +274,7 @@ Status Session::pack(const std::string& key, const void* data, const Readers& re
   const bool quantized = ggml_is_quantized(tensor->type);
   const bool matrix = tensor->ne[2] == 1 && tensor->ne[3] == 1;
   const auto packed_tensor = [&](bool others) { return others ? twin_of(tensor) : tensor; };
-  if (readers.as_matrix && quantized && matrix) {
+  if (kHasQuantizedTypes && readers.as_matrix && quantized && matrix) {
     const bool rows_of_panels = kernels::panel_product(tensor->type) != nullptr;
     ggml_tensor* packed = packed_tensor((rows_of_panels ? readers.otherwise : readers.read_plain()) || layers);
     bool done = false;
@@ -361,6 +365,7 @@ Status Session::place_constant(ConstantSource* source, const std::string& key, s
 
 // The places of the nodes that read a constant; where none does it is an output, or nothing.
 std::vector<int> Session::constant_places(size_t index) const {
+  if (kIsSelective) return {kHost};
   const int value = graph_->constants()->Get(static_cast<flatbuffers::uoffset_t>(index))->value();
   const std::vector<int>& readers = plan_.readers[static_cast<size_t>(value)];
   if (!readers.empty()) return readers;
@@ -388,6 +393,8 @@ Status Session::make_leaves() {
 
 // States that other methods share are where these have put them.
 Status Session::plan_devices() {
+  leaf_bytes_.resize(static_cast<size_t>(devices_.size() + 1), 0);
+  if (kIsSelective) return {};
   std::vector<size_t> bytes(size_of(graph_->values()), 0);
   for (size_t i = 0; i < leaves_.constants.size(); ++i) {
     const auto at = static_cast<flatbuffers::uoffset_t>(i);
@@ -399,11 +406,10 @@ Status Session::plan_devices() {
     bytes[static_cast<size_t>(state.value())] = ggml_nbytes(leaves_.states[i]);
     const ggml_backend_buffer_type_t memory = states_->memory_of(text(state.key()));
     for (int place = kHost; place <= devices_.size() && memory != nullptr; ++place) {
-      if (ggml_backend_get_default_buffer_type(backend_of(place)) == memory) states[i] = place;
+      if (memory_of(backend_of(place)) == memory) states[i] = place;
     }
   }
   plan_ = executorch_ggml::plan_devices(*graph_, devices_, bytes, states);
-  leaf_bytes_.resize(static_cast<size_t>(devices_.size() + 1), 0);
   std::vector<size_t> needed = leaf_bytes_;
   for (size_t i = 0; i < leaves_.constants.size(); ++i) {
     for (const int place : constant_places(i)) {
@@ -454,7 +460,7 @@ Status Session::make_states(ConstantSource* source) {
                                   name.c_str(), state_memory_, limits_.memory_limit()));
     }
     const auto dtype = static_cast<DType>(graph_->values()->Get(state.value())->dtype());
-    const int place = plan_.states[i];
+    const int place = plan_.state(i);
     EXECUTORCH_GGML_TRY(states_->attach(name, dtype, data, backend_of(place), tensor));
     leaf_bytes_[static_cast<size_t>(place)] += ggml_nbytes(tensor);
   }
@@ -553,9 +559,9 @@ Status Session::run_prepared(const TensorView* inputs, size_t count, OutputSink*
   for (size_t i = 0; i < outputs_.size(); ++i) {
     EXECUTORCH_GGML_TRY(sink->place(i, outputs_[i].dtype, prepared->output_sizes(i), &work_->output_data[i]));
   }
-  std::unique_lock<Mutex> states(states_->mutex(), std::defer_lock);
-  if (state_count() > 0) {
-    states.lock();
+  std::unique_lock<Mutex> states;
+  if (kHasStates && state_count() > 0) {
+    states = std::unique_lock<Mutex>(states_->mutex());
     EXECUTORCH_GGML_TRY(states_->check_whole());
   }
   return prepared->run(work_->input_data.data(), work_->output_data.data(), observer);

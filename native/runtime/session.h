@@ -92,7 +92,9 @@ class Session {
   Status memory_use(const TensorView* inputs, size_t count, MemoryUse* use);
 
   // Put the states back to their first contents, for all sessions that share them.
-  void reset() { states_->reset(); }
+  void reset() {
+    if (kHasStates) states_->reset();
+  }
 
   // How many of them the program names.
   size_t state_count() const { return leaves_.states.size(); }

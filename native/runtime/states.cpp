@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 
+#include "devices.h"
 #include "formulas.h"
 #include "rpc.h"
 #include "status.h"
@@ -40,7 +41,7 @@ Status States::attach(const std::string& name, DType dtype, const void* first, g
                name.c_str(), dtype_name(dtype), describe(dims_of(tensor)).c_str(), dtype_name(known.dtype),
                describe(dims_of(&known.tensor)).c_str()));
   }
-  if (ggml_backend_buffer_get_type(known.tensor.buffer) != ggml_backend_get_default_buffer_type(backend)) {
+  if (ggml_backend_buffer_get_type(known.tensor.buffer) != executorch_ggml::memory_of(backend)) {
     return Status::error(format("state %s is in the memory of %s already; load all that share it for the same devices",
                                 name.c_str(), ggml_backend_buffer_name(known.tensor.buffer)));
   }
@@ -63,8 +64,9 @@ Status States::make(const void* first, ggml_backend_t backend, ggml_tensor* tens
     return Status::error(
         format("no memory to remember %s of %zu bytes as it begins", ggml_get_name(tensor), ggml_nbytes(tensor)));
   }));
-  const size_t size = ggml_backend_buft_get_alloc_size(ggml_backend_get_default_buffer_type(backend), tensor);
-  ggml_backend_buffer_t buffer = ggml_backend_alloc_buffer(backend, std::max<size_t>(size, 1));
+  const size_t size = ggml_backend_buft_get_alloc_size(executorch_ggml::memory_of(backend), tensor);
+  ggml_backend_buffer_t buffer =
+      ggml_backend_buft_alloc_buffer(executorch_ggml::memory_of(backend), std::max<size_t>(size, 1));
   if (buffer == nullptr) return Status::error(format("no memory for %s of %zu bytes", ggml_get_name(tensor), size));
   ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
   const Status placed = place(buffer, tensor);

@@ -61,12 +61,14 @@ class ZeroInputs {
 class KeptStates {
  public:
   explicit KeptStates(const std::vector<ggml_tensor*>& states) : states_(states) {
+    if (!kHasStates) return;
     for (const ggml_tensor* state : states_) {
       const auto* data = static_cast<const char*>(state->data);
       contents_.emplace_back(data, data + ggml_nbytes(state));
     }
   }
   ~KeptStates() {
+    if (!kHasStates) return;
     for (size_t i = 0; i < states_.size(); ++i) {
       std::copy(contents_[i].begin(), contents_[i].end(), static_cast<char*>(states_[i]->data));
     }
@@ -104,7 +106,7 @@ Status Session::run_on_zeros(kernels::ScratchSet* scratch) {
   const ZeroInputs zero_inputs(*graph_);
   PreparedGraph* prepared = nullptr;
   EXECUTORCH_GGML_TRY(prepare(zero_inputs.views().data(), zero_inputs.views().size(), &prepared));
-  if (const ggml_tensor* node = prepared->computed_by_ggml()) {
+  if (const ggml_tensor* node = kHasGgmlKernels ? prepared->computed_by_ggml() : nullptr) {
     return Status::error(
         format("static memory is for what this runtime's kernels compute, and %s of %s is computed by "
                "ggml, which allocates in each call",
@@ -127,8 +129,8 @@ Status Session::run_on_zeros(kernels::ScratchSet* scratch) {
 // have all of it in use.
 Status Session::plan_memory(MemorySource* memory) {
   EXECUTORCH_GGML_TRY(check_static());
-  std::unique_lock<Mutex> lock(states_->mutex(), std::defer_lock);
-  if (state_count() > 0) lock.lock();
+  std::unique_lock<Mutex> lock;
+  if (kHasStates && state_count() > 0) lock = std::unique_lock<Mutex>(states_->mutex());
   const KeptStates kept(leaves_.states);
   size_t scratch_bytes = 0;
   {

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from .ir.graph import Graph
+from .ir.codegen import kinds
+from .ir.graph import Graph, Node, Value
+from .ir.op import AttrSpec, Moves, Writes
 from .ir.serialize import deserialize
 from .ir.target import Target
 from .pte import read_program
@@ -22,26 +26,67 @@ _MARKS = ("CMakeLists.txt", "native/runtime/session.cpp")
 
 @dataclass(frozen=True)
 class Selection:
-    """The ops and element types of programs, by their names in the IR."""
+    """What programs use, by its names in the IR: :class:`~.ir.codegen.Selection` is how it is read again."""
 
     ops: tuple[str, ...]
     types: tuple[str, ...]
+    kinds: dict[str, tuple[str, ...]]
+    families: tuple[str, ...]
+    states: bool
+    ggml: bool
 
     def to_json(self) -> str:
         """What CMake's EXECUTORCH_GGML_SELECTION names."""
-        return json.dumps({"ops": self.ops, "types": self.types}, indent=2) + "\n"
+        return json.dumps(asdict(self), indent=2) + "\n"
 
 
 def selection_of(programs: Sequence[str | os.PathLike[str]]) -> Selection:
-    """The ops and types that .pte files need on the CPU.
+    """What .pte files need on the CPU.
 
     Raises ValueError for a program without a graph of ours, and for one whose weights are in a GGUF file.
     """
     graphs = [graph for path in programs for graph in _graphs(Path(path))]
+    nodes = [node for graph in graphs for node in graph.nodes]
     return Selection(
-        tuple(sorted({node.op for graph in graphs for node in graph.nodes})),
+        tuple(sorted({node.op for node in nodes})),
         tuple(sorted({value.dtype.name.lower() for graph in graphs for value in graph.values()})),
+        _kinds(nodes),
+        tuple(sorted({name for node in nodes for name in node.spec.families_of(node.inputs, node.attrs)})),
+        states=any(graph.states for graph in graphs),
+        ggml=any(map(_may_run_in_ggml, graphs)),
     )
+
+
+def _kinds(nodes: Sequence[Node]) -> dict[str, tuple[str, ...]]:
+    """The members of enums in the nodes' attributes."""
+    members = [member for node in nodes for attr in node.spec.attrs for member in _members(attr, node.attrs[attr.name])]
+    return {
+        kind.__name__: tuple(sorted({member.name.lower() for member in members if isinstance(member, kind)}))
+        for kind in kinds()
+    }
+
+
+def _members(attr: AttrSpec, value: Any) -> Iterator[enum.IntEnum]:
+    """The members of enums in an attribute."""
+    if attr.enum is not None:
+        yield attr.enum(value)
+    for field, part in attr.parts(value) if attr.struct is not None else ():
+        yield from _members(field, part)
+
+
+def _may_run_in_ggml(graph: Graph) -> bool:
+    """Whether ggml may compute some of a graph on the CPU: a node, or the copy of an output."""
+    return any(node.spec.may_run_in_ggml for node in graph.nodes) or any(
+        is_copied(port.value) for port in graph.outputs
+    )
+
+
+def is_copied(output: Value) -> bool:
+    """Whether no node computes an output where the caller wants it (``PreparedGraph::output_tensor``)."""
+    producer = output.producer
+    while producer is not None and producer.op == "reshape" and producer.inputs[0] is not None:
+        producer = producer.inputs[0].producer
+    return producer is None or producer.spec.moves is Moves.VIEW or producer.spec.writes is not Writes.NO
 
 
 def _graphs(path: Path) -> list[Graph]:

@@ -30,6 +30,7 @@ CPUS = {
 QUICK_CPUS = ("cortex-a53", "max")
 QUICK_TESTS = "^(kernels_(attention|bfloat_tiles|movement|reduction|tiles)_test|strided_copy_test|cpu_test)$"
 QUICK_PROGRAMS = ("llama", "mobilenet_v2", "unet", "mlp_q4_k", "layers_bf16", "mobilenet_v2_int8", "llama_q4_k")
+SMALL_PROGRAM = "mlp"
 TEST_SECONDS = 900
 
 
@@ -94,6 +95,23 @@ def run_programs(tools: Toolchain, cpu: str) -> Row:
     return Row(cpu, "programs", len(every) - len(failed), failed, time.monotonic() - start)
 
 
+def run_small(tools: Toolchain, cpu: str) -> Row:
+    """The program that a runtime was built for, which the runner compares with eager's numbers, on one CPU."""
+    start = time.monotonic()
+    call = small_call()
+    command = [*tools.qemu, "-cpu", cpu, str(build.SMALL_RUNNER)]
+    command += [str(PROGRAMS / file) for file in (call.program, *call.inputs, call.expected)]
+    with (LOGS / f"small-{cpu}.txt").open("w") as log:
+        result = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False)
+    failed = [call.name] if result.returncode != 0 else []
+    return Row(cpu, "small runtime", 1 - len(failed), failed, time.monotonic() - start)
+
+
+def small_call() -> calls.Call:
+    """The call of the program that a runtime of its own is built for."""
+    return next(call for call in calls.read_list(PROGRAMS) if call.program == f"{SMALL_PROGRAM}.pte")
+
+
 def export_programs(names: Sequence[str]) -> None:
     """Export in a process of its own: torch's memory is free again before anything is emulated."""
     PROGRAMS.mkdir(parents=True, exist_ok=True)
@@ -105,6 +123,8 @@ def rows(tools: Toolchain, quick: bool) -> Iterator[Row]:
     for cpu in available_cpus(tools, QUICK_CPUS if quick else list(CPUS)):
         yield native_tests(tools, cpu, QUICK_TESTS if quick else "_test$")
         yield run_programs(tools, cpu)
+        if not quick:
+            yield run_small(tools, cpu)
 
 
 def main() -> int:
@@ -124,6 +144,8 @@ def main() -> int:
     export_programs(QUICK_PROGRAMS if quick else ())
     print(f"ARM64: programs exported in {time.monotonic() - start:.0f} s", flush=True)
     LOGS.mkdir(exist_ok=True)
+    if not quick:
+        build.build_small(tools, PROGRAMS / small_call().program)
     failed = False
     for row in rows(tools, quick):
         print(row, flush=True)

@@ -16,6 +16,8 @@ SITE = BUILD / "site"
 NATIVE = BUILD / "native"
 PACKAGE = SITE / "executorch_ggml"
 RUNNER = BUILD / "examples" / "run_pte"
+SMALL = BUILD / "small"
+SMALL_RUNNER = SMALL / "runner" / "run_small"
 PLATFORMS = ("manylinux_2_28_aarch64", "manylinux_2_27_aarch64")
 TOOLS = Path(sys.executable).parent
 
@@ -55,6 +57,21 @@ def build_runner(toolchain: Toolchain) -> None:
     build = RUNNER.parent
     configure(toolchain, ROOT / "examples" / "cpp", build, f"-DCMAKE_PREFIX_PATH={PACKAGE}")
     cmake(toolchain, "--build", str(build))
+
+
+def build_small(toolchain: Toolchain, program: Path) -> None:
+    """Compile the runtime for one program alone, and the runner that has all its memory in arrays."""
+    runtime = SMALL / "runtime"
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "executorch_ggml", "build-runtime", "--for", str(program), "-o", str(runtime)),
+            *("--levels", "neon", "-D", f"CMAKE_TOOLCHAIN_FILE={TOOLCHAIN_FILE}"),
+        ],
+        env=toolchain.environment, check=True, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    packages = ";".join(str(folder) for folder in (runtime, SITE / "executorch", SITE / "libggml"))
+    configure(toolchain, ROOT / "examples" / "cpp", SMALL_RUNNER.parent, f"-DCMAKE_PREFIX_PATH={packages}")
+    cmake(toolchain, "--build", str(SMALL_RUNNER.parent), "--target", SMALL_RUNNER.name)
 
 
 def build_all(toolchain: Toolchain) -> None:

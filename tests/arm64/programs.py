@@ -21,7 +21,7 @@ from executorch_ggml import llm
 from executorch_ggml.quant import GgmlQuantConfig, dequantized
 
 # One step of the int8 output scale, where a sum lies between two integers; 8-bit activations for q4_k.
-TOLERANCE = {**isa_models.TOLERANCE, "mobilenet_v2_int8": 0.01, "llama_q4_k": 0.02}
+TOLERANCE = {**isa_models.TOLERANCE, "mlp": 1e-5, "mobilenet_v2_int8": 0.01, "llama_q4_k": 0.02}
 
 
 class Decoder(nn.Module):
@@ -62,7 +62,20 @@ def language_model() -> Exported:
     return Exported(program, Decoder(dequantized(model, weights)), calls)
 
 
-PROGRAMS = {**isa_models.PROGRAMS, "mobilenet_v2_int8": int8_image_model, "llama_q4_k": language_model}
+def perceptron() -> Exported:
+    """What a runtime for given programs is small with."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 10)).eval()
+    inputs = (torch.randn(4, 16),)
+    return Exported(executorch_ggml.export(model, inputs), model, (inputs,))
+
+
+PROGRAMS = {
+    **isa_models.PROGRAMS,
+    "mlp": perceptron,
+    "mobilenet_v2_int8": int8_image_model,
+    "llama_q4_k": language_model,
+}
 
 
 def write(folder: Path, name: str, tensor: torch.Tensor) -> str:

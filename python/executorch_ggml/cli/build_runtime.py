@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -27,17 +28,18 @@ def command(
     definitions: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Build a static library that runs the given programs on the CPU, with their ops and types alone.
+    """Build a static library that runs the given programs on the CPU, with what they use alone.
 
     It has no GGUF, no devices, no exceptions and no run-time type information, and refuses other programs when they
-    are loaded, with the op that it lacks. C++ programs find it with find_package(executorch_ggml) and link what they
-    call: see docs/small_devices.md.
+    are loaded, with the node and the op, type or kernel that it lacks. C++ programs find it with
+    find_package(executorch_ggml) and link what they call: see docs/small_devices.md.
     """
     from ..selection import build_runtime, selection_of
 
     selection = selection_of(programs)
     chosen = [level for level in levels.split(",") if level]
     library = build_runtime(selection, output, chosen, source, definitions)
-    facts = {"library": library, "ops": selection.ops, "types": selection.types, "levels": chosen}
+    facts = {"library": library, **asdict(selection), "levels": chosen}
     about = f"{len(selection.ops)} ops ({', '.join(selection.ops)}), types {', '.join(selection.types)}"
+    about += f", with{'' if selection.ggml else 'out'} ggml's kernels"
     show(facts, as_json, [f"{library}: {about}"])

@@ -15,7 +15,7 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,23 +55,58 @@ NOTICE = "Generated from the op table by python/executorch_ggml/ir/codegen.py; d
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """What a runtime is built for: these ops and types alone, on the CPU. None: all of them, on any device."""
+    """What a runtime is built for: these ops and types alone, on the CPU. ``ops`` of None: all of them, on any device.
+
+    ``kinds`` has the members that attributes have, by their enum; ``families`` the kernels (see :func:`~.op.op`);
+    ``states`` is whether programs have some, and ``ggml`` whether ggml computes some nodes.
+    """
 
     ops: frozenset[str] | None = None
     types: frozenset[DType] = frozenset(DType)
+    kinds: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
+    families: frozenset[str] | None = None
+    states: bool = True
+    ggml: bool = True
 
     @staticmethod
     def read(path: Path) -> Selection:
         """From the JSON that ``executorch-ggml build-runtime`` writes."""
         selected = json.loads(path.read_text())
-        unknown = sorted(set(selected["ops"]) - set(OPS))
-        if unknown:
-            raise ValueError(f"{path}: no ops of this version: {', '.join(unknown)}")
-        return Selection(frozenset(selected["ops"]), frozenset(DType[name.upper()] for name in selected["types"]))
+        chosen = frozenset(selected["families"]) if "families" in selected else None
+        enums_of_kinds = [kind.__name__ for kind in kinds()]
+        for what, given, known in (
+            ("ops", selected["ops"], OPS),
+            ("kinds", selected.get("kinds", {}), enums_of_kinds),
+            ("families", chosen or (), families()),
+        ):
+            unknown = sorted(set(given) - set(known))
+            if unknown:
+                raise ValueError(f"{path}: no {what} of this version: {', '.join(unknown)}")
+        return Selection(
+            frozenset(selected["ops"]),
+            frozenset(DType[name.upper()] for name in selected["types"]),
+            {name: frozenset(members) for name, members in selected.get("kinds", {}).items()},
+            chosen,
+            selected.get("states", True),
+            selected.get("ggml", True),
+        )
 
     def rows(self) -> list[OpSpec]:
         """The rows that are built."""
-        return [spec for spec in ordered() if self.ops is None or spec.name in self.ops]
+        return [spec for spec in ordered() if self.has_op(spec.name)]
+
+    def has_op(self, name: str) -> bool:
+        """Whether an op is built."""
+        return self.ops is None or name in self.ops
+
+    def has_family(self, name: str) -> bool:
+        """Whether a family of kernels is built."""
+        return self.families is None or name in self.families
+
+    def members(self, kind: type[enum.IntEnum]) -> list[enum.IntEnum]:
+        """The members of an attribute's enum that are built."""
+        chosen = self.kinds.get(kind.__name__) if self.ops is not None else None
+        return [member for member in kind if chosen is None or member.name.lower() in chosen]
 
 
 EVERYTHING = Selection()
@@ -106,6 +141,16 @@ def _with_fields(attr: AttrSpec) -> Iterator[AttrSpec]:
 def enums() -> list[type[enum.IntEnum]]:
     """DType, Storage, Target, and every enum that an attribute uses, in order of first use."""
     return list(dict.fromkeys([DType, Storage, Target, *(attr.enum for attr in attributes() if attr.enum is not None)]))
+
+
+def kinds() -> list[type[enum.IntEnum]]:
+    """The enums that say what an op computes."""
+    return [kind for kind in enums() if kind not in (DType, Storage, Target)]
+
+
+def families() -> list[str]:
+    """The families of kernels, in the order of the ops that they compute."""
+    return list(dict.fromkeys(name for spec in ordered() for name in spec.families))
 
 
 def structs() -> list[StructSpec]:
@@ -188,15 +233,15 @@ def _fbs_fields(attrs: Iterable[AttrSpec]) -> str:
     return " ".join(f"{attr.name}:{_FBS_TYPES.get(attr.kind, attr.kind)};" for attr in attrs)
 
 
-def schema() -> str:
-    """The FlatBuffers schema."""
+def schema(selection: Selection = EVERYTHING) -> str:
+    """The FlatBuffers schema; of a selection the verifier knows its ops alone, and readers read no others."""
     lines = [_SCHEMA_HEAD.format(notice=NOTICE)]
     for kind in enums():
         members = ", ".join(f"{camel(m.name)} = {m.value}" for m in kind)
         lines.append(f"enum {kind.__name__} : ubyte {{ {members} }}\n")
     lines += [f"struct {struct.cls.__name__} {{ {_fbs_fields(struct.fields)} }}\n" for struct in structs()]
     lines += [f"table {spec.class_name} {{ {_fbs_fields(spec.attrs)} }}".replace("{  }", "{}") for spec in ordered()]
-    members = ",\n".join(f"  {spec.class_name} = {spec.number}" for spec in ordered())
+    members = ",\n".join(f"  {spec.class_name} = {spec.number}" for spec in selection.rows())
     lines.append(f"\nunion Op {{\n{members}\n}}\n")
     lines.append(_SCHEMA_TAIL)
     return "\n".join(lines)
@@ -243,6 +288,10 @@ def _cpp_default(field: AttrSpec, defaults: dict[str, Any]) -> str:
 def selection_header(selection: Selection) -> str:
     """What the build has, as constants, which decide what the linker can drop."""
     types = sum(1 << dtype for dtype in selection.types)
+    ops = "".join(f"constexpr bool {spec.name} = {str(selection.has_op(spec.name)).lower()};\n" for spec in ordered())
+    built = "".join(_is_built(kind.__name__, selection.members(kind)) for kind in kinds())
+    chosen = [number for number, name in enumerate(families()) if selection.has_family(name)]
+    built += _is_built("Family", chosen)
     return (
         f'// {NOTICE}\n#pragma once\n\n#include <cstdint>\n\n#include "ops_generated.h"\n\n'
         "namespace executorch_ggml {\n\n"
@@ -252,8 +301,27 @@ def selection_header(selection: Selection) -> str:
         f"constexpr uint64_t kBuiltTypes = 0x{types:x}ull;\n\n"
         "constexpr bool is_built(DType type) { return (kBuiltTypes >> static_cast<unsigned>(type) & 1u) != 0; }\n"
         "constexpr bool kHasQuantizedTypes = (kBuiltTypes >> static_cast<unsigned>(DType::Q40)) != 0;\n\n"
+        "// Whether programs have states, and whether ggml's kernels compute some of their nodes.\n"
+        f"constexpr bool kHasStates = {str(selection.states).lower()};\n"
+        f"constexpr bool kHasGgmlKernels = {str(selection.ggml).lower()};\n\n"
+        "// What attributes may say, and which kernels there are for some calls alone. Unknown numbers are others to\n"
+        f"// refuse.\n{built}\n"
+        f"// The ops.\nnamespace built {{\n{ops}}}  // namespace built\n\n"
         "}  // namespace executorch_ggml\n"
     )
+
+
+def _is_built(name: str, members: Iterable[int]) -> str:
+    mask = sum(1 << member for member in members)
+    return (
+        f"constexpr bool is_built({name} of) {{\n"
+        f"  return static_cast<int>(of) > k{name}Max || (0x{mask:x}ull >> static_cast<unsigned>(of) & 1u) != 0;\n}}\n"
+    )
+
+
+def _cpp_enum(name: str, members: Mapping[str, int]) -> str:
+    values = ", ".join(f"{camel(member)} = {value}" for member, value in members.items())
+    return f"enum class {name} : uint8_t {{ {values} }};\nconstexpr int k{name}Max = {max(members.values())};\n"
 
 
 def ops_header() -> str:
@@ -266,10 +334,11 @@ def ops_header() -> str:
     out.append(
         "  const int64_t* begin() const { return at; }\n  const int64_t* end() const { return at + size; }\n};\n"
     )
-    for kind in enums():
-        members = ", ".join(f"{camel(m.name)} = {m.value}" for m in kind)
-        out.append(f"enum class {kind.__name__} : uint8_t {{ {members} }};")
-        out.append(f"constexpr int k{kind.__name__}Max = {max(kind)};\n")
+    out += [_cpp_enum(kind.__name__, {member.name: member.value for member in kind}) for kind in enums()]
+    out.append("// Kernels that compute some of an op's calls, by the column of its row.")
+    out.append(_cpp_enum("Family", {name: number for number, name in enumerate(families())}))
+    out.append("// The ops' numbers in programs.")
+    out.append(_cpp_enum("OpKind", {spec.name: spec.number for spec in ordered()}))
     out.append(f"// The ggml_type that stores each DType.\nconstexpr int kGgmlTypes[] = {{{ggml_types()}}};\n")
     out += [_cpp_struct(struct) for struct in structs()]
     for spec in ordered():
@@ -352,7 +421,7 @@ def _struct_reader(struct: StructSpec) -> str:
     return "\n".join(
         [
             (
-                f"[[maybe_unused]] static bool read_struct(NodeBuilder& self, const fb::{name}* from, "
+                f"template <class Self>\n[[maybe_unused]] static bool read_struct(Self& self, const fb::{name}* from, "
                 f"const char* attr, {name}* to) {{"
             ),
             *reads,
@@ -451,6 +520,73 @@ def _dispatch(spec: OpSpec) -> str:
     return "\n".join([*head, *map(_decode, spec.attrs), *lines, "    }"])
 
 
+def _enum_fields(attr: AttrSpec, value: str) -> Iterator[tuple[type[enum.IntEnum], str]]:
+    """The enums in an attribute, each with the C++ that reads it."""
+    if attr.enum is not None:
+        yield attr.enum, value
+    for field in attr.struct.fields if attr.struct is not None else ():
+        yield from _enum_fields(field, f"{value}.{field.name}()")
+
+
+def _left_out_kinds(spec: OpSpec, selection: Selection) -> Iterator[str]:
+    """C++ that finds what a call's attributes say and the build has left out."""
+    for attr in spec.attrs:
+        get = f"attrs->{attr.name}()"
+        present = f"{get} != nullptr && " if attr.struct is not None else ""
+        for kind, value in _enum_fields(attr, f"(*{get})" if attr.struct is not None else get):
+            if kind not in kinds() or len(selection.members(kind)) == len(kind):
+                continue
+            member = f"static_cast<{kind.__name__}>({value})"
+            yield f'      if ({present}!is_built({member})) return "{kind.__name__} " + text({member});'
+
+
+def _left_out_families(spec: OpSpec, selection: Selection) -> Iterator[str]:
+    """C++ that finds which of the kernels that the build has left out would compute a call."""
+    missing = {name: condition for name, condition in spec.families.items() if not selection.has_family(name)}
+    used = {name for condition in missing.values() for name in condition.used}
+    for attr in spec.attrs:
+        if attr.name not in used:
+            continue
+        if attr.struct is None:
+            yield f"      const auto {attr.name} = attrs->{attr.name}();"
+        else:
+            yield f"      {attr.kind} {attr.name};"
+            yield f'      if (!read_struct(lenient, attrs->{attr.name}(), "{attr.name}", &{attr.name})) return {{}};'
+    if missing:
+        operands = ", ".join(f"stored_operand(graph, node, {n})" for n in range(len(spec.inputs)))
+        yield f"      const Operand of[] = {{{operands}}};"
+    for name, condition in missing.items():
+        yield f'      if ({_in_cpp(spec, condition)}) return "kernel {name}";'
+
+
+def _left_out_case(spec: OpSpec, selection: Selection) -> str:
+    checks = [*_left_out_kinds(spec, selection), *_left_out_families(spec, selection)]
+    if not checks:
+        return ""
+    head = [f"    case fb::Op::{spec.class_name}: {{", f"      const auto* attrs = node.op_as_{spec.class_name}();"]
+    return "\n".join([*head, *checks, "      break;", "    }"])
+
+
+def _left_out(selection: Selection) -> str:
+    """C++ that says what a node needs and the build has not; "" where it has all."""
+    head = "std::string left_out([[maybe_unused]] const fb::Graph& graph, [[maybe_unused]] const fb::Node& node) {"
+    if selection.ops is None:
+        return f"{head}\n  return {{}};\n}}\n"
+    names = {spec.number: spec.name for spec in ordered()}
+    table = " ".join(f'"{names.get(number, "")}\\0"' for number in range(max(names) + 1))
+    lines = [
+        head,
+        f"  static constexpr char kNames[] = {table};",
+        "  if (op_info(node.op_type()).op == nullptr) return op_name(kNames, static_cast<int>(node.op_type()));",
+        "  if (node.op() == nullptr) return {};",
+        "  [[maybe_unused]] Lenient lenient;",
+        "  switch (node.op_type()) {",
+        *filter(None, (_left_out_case(spec, selection) for spec in selection.rows())),
+        "    default:\n      return {};\n  }\n  return {};\n}\n",
+    ]
+    return "\n".join(lines)
+
+
 def build_source(selection: Selection = EVERYTHING) -> str:
     """The body of node_builder.cpp: formulas, what each op takes, and the decoder and dispatcher."""
     formulas = [entry for entry in FORMULAS.values() if not entry.primitive]
@@ -466,6 +602,7 @@ def build_source(selection: Selection = EVERYTHING) -> str:
     parts.append("  [[maybe_unused]] ggml_context* ctx = self.context();\n  switch (node.op_type()) {")
     parts += [_dispatch(spec) for spec in selection.rows()]
     parts.append("    default:\n      return nullptr;\n  }\n}\n")
+    parts.append(_left_out(selection))
     return "\n".join(parts)
 
 
@@ -515,19 +652,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Generate code and docs from the op table.")
     parser.add_argument("--schema-out", type=Path, help="write the FlatBuffers schema here")
     parser.add_argument("--cpp-out", type=Path, help="write ops_generated.h and build_generated.inc into this folder")
-    parser.add_argument(
-        "--selection", type=Path, help="a JSON file with the ops and types that --cpp-out is limited to"
-    )
+    parser.add_argument("--selection", type=Path, help="a JSON file with the ops and types that the code is limited to")
     parser.add_argument("--docs-out", type=Path, help="write the Markdown op table here")
     parser.add_argument("--check", action="store_true", help="fail if a tracked generated file is out of date")
     args = parser.parse_args()
     load_table()
+    selection = Selection.read(args.selection) if args.selection else EVERYTHING
     if args.schema_out:
-        write(args.schema_out, schema())
+        write(args.schema_out, schema(selection))
     if args.docs_out:
         write(args.docs_out, docs_table())
     if args.cpp_out:
-        selection = Selection.read(args.selection) if args.selection else EVERYTHING
         write(args.cpp_out / "ops_generated.h", ops_header())
         write(args.cpp_out / "selection_generated.h", selection_header(selection))
         write(args.cpp_out / "build_generated.inc", build_source(selection))

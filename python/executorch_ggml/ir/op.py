@@ -127,6 +127,7 @@ class OpSpec:
     when: str | None
     stock: Expression | None
     along: tuple[str | int, ...] | None
+    families: Mapping[str, Expression]
     reference: Callable[..., Any]
     doc: str
 
@@ -156,6 +157,18 @@ class OpSpec:
     def operands(self, inputs: Sequence[Operand | None], attrs: Mapping[str, Any]) -> dict[str, Any]:
         """Inputs and attributes by name, as the row's formulas take them."""
         return {wanted.name: value for wanted, value in zip(self.inputs, inputs, strict=True)} | dict(attrs)
+
+    def families_of(self, inputs: Sequence[Operand | None], attrs: Mapping[str, Any]) -> set[str]:
+        """The families of kernels that may compute a call, symbolic dims being given the benefit of the doubt."""
+        operands = self.operands([seen(value) for value in inputs], attrs)
+        return {name for name, condition in self.families.items() if condition(operands)}
+
+    @property
+    def may_run_in_ggml(self) -> bool:
+        """Whether ggml's kernels compute some calls on the CPU, where this runtime's own take what they can."""
+        without_ggml = self.call in ("custom", "replaced") or (self.call or "").startswith("self.")
+        own = without_ggml or (self.kernel is not None and self.when is None)
+        return not own and self.moves is not Moves.VIEW
 
     @cached_property
     def class_name(self) -> str:
@@ -222,6 +235,7 @@ def op(
     when: str | None = None,
     stock: str | None = None,
     along: tuple[str | int, ...] | None = None,
+    families: Mapping[str, str] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare the op that the decorated torch function is the reference of.
 
@@ -236,7 +250,8 @@ def op(
     that says which calls ggml's own ops compute on other devices; the kernel, on the CPU, has the rest. Without a
     kernel targets replace the rest, and all calls where ``call`` is ``"replaced"``. ``along`` is there where an op
     computes the same in whatever order its inputs' dims are: it has the dims, or the attributes that name dims, along
-    which elements depend on each other, and is empty for an elementwise op.
+    which elements depend on each other, and is empty for an elementwise op. ``families`` names kernels that compute
+    some of the calls faster, with a formula that says which: a runtime for given programs has those that they use.
     """
 
     def declare(reference: Callable[..., Any]) -> Callable[..., Any]:
@@ -265,6 +280,7 @@ def op(
                 when=when,
                 stock=None if stock is None else Expression(stock, given, scope),
                 along=along,
+                families={name: Expression(text, given, scope) for name, text in (families or {}).items()},
                 reference=reference,
                 doc=inspect.cleandoc(reference.__doc__ or ""),
             )

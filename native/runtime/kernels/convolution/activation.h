@@ -8,6 +8,7 @@
 
 #include "kernels/simd/vec_math.h"
 #include "ops_generated.h"
+#include "selection_generated.h"
 
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
@@ -42,10 +43,12 @@ struct Activated<Activation::GeluErf> {
 };
 
 template <Activation kActivation>
-void activate_floats(float* y, int64_t n) {
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) store(y + i, Activated<kActivation>::at(load<Float>(y + i)));
-  if (i < n) store_first(y + i, Activated<kActivation>::at(load_first(y + i, n - i)), n - i);
+void activate_floats([[maybe_unused]] float* y, [[maybe_unused]] int64_t n) {
+  if constexpr (is_built(kActivation)) {
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) store(y + i, Activated<kActivation>::at(load<Float>(y + i)));
+    if (i < n) store_first(y + i, Activated<kActivation>::at(load_first(y + i, n - i)), n - i);
+  }
 }
 
 // Applies the activation, unless it is a clamp.

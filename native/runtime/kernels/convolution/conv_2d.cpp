@@ -29,7 +29,10 @@ constexpr int64_t kAliasing = 4096;              // pixels a multiple of so many
 constexpr int64_t kLongestCopy = 1 << 20;        // elements
 constexpr int64_t kRoundedInL1 = 16 * 1024;      // bytes of rounded pixels that one pass of weights is multiplied with
 constexpr int64_t kRoundedInL2 = 256 * 1024;     // of those that are read several times, for passes or for taps
-constexpr int64_t kCopied = 16;                  // elements of a run that are copied at a time, some of them beyond it
+// A build of programs whose only layers are linear has no code for windows.
+constexpr bool kHasWindows = built::conv_2d_nhwc;
+constexpr bool kHasHalves = is_built(DType::F16) || is_built(DType::Bf16);
+constexpr int64_t kCopied = 16;  // elements of a run that are copied at a time, some of them beyond it
 
 // The convolution's window along one axis.
 struct Axis : Window {
@@ -111,7 +114,7 @@ class Convolution {
         group_in_(in_.channels / params.groups),
         group_out_(out_.channels / params.groups),
         group_blocks_(ceil_div(group_out_, kOcBlock)),
-        pointwise_(is_pointwise()),
+        is_pointwise_(sees_pixels()),
         x_(static_cast<const Element*>(dst->src[0]->data)),
         floats_(!kOnFloats && dst->src[0]->type == GGML_TYPE_F32 ? static_cast<const float*>(dst->src[0]->data)
                                                                  : nullptr),
@@ -125,8 +128,8 @@ class Convolution {
     find_weights();
     flatten_if_pointwise();
     source_channels_ = in_.channels;
-    joins_runs_ = run_is_odd() && !pointwise_ && !gathers();
-    if (rounds() && pointwise_) in_.channels = rounded_pitch();
+    joins_runs_ = run_is_odd() && !pointwise() && !gathers();
+    if (rounds() && pointwise()) in_.channels = rounded_pitch();
   }
 
   void run(int ith, int nth) {
@@ -143,7 +146,7 @@ class Convolution {
         begin_phase(px, py);
         const int64_t pixels = phase_width_ * phase_height_ * out_.images;
         Range share = Range::part(pixels, pixel_part, pixel_parts);
-        if (pointwise_ && !rounds()) {
+        if (pointwise() && !rounds()) {
           share = spread_rows(share, blocks_of_thread.size());
         }
         run_phase(share, blocks_of_thread);
@@ -193,7 +196,7 @@ class Convolution {
 
   void pack_block(int64_t block) {
     float* to = scratch_.weights.data() + (block - first_block_) * block_stride_;
-    if (params_.weights == Storage::Plain) return pack_plain_block(block, to);
+    if (!kHasHalves || params_.weights == Storage::Plain) return pack_plain_block(block, to);
     const int64_t rows = block_stride_ / kOcBlock;
     const int64_t stored = (rows + rows % 2) * kOcBlock;  // in pairs of rows
     widen_pairs(static_cast<const uint16_t*>(packed_) + block * stored, rows, packed_type_, to);
@@ -217,7 +220,7 @@ class Convolution {
   // The plain weights of an output channel, in f32.
   const float* plain_row(int64_t channel) {
     const int64_t size = block_stride_ / kOcBlock;
-    if (packed_type_ == DType::F32) return static_cast<const float*>(packed_) + channel * size;
+    if (!kHasHalves || packed_type_ == DType::F32) return static_cast<const float*>(packed_) + channel * size;
     if (scratch_.row.size() < static_cast<size_t>(size)) {
       scratch_.row.resize(static_cast<size_t>(size));
     }
@@ -225,7 +228,9 @@ class Convolution {
     return scratch_.row.data();
   }
 
-  bool is_pointwise() const {
+  bool pointwise() const { return !kHasWindows || is_pointwise_; }
+
+  bool sees_pixels() const {
     const auto plain = [](const Axis& w) { return w.kernel == 1 && w.stride == 1 && w.pad == 0 && w.up == 1; };
     return plain(horizontal_) && plain(vertical_) && in_.width == out_.width && in_.height == out_.height;
   }
@@ -233,15 +238,15 @@ class Convolution {
   // To gather a tap's run takes some ten cycles, in which as many pairs of inputs are multiplied with a block.
   const ConvTilesOf<Element>& tiles_of_window(const ConvTilesOf<Element>& tiles) const {
     constexpr int64_t kLeastProducts = 16;
-    const bool few = tiles.few != nullptr && !pointwise_ && group_in_ / 2 * group_blocks_ < kLeastProducts;
+    const bool few = tiles.few != nullptr && !pointwise() && group_in_ / 2 * group_blocks_ < kLeastProducts;
     return few ? *tiles.few : tiles;
   }
 
-  bool gathers() const { return tiles_.gathered_bytes > 0 && !pointwise_; }
+  bool gathers() const { return !kOnFloats && tiles_.gathered_bytes > 0 && !pointwise(); }
 
   // A 1x1 convolution of adjacent pixels is one GEMM: it is computed as a single row of pixels.
   void flatten_if_pointwise() {
-    if (pointwise_) {
+    if (pointwise()) {
       in_.width = out_.width = in_.pixels();
       in_.height = out_.height = 1;
       in_.images = out_.images = 1;
@@ -303,6 +308,10 @@ class Convolution {
     phase_width_ = horizontal_.phase_size(px, out_.width);
     phase_height_ = vertical_.phase_size(py, out_.height);
     scratch_.taps.clear(group_in_);
+    if (pointwise()) {
+      scratch_.taps.add({0, 0, 0, 0});
+      return make_room();
+    }
     scratch_.merged.clear(group_in_ * horizontal_.kernel);
     // Where no pixel needs padding, the taps of a kernel's row merge into one longer run.
     const bool merges = params_.groups == 1 && horizontal_.dilation == 1 && horizontal_.up == 1;
@@ -318,11 +327,15 @@ class Convolution {
         }
       }
     }
+    make_room();
+    find_interior();
+  }
+
+  void make_room() {
     const size_t inputs = scratch_.taps.at.size() * static_cast<size_t>(tiles_.rows);
     if (scratch_.inputs.size() < inputs) {
       scratch_.inputs.resize(inputs);
     }
-    find_interior();
   }
 
   void add_tap(int64_t kx, int64_t ky, int64_t x, int64_t y, bool merges) {
@@ -463,15 +476,15 @@ class Convolution {
     constexpr int64_t kLongest = 64;  // a strip of so long steps has one tile in any case
     const int64_t step_x = std::clamp<int64_t>(horizontal_.step, 1, kLongest);
     const int64_t step_y = std::clamp<int64_t>(vertical_.step, 1, kLongest);
-    const int64_t area = pointwise_ ? 1 : step_x * step_y;
-    const int64_t bytes = pointwise_ && one_pass ? kRoundedInL1 : kRoundedInL2;
+    const int64_t area = pointwise() ? 1 : step_x * step_y;
+    const int64_t bytes = pointwise() && one_pass ? kRoundedInL1 : kRoundedInL2;
     return std::max<int64_t>(1, bytes / std::max<int64_t>(1, pixel * area * tiling.even));
   }
 
   // The inputs of some output pixels, which x_ has from element x_begin_ of the image on.
   void round_inputs(Range pixels) {
     if constexpr (!kOnFloats) {
-      if (pointwise_) return round_pixels(pixels);
+      if (pointwise()) return round_pixels(pixels);
       const Range rows = input_rows(pixels);
       const int64_t row = in_.width * in_.channels;
       uint16_t* to = scratch_.rounded.sized(rows.size() * row + kCopied);
@@ -516,7 +529,7 @@ class Convolution {
     float* outputs[kMaxTileRows];
     ConvTileOf<Element> tile = {};
     tile.outputs = outputs;
-    if (pointwise_) {
+    if (pointwise()) {
       find_adjacent_pixels(pixels, outputs, tile);
     } else if (gathers()) {
       find_gathered_pixels(pixels, outputs, tile);
@@ -551,7 +564,7 @@ class Convolution {
         ++group;
       }
     }
-    if (clamps || params_.epilogue.activation == Activation::None) return;
+    if (!kHasActivations || clamps || params_.epilogue.activation == Activation::None) return;
     // All channels of a pixel at once: those of a tile are too few for a loop.
     const int64_t begin = first_channel(blocks.begin);
     const int64_t end = first_channel(blocks.end);
@@ -667,7 +680,7 @@ class Convolution {
   int64_t group_in_;
   int64_t group_out_;
   int64_t group_blocks_;
-  bool pointwise_;
+  bool is_pointwise_;
   const Element* x_;
   const float* floats_;          // the image, where it is rounded
   int64_t x_begin_ = 0;          // the element of the image that x_ begins with

@@ -9,6 +9,7 @@
 #include "kernels/simd/isa.h"
 #include "kernels/simd/tile_state.h"
 #include "ops_generated.h"
+#include "selection_generated.h"
 
 namespace executorch_ggml::kernels {
 
@@ -88,6 +89,10 @@ KERNEL_VARIANT(amx, const BfloatTiles& bfloat_tiles())
 // Rounds half to even. Numbers under 1.2e-38 become zeros, which products of bf16 take them as.
 KERNEL_VARIANT(neonbf16, void round_to_bfloats(const float* x, int64_t n, uint16_t* y))
 KERNEL_VARIANT(avx512bf16, void round_to_bfloats(const float* x, int64_t n, uint16_t* y))
+
+// Whether layers end in activations that tiles do not apply by themselves, as they clamp.
+constexpr bool kHasActivations =
+    is_built(Activation::Silu) || is_built(Activation::Hardswish) || is_built(Activation::GeluErf);
 
 // Applies an activation in place; tiles clamp by themselves.
 KERNEL_VARIANTS(void activate(float* y, int64_t n, Activation activation))

@@ -6,6 +6,7 @@
 #include "kernels/elementwise/convert.h"
 #include "kernels/kernels.h"
 #include "kernels/scratch.h"
+#include "selection_generated.h"
 
 namespace executorch_ggml::kernels {
 
@@ -23,11 +24,11 @@ class DepthwiseWeights {
       : stored_(stored), type_(type), layout_(layout), channels_(channels), taps_(taps) {}
 
   const float* of(Range channels) const {
-    if (layout_ == Storage::Depthwise && type_ == DType::F32) return static_cast<const float*>(stored_);
+    if (layout_ == Storage::Depthwise && is_f32()) return static_cast<const float*>(stored_);
     auto& scratch = thread_scratch<Scratch>().floats;
     const auto size = static_cast<size_t>(channels_ * taps_);
     if (scratch.size() < size) scratch.resize(size);
-    if (layout_ == Storage::Depthwise) {
+    if (!is_f32() && layout_ == Storage::Depthwise) {
       widen(channels, scratch.data());
     } else {
       turn(channels, scratch.data());
@@ -50,8 +51,13 @@ class DepthwiseWeights {
     }
   }
 
+  bool is_f32() const {
+    constexpr bool kHasHalves = is_built(DType::F16) || is_built(DType::Bf16);
+    return !kHasHalves || type_ == DType::F32;
+  }
+
   float plain(int64_t i) const {
-    if (type_ == DType::F32) return static_cast<const float*>(stored_)[i];
+    if (is_f32()) return static_cast<const float*>(stored_)[i];
     float number;
     to_floats(static_cast<const uint16_t*>(stored_) + i, 1, type_, &number);
     return number;

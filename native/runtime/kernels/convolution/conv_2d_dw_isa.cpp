@@ -115,9 +115,20 @@ struct Strip {
 
 using StripRun = void (*)(const DepthwiseRow& row, const Bounds& bounds, int64_t column);
 
+// The kernel sizes that strips are compiled for.
+constexpr bool has_strips(int kernel) {
+  return kernel == 3 ? is_built(Family::Depthwise3) : is_built(kernel == 5 ? Family::Depthwise5 : Family::Depthwise7);
+}
+
+template <int Kernel, int Stride, int Columns>
+constexpr StripRun strip() {
+  if constexpr (has_strips(Kernel)) return Strip<Kernel, Stride, Columns>::either;
+  return nullptr;
+}
+
 template <int Kernel>
 StripRun strip_of_stride(int64_t stride) {
-  return stride == 1 ? Strip<Kernel, 1, kColumns>::either : stride == 2 ? Strip<Kernel, 2, kColumns>::either : nullptr;
+  return stride == 1 ? strip<Kernel, 1, kColumns>() : stride == 2 ? strip<Kernel, 2, kColumns>() : nullptr;
 }
 
 // Strips of kColumns columns; without one, columns go singly.
@@ -131,7 +142,7 @@ StripRun find_narrow(const DepthwiseRow& row) {
     case 5:
       return strip_of_stride<5>(row.window.stride);
     case 7:
-      return row.window.stride == 1 ? Strip<7, 1, kColumns>::either : nullptr;
+      return row.window.stride == 1 ? strip<7, 1, kColumns>() : nullptr;
     default:
       return nullptr;
   }
@@ -142,8 +153,8 @@ StripRun find_wide(const DepthwiseRow& row) {
   if (row.window.dilation != 1 || row.window.stride != 1 || row.out_width < kWideColumns || kWideColumns == kColumns) {
     return nullptr;
   }
-  return row.window.kernel == 5   ? Strip<5, 1, kWideColumns>::either
-         : row.window.kernel == 7 ? Strip<7, 1, kWideColumns>::either
+  return row.window.kernel == 5   ? strip<5, 1, kWideColumns>()
+         : row.window.kernel == 7 ? strip<7, 1, kWideColumns>()
                                   : nullptr;
 }
 

@@ -5,6 +5,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "kernels/elementwise/float_tables.h"
+
 namespace executorch_ggml::kernels {
 
 namespace {
@@ -192,22 +194,26 @@ void pow_scalar(void* dst, const void* const* src, int64_t n, const void*) {
   }
 }
 
+// The function of a kind; null where that is left out.
+template <BinaryKind kKind, MapFn kFn>
+constexpr MapFn only = has_function(kKind) ? kFn : nullptr;
+
 // Null for the kinds that are not comparisons.
 template <class T>
 MapFn comparison(BinaryKind kind) {
   switch (kind) {
     case BinaryKind::Eq:
-      return zip<T, uint8_t, Equal>;
+      return only<BinaryKind::Eq, zip<T, uint8_t, Equal>>;
     case BinaryKind::Ne:
-      return zip<T, uint8_t, NotEqual>;
+      return only<BinaryKind::Ne, zip<T, uint8_t, NotEqual>>;
     case BinaryKind::Lt:
-      return zip<T, uint8_t, Less>;
+      return only<BinaryKind::Lt, zip<T, uint8_t, Less>>;
     case BinaryKind::Le:
-      return zip<T, uint8_t, LessEqual>;
+      return only<BinaryKind::Le, zip<T, uint8_t, LessEqual>>;
     case BinaryKind::Gt:
-      return swapped<zip<T, uint8_t, Less>>;
+      return only<BinaryKind::Gt, swapped<zip<T, uint8_t, Less>>>;
     case BinaryKind::Ge:
-      return swapped<zip<T, uint8_t, LessEqual>>;
+      return only<BinaryKind::Ge, swapped<zip<T, uint8_t, LessEqual>>>;
     default:
       return nullptr;
   }
@@ -217,11 +223,11 @@ template <class T>
 MapFn predicate(BinaryKind kind) {
   switch (kind) {
     case BinaryKind::LogicalAnd:
-      return zip<T, uint8_t, LogicalAnd>;
+      return only<BinaryKind::LogicalAnd, zip<T, uint8_t, LogicalAnd>>;
     case BinaryKind::LogicalOr:
-      return zip<T, uint8_t, LogicalOr>;
+      return only<BinaryKind::LogicalOr, zip<T, uint8_t, LogicalOr>>;
     case BinaryKind::LogicalXor:
-      return zip<T, uint8_t, LogicalXor>;
+      return only<BinaryKind::LogicalXor, zip<T, uint8_t, LogicalXor>>;
     default:
       return comparison<T>(kind);
   }
@@ -230,17 +236,17 @@ MapFn predicate(BinaryKind kind) {
 Forms float_function(BinaryKind kind) {
   switch (kind) {
     case BinaryKind::Pow:
-      return {zip<float, float, Pow>, nullptr, pow_scalar};
+      return {only<BinaryKind::Pow, zip<float, float, Pow>>, nullptr, only<BinaryKind::Pow, pow_scalar>};
     case BinaryKind::FloorDivide:
-      return {zip<float, float, FloorDivide>};
+      return {only<BinaryKind::FloorDivide, zip<float, float, FloorDivide>>};
     case BinaryKind::Remainder:
-      return {zip<float, float, Remainder>};
+      return {only<BinaryKind::Remainder, zip<float, float, Remainder>>};
     case BinaryKind::Fmod:
-      return {zip<float, float, Fmod>};
+      return {only<BinaryKind::Fmod, zip<float, float, Fmod>>};
     case BinaryKind::Atan2:
-      return {zip<float, float, Atan2>};
+      return {only<BinaryKind::Atan2, zip<float, float, Atan2>>};
     case BinaryKind::Hypot:
-      return {zip<float, float, Hypot>};
+      return {only<BinaryKind::Hypot, zip<float, float, Hypot>>};
     default:
       return {predicate<float>(kind)};
   }
@@ -250,35 +256,35 @@ template <class T>
 MapFn integer_function(BinaryKind kind) {
   switch (kind) {
     case BinaryKind::Add:
-      return zip<T, T, Add>;
+      return only<BinaryKind::Add, zip<T, T, Add>>;
     case BinaryKind::Sub:
-      return zip<T, T, Sub>;
+      return only<BinaryKind::Sub, zip<T, T, Sub>>;
     case BinaryKind::Mul:
-      return zip<T, T, Mul>;
+      return only<BinaryKind::Mul, zip<T, T, Mul>>;
     case BinaryKind::Maximum:
-      return zip<T, T, Maximum>;
+      return only<BinaryKind::Maximum, zip<T, T, Maximum>>;
     case BinaryKind::Minimum:
-      return zip<T, T, Minimum>;
+      return only<BinaryKind::Minimum, zip<T, T, Minimum>>;
     case BinaryKind::Pow:
-      return zip<T, T, Pow>;
+      return only<BinaryKind::Pow, zip<T, T, Pow>>;
     case BinaryKind::FloorDivide:
-      return zip_checked<T, FloorDivide>;
+      return only<BinaryKind::FloorDivide, zip_checked<T, FloorDivide>>;
     case BinaryKind::Remainder:
-      return zip_checked<T, Remainder>;
+      return only<BinaryKind::Remainder, zip_checked<T, Remainder>>;
     case BinaryKind::Fmod:
-      return zip_checked<T, Fmod>;
+      return only<BinaryKind::Fmod, zip_checked<T, Fmod>>;
     case BinaryKind::TruncDivide:
-      return zip_checked<T, TruncDivide>;
+      return only<BinaryKind::TruncDivide, zip_checked<T, TruncDivide>>;
     case BinaryKind::ShiftLeft:
-      return zip<T, T, ShiftLeft>;
+      return only<BinaryKind::ShiftLeft, zip<T, T, ShiftLeft>>;
     case BinaryKind::ShiftRight:
-      return zip<T, T, ShiftRight>;
+      return only<BinaryKind::ShiftRight, zip<T, T, ShiftRight>>;
     case BinaryKind::BitwiseAnd:
-      return zip<T, T, BitAnd>;
+      return only<BinaryKind::BitwiseAnd, zip<T, T, BitAnd>>;
     case BinaryKind::BitwiseOr:
-      return zip<T, T, BitOr>;
+      return only<BinaryKind::BitwiseOr, zip<T, T, BitOr>>;
     case BinaryKind::BitwiseXor:
-      return zip<T, T, BitXor>;
+      return only<BinaryKind::BitwiseXor, zip<T, T, BitXor>>;
     default:
       return predicate<T>(kind);
   }
@@ -313,11 +319,14 @@ Forms generic_binary(BinaryKind kind, DType type) {
     case DType::F32:
       return float_function(kind);
     case DType::I32:
-      return {integer_function<int32_t>(kind)};
+      if constexpr (is_built(DType::I32)) return {integer_function<int32_t>(kind)};
+      return {};
     case DType::I64:
-      return {integer_function<int64_t>(kind)};
+      if constexpr (is_built(DType::I64)) return {integer_function<int64_t>(kind)};
+      return {};
     case DType::Bool:
-      return {bool_function(kind)};
+      if constexpr (is_built(DType::Bool)) return {bool_function(kind)};
+      return {};
     default:
       return {};
   }

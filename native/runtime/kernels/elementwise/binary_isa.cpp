@@ -20,27 +20,36 @@ void zip(float* y, const float* a, const float* b, int64_t n) {
   }
 }
 
-template <class Op>
-constexpr FloatPair kForms = {zip<Op, false, false>, zip<Op, true, false>, zip<Op, false, true>};
+template <class Op, bool kIsBuilt>
+constexpr FloatPair forms() {
+  if constexpr (kIsBuilt) return {zip<Op, false, false>, zip<Op, true, false>, zip<Op, false, true>};
+  return {};
+}
 
-#define PAIR(name, expression)                                          \
+template <class Op, bool kIsBuilt>
+constexpr FloatPair dense_form() {
+  if constexpr (kIsBuilt) return {zip<Op, false, false>, nullptr, nullptr};
+  return {};
+}
+
+#define PAIR(name, is_built, expression)                                \
   struct name##_op {                                                    \
     static VEC_INLINE Float at(Float a, Float b) { return expression; } \
   };                                                                    \
-  constexpr FloatPair name##_loops = kForms<name##_op>;
-PAIR(add, a + b)
-PAIR(sub, a - b)
-PAIR(mul, (a * b))
-PAIR(div, a / b)
-PAIR(maximum, pick(a != a, a, pick(a > b, a, b)))  // b where it is NaN, as nothing is greater
-PAIR(minimum, pick(a != a, a, pick(a < b, a, b)))
+  constexpr FloatPair name##_loops = forms<name##_op, is_built>();
+PAIR(add, has_function(BinaryKind::Add), a + b)
+PAIR(sub, has_function(BinaryKind::Sub), a - b)
+PAIR(mul, has_function(BinaryKind::Mul), (a * b))
+PAIR(div, has_function(BinaryKind::Div), a / b)
+PAIR(maximum, has_function(BinaryKind::Maximum), pick(a != a, a, pick(a > b, a, b)))  // b where it is NaN
+PAIR(minimum, has_function(BinaryKind::Minimum), pick(a != a, a, pick(a < b, a, b)))
 #undef PAIR
 
 #define GATE(name, activation)                                              \
   struct name##_op {                                                        \
     static VEC_INLINE Float at(Float a, Float b) { return activation * b; } \
   };                                                                        \
-  constexpr FloatPair name##_loops = {zip<name##_op, false, false>, nullptr, nullptr};
+  constexpr FloatPair name##_loops = dense_form<name##_op, built::name##_split>();
 GATE(swiglu, vec_silu(a))
 GATE(geglu, vec_gelu(a))
 GATE(geglu_erf, vec_gelu_erf(a))

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/simd/isa.h"
+#include "selection_generated.h"
 
 namespace executorch_ggml::kernels {
 
@@ -49,6 +50,22 @@ struct BinaryTable {
   EXECUTORCH_GGML_BINARY(EXECUTORCH_GGML_MEMBER)
 #undef EXECUTORCH_GGML_MEMBER
 };
+
+// Whether a function of two arguments is built: for an op of its own, or as a kind of `binary`.
+constexpr bool has_function(BinaryKind kind) {
+  switch (kind) {
+    case BinaryKind::Add:
+      return built::add || is_built(kind);
+    case BinaryKind::Sub:
+      return built::sub || is_built(kind);
+    case BinaryKind::Mul:
+      return built::mul || is_built(kind);
+    case BinaryKind::Div:
+      return built::div || is_built(kind);
+    default:
+      return is_built(kind);
+  }
+}
 
 KERNEL_VARIANTS(const UnaryTable& unary_table())
 KERNEL_VARIANTS(const BinaryTable& binary_table())

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/elementwise/convert.h"
@@ -55,12 +56,24 @@ REDUCTION(Any, (acc != 0) | (x != 0), acc != 0.0 || x != 0.0 ? 1.0 : 0.0)
 REDUCTION(All, (acc != 0) & (x != 0), acc != 0.0 && x != 0.0 ? 1.0 : 0.0)
 #undef REDUCTION
 
-template <class T, class Op>
-constexpr Reducer kReducer = {reduce_row<T, Op>, reduce_lanes<T, Op>};
+constexpr bool kReducesDoubles = is_built(DType::F64);
+constexpr bool kReducesIntegers = is_built(DType::I32) || is_built(DType::I64) || is_built(DType::Bool);
+constexpr bool kReducesToIndices = is_built(ReduceKind::Argmax) || is_built(ReduceKind::Argmin);
+
+template <class T, class Op, bool kIsBuilt>
+constexpr Reducer reducer() {
+  if constexpr (kIsBuilt && (std::is_floating_point_v<T> ? kReducesDoubles : kReducesIntegers))
+    return {reduce_row<T, Op>, reduce_lanes<T, Op>};
+  return {};
+}
 
 template <class T>
-constexpr ReduceTable kReducers = {kReducer<T, Sum>, kReducer<T, Prod>, kReducer<T, Max>,
-                                   kReducer<T, Min>, kReducer<T, Any>,  kReducer<T, All>};
+constexpr ReduceTable kReducers = {reducer<T, Sum, kReducesBySum>(),
+                                   reducer<T, Prod, is_built(ReduceKind::Prod)>(),
+                                   reducer<T, Max, kReducesByMax>(),
+                                   reducer<T, Min, kReducesByMin>(),
+                                   reducer<T, Any, is_built(ReduceKind::Any)>(),
+                                   reducer<T, All, is_built(ReduceKind::All)>()};
 
 struct Function {
   Reducer loops;
@@ -147,7 +160,7 @@ class Reader {
       return from;
     }
     copy_elements(raw_, item_, from, step, n, item_);
-    if (direct_) {
+    if (!kReducesIntegers || direct_) {
       return raw_;
     }
     to_integers(raw_, n, type_, wide_);
@@ -197,7 +210,7 @@ class Reduction {
   // n outputs along one kept dim.
   void outputs(char* to, int64_t to_step, const char* from, int64_t from_step, int64_t n) {
     std::fill_n(acc_, n, function_.identity);
-    if (indexes()) {
+    if (kReducesToIndices && indexes()) {
       if (rows_) {
         index_[0] = row_index(from);
       } else {
@@ -245,7 +258,7 @@ class Reduction {
         acc_[i].real /= static_cast<double>(plan_.reduced.count);
       }
     }
-    if (real_) {
+    if (real_ || !kReducesIntegers) {
       from_reals(&acc_[0].real, n, call_.dst, dense);
     } else {
       from_integers(&acc_[0].integer, n, call_.dst, dense);

@@ -96,15 +96,22 @@ void lanes(const void* from, int64_t n, void* to) {
   }
 }
 
-template <class Op>
-constexpr Reducer kReducer = {row<Op>, lanes<Op>};
+template <class Op, bool kIsBuilt>
+constexpr Reducer reducer() {
+  if constexpr (kIsBuilt) return {row<Op>, lanes<Op>};
+  return {};
+}
 
 }  // namespace
 
 const ReduceTable& float_reducers() {
   // In the order of the members.
-  static constexpr ReduceTable kTable = {kReducer<Sum>, kReducer<Prod>, kReducer<Max>,
-                                         kReducer<Min>, kReducer<Any>,  kReducer<All>};
+  static constexpr ReduceTable kTable = {reducer<Sum, kReducesBySum>(),
+                                         reducer<Prod, is_built(ReduceKind::Prod)>(),
+                                         reducer<Max, kReducesByMax>(),
+                                         reducer<Min, kReducesByMin>(),
+                                         reducer<Any, is_built(ReduceKind::Any)>(),
+                                         reducer<All, is_built(ReduceKind::All)>()};
   return kTable;
 }
 

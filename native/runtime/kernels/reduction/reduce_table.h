@@ -4,11 +4,17 @@
 #include <cstdint>
 
 #include "kernels/simd/isa.h"
+#include "selection_generated.h"
 
 namespace executorch_ggml::kernels {
 
 // row: acc[0] = f(acc[0], x[i]) for all i < n. lanes: acc[i] = f(acc[i], x[i]) for i < n.
 using ReduceFn = void (*)(const void* x, int64_t n, void* acc);
+
+// Loops that several kinds share.
+constexpr bool kReducesBySum = is_built(ReduceKind::Sum) || is_built(ReduceKind::Mean);
+constexpr bool kReducesByMax = is_built(ReduceKind::Max) || is_built(ReduceKind::Argmax);
+constexpr bool kReducesByMin = is_built(ReduceKind::Min) || is_built(ReduceKind::Argmin);
 
 struct Reducer {
   ReduceFn row;

@@ -306,6 +306,43 @@ def convolves_as_ggml(x: Dims, weight: Operand, ne: Dims, window: Window2d, grou
     )
 
 
+@formula
+def slides_by_one(window: Window) -> bool:
+    """Whether a window is of 3 elements, and goes on by one."""
+    return window.kernel == 3 and window.stride == 1 and window.dilation == 1 and window.up == 1
+
+
+@formula
+def may_be_winograd(weight: Operand, window: Window2d, groups: int) -> bool:
+    """Whether Winograd's algorithm may compute a convolution (kernels/convolution/winograd.h)."""
+    return (
+        groups == 1
+        and slides_by_one(window.w)
+        and slides_by_one(window.h)
+        and weight.ne[2] >= 16
+        and weight.ne[3] >= 16
+    )
+
+
+@formula
+def has_strips(weight: Operand, window: Window2d, kernel: int) -> bool:
+    """Whether strips of columns may compute a convolution by channels (kernels/convolution/conv_2d_dw_isa.cpp)."""
+    return (
+        weight.ne[2] == 1
+        and window.w.kernel == kernel
+        and window.w.dilation == 1
+        and window.w.up == 1
+        and window.w.stride <= 2
+    )
+
+
+_FAMILIES = {
+    "winograd": "may_be_winograd(weight, window, groups)",
+    "depthwise_3": "has_strips(weight, window, 3)",
+    "depthwise_5": "has_strips(weight, window, 5)",
+    "depthwise_7": "has_strips(weight, window, 7)",
+}
+
 _CONVOLVED = {"x": "f32 cont", "weight": "float cont", "bias": "f32? cont"}
 
 
@@ -364,6 +401,7 @@ def conv_2d(
     work="ne[1] * ne[2] * ne[3] * count(weight.ne)",
     call="self.conv_2d_nhwc(x, weight, bias, window, groups, epilogue)",
     kernel="conv_2d",
+    families=_FAMILIES,
 )
 def conv_2d_nhwc(
     x: torch.Tensor,
