@@ -12,8 +12,8 @@ foreach(_source IN LISTS _tests)
   target_link_libraries(${_name} PRIVATE executorch_ggml_core)
   add_test(NAME ${_name} COMMAND ${_name})
   set_tests_properties(
-    ${_name} PROPERTIES ENVIRONMENT "EXECUTORCH_GGML_TEST_CORPUS=${EXECUTORCH_GGML_TEST_CORPUS}" TIMEOUT "${EXECUTORCH_GGML_TEST_TIMEOUT}"
-                        SKIP_RETURN_CODE 77
+    ${_name} PROPERTIES ENVIRONMENT "EXECUTORCH_GGML_TEST_CORPUS=${EXECUTORCH_GGML_TEST_CORPUS}" SKIP_RETURN_CODE 77
+                        TIMEOUT "${EXECUTORCH_GGML_TEST_TIMEOUT}"
   )
 endforeach()
 

@@ -40,6 +40,25 @@ std::vector<float> random_floats(int64_t n) {
   return floats;
 }
 
+// Types that ggml quantizes by tables which take it seconds to sort: random bytes are blocks of these too.
+bool has_sorted_tables(ggml_type type) {
+  return type == GGML_TYPE_IQ1_S || type == GGML_TYPE_IQ1_M || type == GGML_TYPE_IQ2_XXS || type == GGML_TYPE_IQ2_XS ||
+         type == GGML_TYPE_IQ2_S || type == GGML_TYPE_IQ3_XXS || type == GGML_TYPE_IQ3_S;
+}
+
+// A block's scale, of f16: its first bytes, or in IQ1_M the upper four bits of each of its last four words.
+void set_scale(ggml_type type, char* block, float scale) {
+  const uint16_t half = ggml_fp32_to_fp16(scale);
+  if (type != GGML_TYPE_IQ1_M) {
+    std::memcpy(block, &half, sizeof(half));
+    return;
+  }
+  char* words = block + ggml_type_size(type) - 4 * sizeof(uint16_t);
+  for (int i = 0; i < 4; ++i, words += sizeof(uint16_t)) {
+    words[1] = static_cast<char>((words[1] & 0x0f) | (half >> (4 * i) & 0xf) << 4);
+  }
+}
+
 // Rounded as int8 GEMM quantizes rows: the largest magnitude of each block becomes 127.
 std::vector<float> in_8_bits(const std::vector<float>& x) {
   std::vector<float> rounded(x.size());
@@ -112,9 +131,19 @@ struct Case {
       std::copy(bytes, bytes + weights.size() * sizeof(float), matrix.data());
       return;
     }
-    const std::vector<float> importance(static_cast<size_t>(length), 1.0f);
-    ggml_quantize_chunk(type, weights.data(), matrix.data(), 0, columns * matrices, length, importance.data());
+    if (has_sorted_tables(type)) {
+      fill_with_random_blocks();
+    } else {
+      const std::vector<float> importance(static_cast<size_t>(length), 1.0f);
+      ggml_quantize_chunk(type, weights.data(), matrix.data(), 0, columns * matrices, length, importance.data());
+    }
     ggml_get_type_traits(type)->to_float(matrix.data(), weights.data(), length * columns * matrices);
+  }
+
+  void fill_with_random_blocks() {
+    std::generate(matrix.begin(), matrix.end(), [] { return static_cast<char>(random_bits()); });
+    const size_t block = ggml_type_size(type);
+    for (size_t at = 0; at + block < matrix.size(); at += block) set_scale(type, matrix.data() + at, 0.01f);
   }
 
   // Has the matrix in panels; false where its type is not multiplied so.
