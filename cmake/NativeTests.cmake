@@ -2,6 +2,7 @@
 # EXECUTORCH_GGML_TEST_CORPUS is handed to the tests in their environment: a folder of programs to read.
 
 set(EXECUTORCH_GGML_TEST_CORPUS "${CMAKE_BINARY_DIR}/corpus" CACHE PATH "Folder of programs for the native tests")
+set(EXECUTORCH_GGML_TEST_TIMEOUT 900 CACHE STRING "Seconds after which a native test is stopped")
 
 file(GLOB _tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/native/*.cpp")
 foreach(_source IN LISTS _tests)
@@ -11,8 +12,8 @@ foreach(_source IN LISTS _tests)
   target_link_libraries(${_name} PRIVATE executorch_ggml_core)
   add_test(NAME ${_name} COMMAND ${_name})
   set_tests_properties(
-    ${_name} PROPERTIES ENVIRONMENT "EXECUTORCH_GGML_TEST_CORPUS=${EXECUTORCH_GGML_TEST_CORPUS}" TIMEOUT 900
-                        SKIP_RETURN_CODE 77
+    ${_name} PROPERTIES ENVIRONMENT "EXECUTORCH_GGML_TEST_CORPUS=${EXECUTORCH_GGML_TEST_CORPUS}" SKIP_RETURN_CODE 77
+                        TIMEOUT "${EXECUTORCH_GGML_TEST_TIMEOUT}"
   )
 endforeach()
 

@@ -20,6 +20,7 @@ SMALL = BUILD / "small"
 SMALL_RUNNER = SMALL / "runner" / "run_small"
 PLATFORMS = ("manylinux_2_28_aarch64", "manylinux_2_27_aarch64")
 TOOLS = Path(sys.executable).parent
+TEST_SECONDS = 3600  # of the clock: emulated tests on a busy machine
 
 
 def cmake(toolchain: Toolchain, *arguments: str) -> None:
@@ -44,6 +45,7 @@ def build_project(toolchain: Toolchain) -> None:
     configure(
         toolchain, ROOT, NATIVE, f"-DPython_EXECUTABLE={sys.executable}", "-DEXECUTORCH_GGML_BUILD_TESTS=ON",
         "-DEXECUTORCH_GGML_WERROR=ON", f"-DEXECUTORCH_GGML_TEST_CORPUS={corpus}",
+        f"-DEXECUTORCH_GGML_TEST_TIMEOUT={TEST_SECONDS}",
     )  # fmt: skip
     cmake(toolchain, "--build", str(NATIVE))
     subprocess.run(

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ggml.h"
+#include "instruction_sets.h"
 #include "kernels/kernels.h"
 #include "kernels/simd/isa.h"
 #include "peer.h"
@@ -312,9 +313,8 @@ int main(int argc, char** argv) {
     bench(argc > 2 ? std::atoi(argv[2]) : -1);
     return 0;
   }
-  const kernels::Isa best = kernels::best_isa();
-  for (int isa = static_cast<int>(best); isa >= 0; --isa) {
-    kernels::limit_isa(static_cast<kernels::Isa>(isa));
+  for (const kernels::Isa isa : testing::variants_of_cpu()) {
+    kernels::limit_isa(isa);
     check_random_shapes(60);
     check_special_values();
   }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "instruction_sets.h"
 #include "kernels/amx.h"
 #include "kernels/convolution/bfloat_matrix_tiles.h"
 #include "kernels/kernels.h"
@@ -411,9 +412,9 @@ void check_all(const BfloatTiles& tiles, const std::string& name) {
 
 // All levels of this CPU that have instructions for bf16.
 void check_every_isa() {
-  for (int isa = static_cast<int>(kernels::best_isa()); isa >= 0; --isa) {
-    const BfloatTiles* tiles = kernels::bfloat_conv_tiles(static_cast<Isa>(isa));
-    if (tiles != nullptr) check_all(*tiles, kernels::isa_name(static_cast<Isa>(isa)));
+  for (const Isa isa : testing::isas_of_cpu()) {
+    const BfloatTiles* tiles = kernels::bfloat_conv_tiles(isa);
+    if (tiles != nullptr) check_all(*tiles, kernels::isa_name(isa));
   }
 }
 

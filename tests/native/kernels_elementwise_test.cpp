@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "instruction_sets.h"
 #include "kernel_check.h"
 #include "kernels/kernels.h"
 #include "kernels/simd/isa.h"
@@ -115,10 +116,7 @@ void test_float_functions(bool print) {
     for (int64_t i = 0; i < n; ++i) {
       want[i] = f.reference(in[i]);
     }
-    for (kernels::Isa isa : {kernels::Isa::Generic, kernels::Isa::Avx2, kernels::Isa::Avx512}) {
-      if (isa > kernels::best_isa()) {
-        continue;
-      }
+    for (const kernels::Isa isa : variants_of_cpu()) {
       kernels::limit_isa(isa);
       KernelCall<UnaryParams> call;
       RunStatus status;
@@ -456,7 +454,7 @@ void test_arithmetic_kernels() {
       if (row.kind == BinaryKind::Div && type != DType::F32) {
         continue;
       }
-      for (kernels::Isa isa : {kernels::Isa::Generic, kernels::Isa::Avx2, kernels::Isa::Avx512}) {
+      for (const kernels::Isa isa : variants_of_cpu()) {
         kernels::limit_isa(isa);
         Tensor a = random_tensor(type, {77, 6, 5, 2}, kLayouts[random_below(3)]);
         Tensor b = random_tensor(type, {random_below(2) * 76 + 1, 1, 5, 1}, Layout::Dense);
@@ -538,7 +536,7 @@ Number converted(Number x, DType from, DType to) {
 }
 
 void test_convert() {
-  for (kernels::Isa isa : {kernels::Isa::Generic, kernels::Isa::Avx2, kernels::Isa::Avx512}) {
+  for (const kernels::Isa isa : variants_of_cpu()) {
     kernels::limit_isa(isa);
     for (DType from : kTypes) {
       for (DType to : kTypes) {
@@ -600,7 +598,7 @@ void bench(const char* name, Kernel kernel, KernelCallBase& call, Tensor& y, std
     n = std::max(n, ggml_nelements(&src[i]->t));
   }
   std::printf("%-34s", name);
-  for (kernels::Isa isa : {kernels::Isa::Generic, kernels::Isa::Avx2, kernels::Isa::Avx512}) {
+  for (const kernels::Isa isa : variants_of_cpu()) {
     kernels::limit_isa(isa);
     const double ns = nanoseconds(n, [&] { kernel(&y.t, 0, 1, &call); });
     std::printf("  %7.3f ns %6.1f GB/s", ns, static_cast<double>(bytes) / (ns * static_cast<double>(n)));

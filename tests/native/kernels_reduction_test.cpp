@@ -3,7 +3,9 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <vector>
 
+#include "instruction_sets.h"
 #include "kernel_check.h"
 #include "kernels/kernels.h"
 #include "kernels/simd/isa.h"
@@ -103,11 +105,12 @@ void test_reduction(ReduceKind kind, DType type, const Sizes& ne, int mask) {
 void test_reduce() {
   constexpr Sizes kReduced[] = {{1, 1, 1, 1},   {700, 3, 1, 2}, {5, 40, 3, 2}, {300, 19, 2, 2},
                                 {9, 2, 600, 1}, {0, 3, 2, 1},   {20, 0, 2, 1}, {16, 16, 5, 3}};
-  int turn = 0;
+  const std::vector<kernels::Isa> isas = variants_of_cpu();
+  size_t turn = 0;
   for (const Sizes& ne : kReduced) {
     for (int mask = 1; mask < 16; ++mask) {
       for (int k = 0; k <= kReduceKindMax; ++k) {
-        kernels::limit_isa(static_cast<kernels::Isa>(turn++ % 3));
+        kernels::limit_isa(isas[turn++ % isas.size()]);
         const ReduceKind kind = static_cast<ReduceKind>(k);
         if (kind >= ReduceKind::Argmax && (mask & (mask - 1)) != 0) {
           continue;

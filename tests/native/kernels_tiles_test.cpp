@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "instruction_sets.h"
 #include "kernels/amx.h"
 #include "kernels/kernels.h"
 #include "kernels/product/matrix_product.h"
@@ -284,11 +285,9 @@ void check_layers(const QuantizedTiles& tiles, const char* name) {
 }
 
 void check_every_isa() {
-  for (int isa = static_cast<int>(kernels::best_isa()); isa >= 0; --isa) {
-    kernels::limit_isa(static_cast<Isa>(isa));
-    const Isa active = kernels::active_isa();
-    if (active != static_cast<Isa>(isa)) continue;  // not of this CPU
-    check_layers(kernels::tiles_for(kernels::amx_or_below(AmxType::Int8, active)), kernels::isa_name(active));
+  for (const Isa isa : testing::isas_of_cpu()) {
+    kernels::limit_isa(isa);
+    check_layers(kernels::tiles_for(kernels::amx_or_below(AmxType::Int8, isa)), kernels::isa_name(isa));
   }
   kernels::limit_isa(kernels::best_isa());
 }

@@ -11,6 +11,7 @@ namespace {
 struct BfloatElements {
   using Element = uint16_t;
   static constexpr int kAdjacent = 2;
+  static constexpr bool kByLane = false;
 };
 
 using BfloatTile = ConvTileOf<uint16_t>;

@@ -8,6 +8,7 @@ namespace {
 struct FloatProducts {
   using Element = float;
   static constexpr int kAdjacent = 1;
+  static constexpr bool kByLane = kHasLaneProducts;
 
   template <class V>
   static VEC_INLINE V input(const float* from) {
@@ -17,6 +18,11 @@ struct FloatProducts {
   template <class V>
   static VEC_INLINE V plus(V sum, V x, V weights) {
     return sum + x * weights;
+  }
+
+  template <int Lane>
+  static VEC_INLINE Float plus_lane(Float sum, Float x, Float weights) {
+    return sum + weights * x[Lane];
   }
 };
 

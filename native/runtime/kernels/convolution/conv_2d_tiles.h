@@ -1,5 +1,5 @@
-// The tiles of conv_2d, whose sums stay in registers while inputs are broadcast and weights streamed. For *_isa.cpp
-// files and folders of instruction sets only.
+// The tiles of conv_2d, whose sums stay in registers while inputs are broadcast, or multiplied by lane, and weights
+// streamed. For *_isa.cpp files and folders of instruction sets only.
 #pragma once
 
 #include "kernels/convolution/conv_2d.h"
@@ -27,13 +27,15 @@ constexpr int sums_of(int vectors) {
 //   kAdjacent         elements of a run that one product takes, and rows of weights that lie in pairs, fours ...
 //   input<V>(from)    the next elements of an input's run in all lanes
 //   plus(sum, x, w)   a sum with the products of each lane
+//   kByLane           whether a vector of inputs is loaded, and weights are multiplied by one of its lanes at a time:
+//   plus_lane<Lane>(sum, x, w)
 template <class Products, int Rows, int Lanes, int Vectors>
 struct Tile {
   using V = Vec<float, Lanes>;
   using Element = typename Products::Element;
   static constexpr int kRowElements = kOcBlock * Products::kAdjacent;  // of weights
   static constexpr int kSums = sums_of(Rows * Vectors);
-  static constexpr int kStep = kSums > 2 ? kSums : 2;  // products per round of the inner loop
+  static constexpr int kStep = Products::kByLane ? Lanes : kSums > 2 ? kSums : 2;  // products a round of the inner loop
 
   // The offset of vector v's weights: vectors fill one block before the next.
   static VEC_INLINE int64_t weights_offset(int v, int64_t block_stride) {
@@ -53,6 +55,48 @@ struct Tile {
       VEC_UNROLL
       for (int v = 0; v < Vectors; ++v) {
         sum[m][v] = Products::plus(sum[m][v], x, w[v]);
+      }
+    }
+  }
+
+  // The products of one lane of each row's vector. Weights are loaded two by two, one instruction on ARM64: with more
+  // than that a tile of six rows would spill.
+  template <int Lane>
+  static VEC_INLINE void accumulate_lane(V (&sum)[Rows][Vectors], const V (&x)[Rows], const Element* weights,
+                                         int64_t block_stride) {
+    constexpr int kLoaded = Vectors < 2 ? 1 : 2;
+    VEC_UNROLL
+    for (int v = 0; v < Vectors; v += kLoaded) {
+      V w[kLoaded];
+      VEC_UNROLL
+      for (int u = 0; u < kLoaded; ++u) w[u] = load<V>(weights + weights_offset(v + u, block_stride));
+      VEC_UNROLL
+      for (int u = 0; u < kLoaded; ++u) {
+        VEC_UNROLL
+        for (int m = 0; m < Rows; ++m) sum[m][v + u] = Products::template plus_lane<Lane>(sum[m][v + u], x[m], w[u]);
+      }
+    }
+  }
+
+  template <int Lane = 0>
+  static VEC_INLINE void accumulate_lanes(V (&sum)[kSums][Rows][Vectors], const V (&x)[Rows], const Element* weights,
+                                          int64_t block_stride) {
+    accumulate_lane<Lane>(sum[Lane % kSums], x, weights + Lane * kRowElements, block_stride);
+    if constexpr (Lane + 1 < Lanes) accumulate_lanes<Lane + 1>(sum, x, weights, block_stride);
+  }
+
+  // kStep products of each input.
+  static VEC_INLINE void accumulate_step(V (&sum)[kSums][Rows][Vectors], const Element* const (&input)[Rows], int64_t k,
+                                         const Element* weights, int64_t block_stride) {
+    if constexpr (Products::kByLane) {
+      V x[Rows];
+      VEC_UNROLL
+      for (int m = 0; m < Rows; ++m) x[m] = load<V>(input[m] + k * Products::kAdjacent);
+      accumulate_lanes(sum, x, weights, block_stride);
+    } else {
+      VEC_UNROLL
+      for (int s = 0; s < kStep; ++s) {
+        accumulate(sum[s % kSums], input, k + s, weights + s * kRowElements, block_stride);
       }
     }
   }
@@ -99,11 +143,8 @@ struct Tile {
       const Element* weights = tile.weights + tile.tap_weights[t];
       int64_t k = 0;
       for (; k + kStep <= products; k += kStep) {
-        VEC_UNROLL
-        for (int s = 0; s < kStep; ++s) {
-          accumulate(sum[s % kSums], input, k + s, weights, tile.block_stride);
-          weights += kRowElements;
-        }
+        accumulate_step(sum, input, k, weights, tile.block_stride);
+        weights += kStep * kRowElements;
       }
       for (; k < products; ++k) {
         accumulate(sum[0], input, k, weights, tile.block_stride);

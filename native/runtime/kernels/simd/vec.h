@@ -48,6 +48,13 @@ constexpr bool kHasFma = true;
 constexpr bool kHasFma = false;
 #endif
 
+// Whether a vector is multiplied by one lane of another in one instruction.
+#if defined(__aarch64__)
+constexpr bool kHasLaneProducts = true;
+#else
+constexpr bool kHasLaneProducts = false;
+#endif
+
 // Whether f16 is converted by instructions.
 #if defined(__F16C__) || defined(__AVX512F__) || defined(__aarch64__)
 constexpr bool kHasHalfConversion = true;

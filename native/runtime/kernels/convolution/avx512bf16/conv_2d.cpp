@@ -7,6 +7,7 @@ namespace {
 struct BfloatProducts {
   using Element = uint16_t;
   static constexpr int kAdjacent = 2;
+  static constexpr bool kByLane = false;
 
   template <class V>
   static VEC_INLINE V input(const uint16_t* from) {
