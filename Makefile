@@ -260,6 +260,7 @@ lint: setup  ## check style, types, and that generated files are up to date
 	$(PY) -m tests.architectures --check
 	$(PY) -m tools.report_assets --check
 	$(PY) -m tools.peers_table --check
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 .PHONY: docs

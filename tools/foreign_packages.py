@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,6 +51,24 @@ def fetch(name: str, platforms: Sequence[str]) -> Path:
             reason = (result.stderr.strip().splitlines() or ["pip failed"])[-1]
             raise UnavailableError(f"cannot fetch {pinned} for {platforms[0]}: {reason}")
     return next(folder.glob(pattern))
+
+
+def unpack_source(name: str, folder: Path) -> Path:
+    """Unpack a package's sdist, as constraints.txt pins it, into a folder; gives the folder of its sources."""
+    pinned = requirement(name)
+    if not folder.exists():
+        downloads = WHEELS / "source"
+        pattern = pinned.replace("-", "_").replace("==", "-") + ".tar.gz"
+        if not list(downloads.glob(pattern)):
+            command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet", "--no-deps"]
+            command += ["--no-binary", name, "--dest", str(downloads), pinned]
+            result = subprocess.run(command, capture_output=True, text=True, check=False)
+            if result.returncode != 0:
+                reason = (result.stderr.strip().splitlines() or ["pip failed"])[-1]
+                raise UnavailableError(f"cannot fetch the source of {pinned}: {reason}")
+        with tarfile.open(next(downloads.glob(pattern))) as archive:
+            archive.extractall(folder, filter="data")
+    return next(path for path in folder.iterdir() if path.is_dir())
 
 
 def unpack(platforms: Sequence[str], site: Path) -> None:

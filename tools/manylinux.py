@@ -7,6 +7,7 @@ it the compiler's static one, for what is newer. CMake gets all of it as a toolc
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -17,11 +18,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tools.arm64_toolchain import find as find_arm64
-from tools.foreign_packages import ROOT, UnavailableError, zig
+from tools.foreign_packages import ROOT, UnavailableError, requirement, zig
 
 GLIBC = (2, 28)
 NEWEST = {"GLIBCXX": (3, 4, 24), "CXXABI": (1, 3, 11)}
 SYSROOTS = ROOT / ".cache" / "manylinux"
+SCRIPT = Path(__file__)
 # The libraries of glibc, by their file in zig's cache, and the name that `-l` asks for.
 GLIBC_LIBRARIES = {
     "libm.so.6": "libm.so",
@@ -161,15 +163,27 @@ def own_headers(compiler: Compiler) -> list[Path]:
     return [path for path in folders if "c++" in path.parts or re.search(r"/gcc[^/]*/.*/include$", str(path))]
 
 
+def digest(*parts: str) -> str:
+    """A name for what something was made from: another one where any part is."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+
+
+def new_folder(folder: Path, pattern: str) -> None:
+    """Make a folder in place of itself and of all beside it that match, which were made from something else."""
+    for old in folder.parent.glob(pattern):
+        shutil.rmtree(old)
+    folder.mkdir(parents=True)
+
+
 def toolchain(compiler: Compiler) -> Path:
-    """CMake's toolchain file for a compiler; made once."""
+    """CMake's toolchain file for a compiler; made again where the compiler, zig or this script is another one."""
     version = compiler.run("-dumpfullversion").strip()
-    folder = SYSROOTS / f"{compiler.machine}-gcc-{version}"
+    made_from = digest(version, requirement("ziglang"), SCRIPT.read_text())
+    folder = SYSROOTS / f"{compiler.machine}-{made_from}"
     file = folder / "toolchain.cmake"
     if file.exists():
         return file
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    new_folder(folder, f"{compiler.machine}-*")
     glibc = make_glibc(compiler.machine, folder)
     make_libstdcpp(compiler, folder)
     own = own_headers(compiler)

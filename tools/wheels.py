@@ -16,7 +16,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import time
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -24,10 +23,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tools.foreign_packages import ROOT, UnavailableError, fetch
+from tools.foreign_packages import PINNED, ROOT, UnavailableError, fetch, requirement, unpack_source
 from tools.ggml_variants import AMX, compiler_loses_amx, remove_variant
-from tools.install_ggml import BACKENDS, BUILDS, PACKAGE, pinned_version, pip
-from tools.manylinux import GLIBC, Compiler, compiler_for, toolchain
+from tools.install_ggml import BACKENDS, BUILDS, PACKAGE
+from tools.manylinux import GLIBC, Compiler, compiler_for, digest, new_folder, toolchain
 
 CACHE = ROOT / ".cache" / "wheels-build"
 TOOLS = Path(sys.executable).parent
@@ -42,6 +41,13 @@ AUDITWHEEL = (
     "from auditwheel.main import main; sys.exit(main())"
 )
 SME = "-march=armv9.2-a+sme"  # gcc 14 has it
+GGML_OPTIONS = {
+    **(BUILDS["variants"] or {}),
+    **BACKENDS["rpc"],
+    "CMAKE_BUILD_TYPE": "Release",
+    "CMAKE_INSTALL_LIBDIR": "lib",
+    "GGML_CCACHE": "OFF",
+}
 BUILD_TOOLS = ("scikit-build-core", "nanobind", "flatc")
 
 
@@ -60,8 +66,10 @@ class Machine(NamedTuple):
 
     @property
     def folder(self) -> Path:
-        """What is built for it, and is kept from one run to the next."""
-        return CACHE / self.name
+        """What is built for it; kept from one run to the next while it would be made from the same."""
+        versions = (requirement(package) for package in PINNED)
+        made_from = digest(self.toolchain.parent.name, *versions, *map(str, sorted(GGML_OPTIONS.items())))
+        return CACHE / f"{self.name}-{made_from}"
 
     @property
     def site(self) -> Path:
@@ -89,20 +97,15 @@ def machine_of(name: str) -> Machine:
 
 def ggml_source(machine: Machine) -> Path:
     """The sdist of the pinned ggml, unpacked, without variants that the compiler does not know."""
-    version = pinned_version()
-    folder = machine.folder / f"ggml-{version}"
-    if not folder.exists():
-        downloads = CACHE / "downloads"
-        source = f"{PACKAGE}=={version}"
-        pip("download", "--quiet", "--no-deps", "--no-binary", PACKAGE, "--dest", str(downloads), source)
-        with tarfile.open(next(downloads.glob(f"*-{version}.tar.gz"))) as archive:
-            archive.extractall(folder, filter="data")
-        if machine.name == "aarch64" and not compiles(compiler_for(machine.name), SME):
-            lists = next(folder.glob("*/ggml/src/CMakeLists.txt"))
-            lists.write_text(
-                re.sub(r"(?m)^(\s*)(ggml_add_cpu_backend_variant\(\S+ .*\bSME\b)", r"\1# \2", lists.read_text())
-            )
-    return next(path for path in folder.iterdir() if path.is_dir())
+    folder = machine.folder / "ggml-source"
+    is_new = not folder.exists()
+    source = unpack_source(PACKAGE, folder)
+    if is_new and machine.name == "aarch64" and not compiles(compiler_for(machine.name), SME):
+        lists = source / "ggml" / "src" / "CMakeLists.txt"
+        lists.write_text(
+            re.sub(r"(?m)^(\s*)(ggml_add_cpu_backend_variant\(\S+ .*\bSME\b)", r"\1# \2", lists.read_text())
+        )
+    return source
 
 
 def build_ggml(machine: Machine) -> None:
@@ -111,15 +114,7 @@ def build_ggml(machine: Machine) -> None:
     if (package / "include").is_dir():
         return
     source, build = ggml_source(machine), machine.folder / "ggml"
-    variants = BUILDS["variants"] or {}
-    definitions = {
-        **variants,
-        **BACKENDS["rpc"],
-        "CMAKE_BUILD_TYPE": "Release",
-        "CMAKE_TOOLCHAIN_FILE": str(machine.toolchain),
-        "CMAKE_INSTALL_LIBDIR": "lib",
-        "GGML_CCACHE": "OFF",
-    }
+    definitions = {**GGML_OPTIONS, "CMAKE_TOOLCHAIN_FILE": str(machine.toolchain)}
     flags = f"-ffile-prefix-map={source}=ggml"
     environment = {**machine.environment, "CFLAGS": flags, "CXXFLAGS": flags}
     options = [f"-D{name}={value}" for name, value in definitions.items()]
@@ -235,6 +230,8 @@ def main() -> int:
     try:
         for name in options.machine or MACHINES:
             machine = machine_of(name)
+            if not machine.folder.exists():
+                new_folder(machine.folder, f"{name}-*")
             with step(f"ExecuTorch and ggml for {name}"):
                 unpack_executorch(machine)
                 build_ggml(machine)

@@ -7,30 +7,10 @@
 #include <cstdio>
 #include <vector>
 
-#if defined(__linux__)
-#include <link.h>
-#else
-#include <mach-o/dyld.h>
-#endif
+#include "platform/platform.h"
 
 namespace executorch_ggml::devices {
 namespace {
-
-std::vector<std::string> loaded_modules() {
-  std::vector<std::string> names;
-#if defined(__linux__)
-  dl_iterate_phdr(
-      [](dl_phdr_info* info, size_t, void* into) {
-        if (info->dlpi_name && *info->dlpi_name)
-          static_cast<std::vector<std::string>*>(into)->emplace_back(info->dlpi_name);
-        return 0;
-      },
-      &names);
-#else
-  for (uint32_t i = 0; i < _dyld_image_count(); ++i) names.emplace_back(_dyld_get_image_name(i));
-#endif
-  return names;
-}
 
 void* open_again(const char* path) { return dlopen(path, RTLD_NOW | RTLD_NOLOAD); }
 
@@ -45,7 +25,7 @@ void* find_module(const void* caller) {
   }
   void* program = dlopen(nullptr, RTLD_NOW);
   if (dlsym(program, kSymbol) != nullptr) return program;
-  for (const std::string& name : loaded_modules()) {
+  for (const std::string& name : platform::loaded_libraries()) {
     if (name.find("ggml") == std::string::npos) continue;
     void* module = open_again(name.c_str());
     if (module != nullptr && dlsym(module, kSymbol) != nullptr && dlsym(module, "ggml_backend_reg_count") != nullptr)

@@ -12,9 +12,7 @@
 #include <sstream>
 #include <vector>
 
-#if defined(__linux__)
-#include <link.h>
-#endif
+#include "platform/platform.h"
 
 extern char** environ;
 
@@ -53,20 +51,12 @@ std::atomic<bool> found{false};
 
 // A Python that is in the process but not among the symbols that all can see, as a plug-in's is.
 void* loaded_python() {
-  void* module = nullptr;
-#if defined(__linux__)
-  dl_iterate_phdr(
-      [](dl_phdr_info* info, size_t, void* into) {
-        const std::string name = info->dlpi_name ? info->dlpi_name : "";
-        if (name.find("libpython3") == std::string::npos) return 0;
-        void* opened = dlopen(name.c_str(), RTLD_NOW | RTLD_NOLOAD);
-        if (opened == nullptr || dlsym(opened, "Py_IsInitialized") == nullptr) return 0;
-        *static_cast<void**>(into) = opened;
-        return 1;
-      },
-      &module);
-#endif
-  return module;
+  for (const std::string& name : platform::loaded_libraries()) {
+    if (name.find("libpython3") == std::string::npos) continue;
+    void* opened = dlopen(name.c_str(), RTLD_NOW | RTLD_NOLOAD);
+    if (opened != nullptr && dlsym(opened, "Py_IsInitialized") != nullptr) return opened;
+  }
+  return nullptr;
 }
 
 bool find_running() {

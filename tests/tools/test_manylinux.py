@@ -1,10 +1,13 @@
 """The libstdc++ that wheels are linked with has what their tag allows, and nothing newer."""
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 from tools.manylinux import Symbol, allowed, allowed_symbols, assembly, version_script
+
+from tools import manylinux
 
 LISTING = """
 Symbol table '.dynsym' contains 6 entries:
@@ -50,3 +53,25 @@ def test_the_library_has_these_symbols_alone(tmp_path: Path) -> None:
     subprocess.run(["gcc", "-shared", "-nostdlib", source, "-o", library, f"-Wl,--version-script,{script}"], check=True)
     listing = subprocess.run(["readelf", "--dyn-syms", "--wide", library], check=True, capture_output=True, text=True)
     assert sorted(allowed_symbols(listing.stdout)) == sorted(symbols)
+
+
+def test_a_toolchain_is_made_again_when_what_it_is_made_from_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "script.py"
+    monkeypatch.setattr(manylinux, "SCRIPT", script)
+    monkeypatch.setattr(manylinux, "SYSROOTS", tmp_path / "sysroots")
+    monkeypatch.setattr(manylinux, "make_glibc", lambda _machine, folder: [folder])
+    monkeypatch.setattr(manylinux, "make_libstdcpp", lambda _compiler, folder: (folder / "made").touch())
+    compiler = manylinux.compiler_for(os.uname().machine)
+
+    script.write_text("first")
+    first = manylinux.toolchain(compiler)
+    (first.parent / "made").unlink()
+    assert manylinux.toolchain(compiler) == first
+    assert not (first.parent / "made").exists()
+
+    script.write_text("second")
+    second = manylinux.toolchain(compiler)
+    assert (second.parent / "made").exists()
+    assert sorted((tmp_path / "sysroots").iterdir()) == [second.parent]

@@ -1,5 +1,6 @@
 // Linux and Android, beside posix.cpp.
 #include <fcntl.h>
+#include <link.h>
 #include <math.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -52,6 +53,17 @@ std::chrono::nanoseconds coarse_time() {
   timespec time{};
   clock_gettime(CLOCK_MONOTONIC_COARSE, &time);  // a fifth of the time of the exact one
   return std::chrono::nanoseconds(int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec);
+}
+
+std::vector<std::string> loaded_libraries() {
+  std::vector<std::string> paths;
+  const auto add = [](dl_phdr_info* info, size_t, void* to) {
+    const char* path = info->dlpi_name;  // empty for the program itself
+    if (path != nullptr && *path != '\0') static_cast<std::vector<std::string>*>(to)->emplace_back(path);
+    return 0;
+  };
+  dl_iterate_phdr(add, &paths);
+  return paths;
 }
 
 Status enable_tile_registers() {

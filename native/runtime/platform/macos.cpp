@@ -1,6 +1,7 @@
 // macOS, beside posix.cpp.
 #define _REENTRANT  // for lgammaf_r
 
+#include <mach-o/dyld.h>
 #include <math.h>
 #include <sys/sysctl.h>
 
@@ -17,6 +18,15 @@ size_t memory_limit() {
 std::chrono::nanoseconds waited_for_a_core() { return {}; }
 
 std::chrono::nanoseconds coarse_time() { return std::chrono::steady_clock::now().time_since_epoch(); }
+
+std::vector<std::string> loaded_libraries() {
+  std::vector<std::string> paths;
+  for (uint32_t i = 0; i < _dyld_image_count(); ++i) {
+    const char* path = _dyld_get_image_name(i);  // null once another thread has unloaded it
+    if (path != nullptr) paths.emplace_back(path);
+  }
+  return paths;
+}
 
 Status enable_tile_registers() { return Status::error("macOS does not keep them"); }
 

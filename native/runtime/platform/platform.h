@@ -57,6 +57,9 @@ void close_library(void* library);
 std::string library_of_address(const void* address);
 void* find_symbol_beside(const void* address, const char* name);
 
+// The paths of the libraries that this process has loaded, as the system names them.
+std::vector<std::string> loaded_libraries();
+
 // The paths of the libraries of a folder that are built as plug-ins and whose names, without what the system puts
 // before all of them ("lib"), begin with `name`; sorted.
 std::vector<std::string> plugins(const std::string& folder, const std::string& name);

@@ -6,6 +6,7 @@
 #include <winsock2.h>
 #include <ws2tcpip.h>
 #include <windows.h>
+#include <psapi.h>
 // clang-format on
 
 #include <malloc.h>
@@ -85,9 +86,10 @@ Status File::map(Mapping mapping, void** data) const {
   const bool writable = mapping == Mapping::CopyOnWrite;
   HANDLE section =
       CreateFileMappingW(file_of(handle_), nullptr, writable ? PAGE_WRITECOPY : PAGE_READONLY, 0, 0, nullptr);
-  if (section == nullptr) return system_error("cannot map it");
+  const std::string failure = format("cannot map its %llu bytes", static_cast<unsigned long long>(size_));
+  if (section == nullptr) return system_error(failure.c_str());
   *data = MapViewOfFile(section, writable ? FILE_MAP_COPY : FILE_MAP_READ, 0, 0, 0);
-  const Status status = *data != nullptr ? Status() : system_error("cannot map it");
+  const Status status = *data != nullptr ? Status() : system_error(failure.c_str());
   CloseHandle(section);
   return status;
 }
@@ -115,15 +117,30 @@ HMODULE module_of(const void* address) {
   return GetModuleHandleExW(kFlags, static_cast<LPCWSTR>(address), &module) != 0 ? module : nullptr;
 }
 
+std::string path_of(HMODULE module) {
+  std::wstring path(32768, L'\0');
+  if (GetModuleFileNameW(module, path.data(), static_cast<DWORD>(path.size())) == 0) return "";
+  std::string result = narrow(path.c_str());
+  std::replace(result.begin(), result.end(), '\\', '/');
+  return result;
+}
+
 }  // namespace
 
 std::string library_of_address(const void* address) {
   HMODULE module = module_of(address);
-  wchar_t path[32768];
-  if (module == nullptr || GetModuleFileNameW(module, path, 32768) == 0) return "";
-  std::string result = narrow(path);
-  std::replace(result.begin(), result.end(), '\\', '/');
-  return result;
+  return module == nullptr ? "" : path_of(module);
+}
+
+std::vector<std::string> loaded_libraries() {
+  std::vector<HMODULE> modules(1024);
+  const auto size = static_cast<DWORD>(modules.size() * sizeof(HMODULE));
+  DWORD needed = 0;
+  if (EnumProcessModules(GetCurrentProcess(), modules.data(), size, &needed) == 0) return {};
+  modules.resize(std::min(modules.size(), needed / sizeof(HMODULE)));
+  std::vector<std::string> paths;
+  for (HMODULE module : modules) paths.push_back(path_of(module));
+  return paths;
 }
 
 void* find_symbol_beside(const void* address, const char* name) {
