@@ -70,6 +70,11 @@ struct Tile {
 
   // Adds the bias and the addend, clamps and stores the sums.
   static VEC_INLINE void finish(const ConvTileOf<Element>& tile, V (&sum)[Rows][Vectors]) {
+    return tile.addend == nullptr ? store_results<false>(tile, sum) : store_results<true>(tile, sum);
+  }
+
+  template <bool Adds>
+  static VEC_INLINE void store_results(const ConvTileOf<Element>& tile, V (&sum)[Rows][Vectors]) {
     const V low = splat<V>(tile.low);
     const V high = splat<V>(tile.high);
     VEC_UNROLL
@@ -88,7 +93,7 @@ struct Tile {
       for (int m = 0; m < Rows; ++m) {
         float* to = tile.outputs[m] + tile.output_offset + v * Lanes;
         V y = sum[m][v] + bias;
-        if (tile.addend != nullptr) {
+        if constexpr (Adds) {
           const float* from = tile.addend + (to - tile.output_begin);
           y += whole ? load<V>(from) : load_first<V>(from, left);
         }
