@@ -372,6 +372,15 @@ bool NodeBuilder::use_matrix(ggml_tensor** weight, Storage* kind) {
                      static_cast<int>(*kind)));
 }
 
+namespace {
+
+template <class Params>
+Params& params_of_call(KernelCallBase* call) {
+  return static_cast<KernelCall<Params>*>(call)->params;
+}
+
+}  // namespace
+
 ggml_tensor* NodeBuilder::conv_2d_nhwc(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* bias, const Window2d& window,
                                        int64_t groups, const Epilogue& epilogue) {
   const bool by_channel = is_by_channel(x, window, groups);
@@ -384,8 +393,10 @@ ggml_tensor* NodeBuilder::conv_2d_nhwc(ggml_tensor* x, ggml_tensor* weight, ggml
   const float* transformed = by_tiles ? nullptr : winograd_weights(weight, params, unrounded != nullptr);
   if (is_built(Family::Winograd) && transformed != nullptr) {
     const bool rounds = unrounded != nullptr && unrounded->type == GGML_TYPE_F32;
-    return custom(kernels::winograd_conv_2d, kernels::WinogradParams{params, transformed, rounds},
-                  {rounds ? unrounded : x, weight, bias});
+    ggml_tensor* result = custom(kernels::winograd_conv_2d, kernels::WinogradParams{params, transformed, rounds},
+                                 {rounds ? unrounded : x, weight, bias});
+    remember_layer(result, &params_of_call<kernels::WinogradParams>(call_).convolution);
+    return result;
   }
   const bool depthwise = by_channel && kind != Storage::KernelBlocks;
   kernels::ChainedLayer layer;
@@ -417,6 +428,11 @@ ggml_tensor* NodeBuilder::convolution(ggml_tensor* x, const kernels::ChainedLaye
                           : custom(layer.kernel, layer.call.params,
                                    {x, const_cast<ggml_tensor*>(layer.weight), const_cast<ggml_tensor*>(layer.bias)});
   convolutions.call = call_;
+  if (layer.kernel != kernels::conv_2d_dw) {
+    remember_layer(
+        made, follows ? &params_of_call<kernels::ChainParams>(call_).layers[convolutions.chain.count - 1].call.params
+                      : &params_of_call<kernels::ConvolutionParams>(call_));
+  }
   if (constant && convolutions.x->type == GGML_TYPE_F32) convolutions_[made] = convolutions;
   return made;
 }
@@ -484,8 +500,82 @@ ggml_tensor* NodeBuilder::linear(ggml_tensor* x, ggml_tensor* weight, ggml_tenso
   if (!use_matrix(&weight, &kind)) return nullptr;
   const kernels::ConvolutionParams params{Window2d(), 1, epilogue, kind};
   ggml_tensor* unrounded = is_built(DType::Bf16) ? unrounded_input(x, weight, params) : nullptr;
-  return unrounded != nullptr ? custom(kernels::conv_2d_bfloats, params, {unrounded, weight, bias})
-                              : custom(kernels::conv_2d, params, {x, weight, bias});
+  ggml_tensor* result = unrounded != nullptr ? custom(kernels::conv_2d_bfloats, params, {unrounded, weight, bias})
+                                             : custom(kernels::conv_2d, params, {x, weight, bias});
+  remember_layer(result, &params_of_call<kernels::ConvolutionParams>(call_));
+  return result;
+}
+
+void NodeBuilder::remember_layer(const ggml_tensor* result, kernels::ConvolutionParams* params) {
+  const auto changes = [this](const ggml_tensor* source) {
+    return source != nullptr && (states_.count(source) != 0 || states_.count(source->view_src) != 0);
+  };
+  // A layer moves to where its result is added to something: a state may have been written before that.
+  if (!on_cpu() || std::any_of(result->src, result->src + kMaxKernelInputs, changes)) return;
+  layer_calls_[result] = {call_, params};
+}
+
+// A sum with a layer's result, or bounds of that sum, as the last steps of the layer's kernel where nothing else reads
+// what it gave before; null for other nodes. The numbers are the same.
+ggml_tensor* NodeBuilder::in_layer_before(const fb::Node& node, ggml_tensor* const* inputs) {
+  if (!on_cpu() || !uses_kernels()) return nullptr;
+  const auto is_layer = [&](flatbuffers::uoffset_t i) {
+    return layer_calls_.count(inputs[i]) != 0 && is_read_once(node.inputs()->Get(i));
+  };
+  switch (node.op_type()) {
+    case fb::Op::Add:
+      for (int i = 0; i < 2; ++i) {
+        ggml_tensor* sum =
+            is_layer(static_cast<flatbuffers::uoffset_t>(i)) ? sum_in_layer(inputs[i], inputs[1 - i]) : nullptr;
+        if (sum != nullptr) return sum;
+      }
+      return nullptr;
+    case fb::Op::Relu:
+      return is_layer(0) ? bounds_in_layer(inputs[0], 0.0f, INFINITY) : nullptr;
+    case fb::Op::Clamp:
+      return is_layer(0) ? bounds_in_layer(inputs[0], node.op_as_Clamp()->min(), node.op_as_Clamp()->max()) : nullptr;
+    default:
+      return nullptr;
+  }
+}
+
+ggml_tensor* NodeBuilder::sum_in_layer(ggml_tensor* layer, ggml_tensor* addend) {
+  const LayerCall& before = layer_calls_[layer];
+  const bool fits = dims_of(layer) == ne_ && dims_of(addend) == ne_ && addend->type == GGML_TYPE_F32 &&
+                    ggml_is_contiguous(addend) && addend != layer;
+  const bool is_last = before.params->addend == 0 && before.params->epilogue.activation == Activation::None;
+  return fits && is_last ? remade(layer, addend) : nullptr;
+}
+
+ggml_tensor* NodeBuilder::bounds_in_layer(ggml_tensor* layer, float low, float high) {
+  const LayerCall& before = layer_calls_[layer];
+  const bool follows_sum = before.params->addend != 0 && before.params->epilogue.activation == Activation::None;
+  if (!follows_sum || dims_of(layer) != ne_ || std::isnan(low) || std::isnan(high)) return nullptr;
+  before.params->epilogue = {Activation::Clamp, low, high};
+  return remade(layer, nullptr);
+}
+
+// A layer's node again, for the node being built, with one source more or none; the old one is computed no more.
+ggml_tensor* NodeBuilder::remade(ggml_tensor* layer, ggml_tensor* addend) {
+  const LayerCall before = layer_calls_[layer];
+  ggml_tensor* sources[kMaxKernelInputs] = {};
+  int count = 0;
+  while (count < kMaxKernelInputs && layer->src[count] != nullptr) {
+    sources[count] = layer->src[count];
+    ++count;
+  }
+  if (addend != nullptr) {
+    before.params->addend = count;
+    before.call->src[count] = DType::F32;
+    sources[count++] = addend;
+  }
+  call_ = before.call;
+  call_->node = node_->name() ? node_->name()->c_str() : "";
+  chained_work_ = call_->work;
+  ggml_tensor* made = ggml_custom_4d(ctx_, layer->type, ne_[0], ne_[1], ne_[2], ne_[3], sources, count, run_kernel,
+                                     GGML_N_TASKS_MAX, call_);
+  layer_calls_[made] = before;
+  return called(made, call_);
 }
 
 // What a layer's input was rounded from, where instructions that multiply bf16 compute the layer: its kernel rounds
@@ -709,7 +799,8 @@ Status NodeBuilder::make(const fb::Node& node, const OpInfo& spec, ggml_tensor* 
   chained_work_ = 0;
   bound_ = -1;
   call_ = nullptr;
-  *made = dispatch(*this, node, inputs);
+  *made = in_layer_before(node, inputs);
+  if (*made == nullptr) *made = dispatch(*this, node, inputs);
   if (*made == nullptr)
     return error(node, error_.empty() ? "this build has no call for it; build executorch-ggml again" : error_);
   EXECUTORCH_GGML_TRY(check_output(node, *made));

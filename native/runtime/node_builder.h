@@ -236,6 +236,11 @@ class NodeBuilder {
   bool use_kernel_weight(bool by_channel, int64_t groups, ggml_tensor** weight, Storage* kind);
   bool is_by_channel(const ggml_tensor* x, const Window2d& window, int64_t groups) const;
   ggml_tensor* convolution(ggml_tensor* x, const kernels::ChainedLayer& layer);
+  ggml_tensor* in_layer_before(const fb::Node& node, ggml_tensor* const* inputs);
+  ggml_tensor* sum_in_layer(ggml_tensor* layer, ggml_tensor* addend);
+  ggml_tensor* bounds_in_layer(ggml_tensor* layer, float low, float high);
+  ggml_tensor* remade(ggml_tensor* layer, ggml_tensor* addend);
+  void remember_layer(const ggml_tensor* result, kernels::ConvolutionParams* params);
   bool is_constant(const ggml_tensor* tensor) const;
   bool is_read_once(int value);
   bool is_read_here_alone(int value, const ggml_tensor* tensor);
@@ -289,7 +294,12 @@ class NodeBuilder {
     const KernelCallBase* call = nullptr;
   };
   std::unordered_map<const ggml_tensor*, Convolutions> convolutions_;  // by their result
-  std::vector<int> reads_;                                             // how often each value is read, once it is asked
+  struct LayerCall {
+    KernelCallBase* call;
+    kernels::ConvolutionParams* params;  // of the call, of a chain's last layer
+  };
+  std::unordered_map<const ggml_tensor*, LayerCall> layer_calls_;  // by the result, which more may be done to
+  std::vector<int> reads_;                                         // how often each value is read, once it is asked
   std::map<std::pair<const ggml_tensor*, decltype(kernels::IntegerProduct::quantize)>, ggml_tensor*> quantized_;
   struct Rounded {
     ggml_tensor* source;

@@ -376,6 +376,89 @@ void test_chains() {
   test_chain({{{5, 21, 40, 1}, 19, 1}, {{}, 19, 3, 1, kFar, kFar, 1, 19}});
 }
 
+// A layer that adds to its result, and bounds that, is to give what the steps one by one do, to the bit.
+template <class Params>
+void check_sum(Call<Params>& call, kernels::ConvolutionParams& params, int addend, const std::string& what) {
+  const Epilogue epilogue = {Activation::Clamp, -0.5f, 6.0f};
+  std::vector<float> added = random_floats(ggml_nelements(&call.ty));
+  if (added.size() > 5) added[5] = NAN;
+  ggml_tensor tensor = tensor_of(added.data(), {call.ty.ne[0], call.ty.ne[1], call.ty.ne[2], call.ty.ne[3]});
+  for (int isa = 0; isa <= static_cast<int>(kernels::best_isa()); ++isa) {
+    kernels::limit_isa(static_cast<kernels::Isa>(isa));
+    for (int threads : {1, 2, 3}) {
+      ++checks;
+      params.epilogue = {};
+      params.addend = 0;
+      call.ty.src[addend] = nullptr;
+      std::vector<float> expected = call.run(threads);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        const float sum = expected[i] + added[i];
+        expected[i] = std::isnan(sum) ? sum : std::clamp(sum, epilogue.low, epilogue.high);
+      }
+      params.epilogue = epilogue;
+      params.addend = addend;
+      call.ty.src[addend] = &tensor;
+      const std::vector<float> result = call.run(threads);
+      const auto same = [](float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); };
+      if (std::equal(result.begin(), result.end(), expected.begin(), same) && !call.guards_touched()) continue;
+      ++failures;
+      std::printf("%s with a sum: other numbers, isa %d, %d threads\n", what.c_str(), isa, threads);
+    }
+  }
+  kernels::limit_isa(kernels::best_isa());
+}
+
+void test_sum_after_convolution(const ConvCase& c) {
+  const ConvParams p = c.params();
+  const int64_t ic = c.x[0] / c.groups;
+  const std::vector<float> x = random_floats(count(c.x), 2.0f);
+  const std::vector<float> weight =
+      rounded_to_bfloats(random_floats(c.oc * ic * p.window.h.kernel * p.window.w.kernel));
+  const std::vector<float> bias = random_floats(c.bias ? c.oc : 0);
+  const std::vector<float> packed = pack(weight, c.oc, ic, p.window.h.kernel, p.window.w.kernel, c.groups);
+  const int addend = c.bias ? 3 : 2;
+  Call<ConvParams> call(kernels::conv_2d, p, c.x, x, packed, bias);
+  check_sum(call, call.call.params, addend, "conv_2d " + c.name());
+  if (kernels::bfloat_conv_tiles() == nullptr) return;
+  const auto blocks = in_pairs(packed, ic * p.window.h.kernel * p.window.w.kernel, ic);
+  Call<ConvParams> bfloats(kernels::conv_2d_bfloats, p, c.x, x, as_bfloats(blocks), bias);
+  check_sum(bfloats, bfloats.call.params, addend, "conv_2d_bfloats " + c.name());
+}
+
+void test_sum_after_winograd(const ConvCase& c, float special = 0.0f) {
+  std::vector<float> x = random_floats(count(c.x), 2.0f);
+  for (size_t i = 3; special != 0.0f && i < x.size(); i += 997) x[i] = special;
+  const WinogradCall winograd(c, random_floats(c.oc * c.x[0] * 9));
+  const std::vector<float> bias = random_floats(c.bias ? c.oc : 0);
+  Call<WinogradConv> call(kernels::winograd_conv_2d, winograd.params(), c.x, x, winograd.blocks, bias);
+  check_sum(call, call.call.params.convolution, c.bias ? 3 : 2, "winograd_conv_2d " + c.name());
+}
+
+void test_sum_after_chain() {
+  const ConvCase wider = {{5, 21, 40, 2}, 19, 1};
+  const Link first(wider);
+  const Link second(ConvCase{first.p.ne, 19, 3, 1, 1, 1, 1, 19});
+  const Link third(ConvCase{second.p.ne, 7, 1, 1, 0, 1, 1, 1, Activation::None, false});
+  ChainConv chain;
+  for (const Link* link : {&first, &second, &third}) chain.layers[chain.count++] = link->layer();
+  chain.ne = third.p.ne;
+  Call<ChainConv> call(kernels::conv_2d_chain, chain, wider.x, random_floats(count(wider.x), 2.0f), {}, {});
+  check_sum(call, call.call.params.layers[2].call.params, 1, "conv_2d_chain");
+}
+
+void test_sums() {
+  for (const int64_t oc : {1, 8, 19, 33, 70}) {
+    test_sum_after_convolution({{18, 7, 5, 2}, oc, 1});
+    test_sum_after_convolution({{18, 9, 8, 1}, oc, 3, 2, 1, 1, 1, 1, Activation::None, false});
+  }
+  test_sum_after_convolution({{12, 9, 8, 2}, 18, 3, 1, 1, 1, 1, 3});
+  test_sum_after_convolution({{4, 5, 6, 1}, 20, 4, 1, 2, 1, 2});
+  test_sum_after_convolution({{1024, 41, 1, 1}, 270, 1});
+  for (const bool bias : {true, false}) test_sum_after_winograd({{20, 13, 9, 2}, 33, 3, 1, 1, 1, 1, 1, {}, bias});
+  test_sum_after_winograd({{20, 13, 9, 1}, 33, 3, 1, 1}, kInf);
+  test_sum_after_chain();
+}
+
 void test_bfloats() {
   for (const int64_t channels : {2, 4, 18, 64}) {
     for (const int64_t oc : {1, 8, 15, 16, 24, 33, 70}) {
@@ -388,6 +471,12 @@ void test_bfloats() {
   test_bfloat_conv({{12, 9, 8, 2}, 18, 3, 1, 1, 1, 1, 3, Activation::GeluErf, false});
   test_bfloat_conv({{2048, 13, 1, 1}, 200, 1});  // rows that map to the same sets of L1
   test_bfloat_conv({{516, 1, 1, 1}, 130, 1});
+  for (const int64_t channels : {6, 35, 1024}) {
+    test_bfloat_conv({{channels, 9, 8, 2}, 18, 1, 2});  // steps between the pixels that are read
+    test_bfloat_conv({{channels, 7, 8, 2}, 18, 1, 3, 0, 1, 1, 1, Activation::Clamp, true, 0, 2});
+  }
+  test_bfloat_conv({{6, 9, 8, 2}, 18, 1, 2, 1});
+  test_bfloat_conv({{12, 9, 8, 2}, 18, 1, 2, 0, 1, 1, 3});
   test_bfloat_conv({{4, 30, 20, 1}, 20, 7, 2, 3});
   for (const int64_t channels : {16, 19, 64}) {
     test_rounding_winograd({{channels, 13, 18, 2}, 70, 3, 1, 1, 1, 1, 1, Activation::Silu});
@@ -722,6 +811,14 @@ void bench() {
   bench_conv("fc 512>1000", {{512, 1, 1, 1}, 1000, 1});
   bench_pool("max 3x3/2 64 112", {{64, 112, 112, 1}, 64, 3, 2, 1}, PoolKind::Max);
   bench_pool("avg 7x7 512", {{512, 7, 7, 1}, 512, 7}, PoolKind::Avg);
+  std::printf("ResNet-50\n");
+  bench_bfloats("stem 7x7/2 3>64 224", {{3, 224, 224, 1}, 64, 7, 2, 3});
+  bench_bfloats("1x1 64>256 56", {{64, 56, 56, 1}, 256, 1});
+  bench_bfloats("1x1 256>64 56", {{256, 56, 56, 1}, 64, 1});
+  bench_bfloats("1x1/2 256>512 56", {{256, 56, 56, 1}, 512, 1, 2});
+  bench_bfloats("1x1 1024>256 14", {{1024, 14, 14, 1}, 256, 1});
+  bench_bfloats("3x3 256>256 14", {{256, 14, 14, 1}, 256, 3, 1, 1});
+  bench_bfloats("3x3 512>512 7", {{512, 7, 7, 1}, 512, 3, 1, 1});
   std::printf("MobileNetV2\n");
   bench_conv("stem 3x3/2 3>32 224", {{3, 224, 224, 1}, 32, 3, 2, 1});
   bench_depthwise("dw 3x3 32 112", {{32, 112, 112, 1}, 0, 3, 1, 1});
@@ -779,6 +876,7 @@ int main_of(int argc, char** argv) {
   test_convs();
   test_winograds();
   test_chains();
+  test_sums();
   test_bfloats();
   test_pools();
   test_interpolations();

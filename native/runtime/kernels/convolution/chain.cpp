@@ -11,6 +11,7 @@ namespace {
 
 constexpr int64_t kStripBytes = 256 * 1024;   // of all buffers, beside weights in L2
 constexpr int64_t kLeastFloats = 128 * 1024;  // of an image between two layers: smaller ones stay in L2 as they are
+constexpr int kAddend = 3;                    // a layer's source, after input, weight and bias
 constexpr int64_t kLeastRows = 16;            // of a depthwise result: each thread needs some rows that others need too
 
 ggml_tensor rows_of(const std::array<int64_t, 4>& ne, float* data, int64_t rows) {
@@ -119,6 +120,13 @@ class Chain {
     out.src[1] = const_cast<ggml_tensor*>(of.weight);
     out.src[2] = const_cast<ggml_tensor*>(of.bias);
     KernelCall<ConvolutionParams> call = of.call;
+    ggml_tensor addend = {};
+    if (const float* added = addend_of(dst_, of.call.params); added != nullptr) {
+      addend =
+          rows_of(of.ne, const_cast<float*>(added) + (static_cast<float*>(out.data) - first_result()), rows.size());
+      out.src[kAddend] = &addend;
+      call.params.addend = kAddend;
+    }
     call.params.window.h.pad = needed.begin - unbounded.begin;
     of.kernel(&out, 0, 1, &call);
   }
@@ -142,6 +150,8 @@ class Chain {
     held.end = rows.end;
     compute(layer, missing);
   }
+
+  const float* first_result() const { return static_cast<const float*>(dst_->data); }
 
   float* row_of_input(int layer, int64_t row) const {
     if (layer > 0) return row_of_result(layer - 1, row);

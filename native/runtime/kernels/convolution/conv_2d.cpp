@@ -29,10 +29,11 @@ constexpr int64_t kAliasing = 4096;              // pixels a multiple of so many
 constexpr int64_t kLongestCopy = 1 << 20;        // elements
 constexpr int64_t kRoundedInL1 = 16 * 1024;      // bytes of rounded pixels that one pass of weights is multiplied with
 constexpr int64_t kRoundedInL2 = 256 * 1024;     // of those that are read several times, for passes or for taps
+constexpr int64_t kFarResults = 128 * 1024;      // elements, from which on L2 lacks what is written
+constexpr int64_t kCopied = 16;                  // elements of a run that are copied at a time, some of them beyond it
 // A build of programs whose only layers are linear has no code for windows.
 constexpr bool kHasWindows = built::conv_2d_nhwc;
 constexpr bool kHasHalves = is_built(DType::F16) || is_built(DType::Bf16);
-constexpr int64_t kCopied = 16;  // elements of a run that are copied at a time, some of them beyond it
 
 // The convolution's window along one axis.
 struct Axis : Window {
@@ -109,25 +110,28 @@ class Convolution {
       : params_(params),
         in_(dst->src[0]),
         out_(dst),
+        source_(in_),
+        source_out_(out_),
         horizontal_(params.window.w),
         vertical_(params.window.h),
         group_in_(in_.channels / params.groups),
         group_out_(out_.channels / params.groups),
         group_blocks_(ceil_div(group_out_, kOcBlock)),
-        is_pointwise_(sees_pixels()),
+        is_pointwise_(sees_pixels(!kOnFloats && dst->src[0]->type == GGML_TYPE_F32)),
         x_(static_cast<const Element*>(dst->src[0]->data)),
         floats_(!kOnFloats && dst->src[0]->type == GGML_TYPE_F32 ? static_cast<const float*>(dst->src[0]->data)
                                                                  : nullptr),
         packed_(dst->src[1]->data),
         packed_type_(weights_type),
-        bias_(dst->src[2] == nullptr ? nullptr : static_cast<const float*>(dst->src[2]->data)),
+        bias_(bias_of(dst, params)),
+        addend_(addend_of(dst, params)),
+        output_begin_(static_cast<const float*>(dst->data)),
         y_(static_cast<float*>(dst->data)),
         tiles_(tiles_of_window(tiles)) {
     const int64_t rows = vertical_.kernel * horizontal_.kernel * group_in_;
     block_stride_ = (kOnFloats ? rows : rows + rows % 2) * kOcBlock;
     find_weights();
     flatten_if_pointwise();
-    source_channels_ = in_.channels;
     joins_runs_ = run_is_odd() && !pointwise() && !gathers();
     if (rounds() && pointwise()) in_.channels = rounded_pitch();
   }
@@ -230,9 +234,13 @@ class Convolution {
 
   bool pointwise() const { return !kHasWindows || is_pointwise_; }
 
-  bool sees_pixels() const {
-    const auto plain = [](const Axis& w) { return w.kernel == 1 && w.stride == 1 && w.pad == 0 && w.up == 1; };
-    return plain(horizontal_) && plain(vertical_) && in_.width == out_.width && in_.height == out_.height;
+  // An image that is rounded may have steps between the pixels: only those that are read are rounded.
+  bool sees_pixels(bool rounded) const {
+    const auto plain = [=](const Axis& w, int64_t in, int64_t out) {
+      const bool fits = w.stride == 1 ? in == out : rounded && out > 0 && (in - 1) / w.stride >= out - 1;
+      return w.kernel == 1 && w.pad == 0 && w.up == 1 && fits;
+    };
+    return plain(horizontal_, in_.width, out_.width) && plain(vertical_, in_.height, out_.height);
   }
 
   // To gather a tap's run takes some ten cycles, in which as many pairs of inputs are multiplied with a block.
@@ -247,7 +255,7 @@ class Convolution {
   // A 1x1 convolution of adjacent pixels is one GEMM: it is computed as a single row of pixels.
   void flatten_if_pointwise() {
     if (pointwise()) {
-      in_.width = out_.width = in_.pixels();
+      in_.width = out_.width = out_.pixels();
       in_.height = out_.height = 1;
       in_.images = out_.images = 1;
     }
@@ -497,19 +505,27 @@ class Convolution {
   void round_pixels(Range pixels) {
     if constexpr (!kOnFloats) {
       uint16_t* to = scratch_.rounded.sized(pixels.size() * in_.channels);
-      const float* from = floats_ + pixels.begin * source_channels_;
-      if (in_.channels == source_channels_) {
-        round_bfloats(from, pixels.size() * in_.channels, to);
+      const bool is_dense = horizontal_.stride == 1 && vertical_.stride == 1 && in_.channels == source_.channels;
+      if (is_dense) {
+        round_bfloats(floats_ + pixels.begin * in_.channels, pixels.size() * in_.channels, to);
       } else {
         for (int64_t i = 0; i < pixels.size(); ++i) {
           uint16_t* pixel = to + i * in_.channels;
-          round_bfloats(from + i * source_channels_, source_channels_, pixel);
-          pixel[source_channels_] = 0;
+          round_bfloats(floats_ + source_pixel(pixels.begin + i) * source_.channels, source_.channels, pixel);
+          if (in_.channels > source_.channels) pixel[source_.channels] = 0;
         }
       }
       x_ = to;
       x_begin_ = pixels.begin * in_.channels;
     }
+  }
+
+  // The pixel of the image that an output pixel of a pointwise convolution reads.
+  int64_t source_pixel(int64_t pixel) const {
+    const int64_t row = pixel / source_out_.width;
+    const int64_t image = row / source_out_.height;
+    const int64_t y = row % source_out_.height * vertical_.stride;
+    return (image * source_.height + y) * source_.width + pixel % source_out_.width * horizontal_.stride;
   }
 
   // The image's rows, of all images one after the other, that some output pixels need.
@@ -540,6 +556,9 @@ class Convolution {
     tile.inputs = scratch_.inputs.data();
     tile.zeros = zeros_;
     tile.block_stride = block_stride_;
+    tile.addend = addend_;
+    tile.output_begin = output_begin_;
+    tile.results_are_far = out_.pixels() * out_.channels > kFarResults;
     const bool clamps = params_.epilogue.activation == Activation::Clamp;
     tile.low = clamps ? params_.epilogue.low : -std::numeric_limits<float>::infinity();
     tile.high = clamps ? params_.epilogue.high : std::numeric_limits<float>::infinity();
@@ -675,6 +694,8 @@ class Convolution {
   const ConvolutionParams& params_;
   ImageShape in_;
   ImageShape out_;
+  ImageShape source_;  // both as they lie in memory
+  ImageShape source_out_;
   Axis horizontal_;
   Axis vertical_;
   int64_t group_in_;
@@ -682,15 +703,16 @@ class Convolution {
   int64_t group_blocks_;
   bool is_pointwise_;
   const Element* x_;
-  const float* floats_;          // the image, where it is rounded
-  int64_t x_begin_ = 0;          // the element of the image that x_ begins with
-  int64_t source_channels_ = 0;  // of the image in memory
+  const float* floats_;  // the image, where it is rounded
+  int64_t x_begin_ = 0;  // the element of the image that x_ begins with
   bool joins_runs_ = false;
   const void* packed_;
   DType packed_type_;
   const Element* weights_ = nullptr;  // of first_block_ and those after it
   int64_t first_block_ = 0;
   const float* bias_;
+  const float* addend_;
+  const float* output_begin_;
   float* y_;
   int64_t block_stride_;
   const Element* zeros_ = nullptr;

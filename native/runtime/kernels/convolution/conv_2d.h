@@ -34,6 +34,9 @@ struct ConvTileOf {
   int64_t channels;        // to store, from the first block's first on
   float low;               // bounds of the results
   float high;
+  const float* addend = nullptr;        // added to the results before the bounds: one element for each of the image
+  const float* output_begin = nullptr;  // that `addend` has the same dims as
+  bool results_are_far = false;         // beyond L2, when the tile is begun
 };
 
 // Tiles of so many output channels (a part of a block, or whole blocks); by_rows[n - 1] is for n pixels.

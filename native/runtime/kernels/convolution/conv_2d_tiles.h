@@ -101,8 +101,24 @@ struct Tile {
     }
   }
 
-  // Adds the bias, clamps and stores the sums.
+  // The results' cache lines come while the sums are computed: rows of pixels are too far apart for the CPU to guess.
+  static VEC_INLINE void prefetch_results(const ConvTileOf<Element>& tile) {
+    constexpr int kLineFloats = 16;
+    VEC_UNROLL
+    for (int m = 0; m < Rows; ++m) {
+      const float* to = tile.outputs[m] + tile.output_offset;
+      VEC_UNROLL
+      for (int i = 0; i < Vectors * Lanes; i += kLineFloats) __builtin_prefetch(to + i, 1);
+    }
+  }
+
+  // Adds the bias and the addend, clamps and stores the sums.
   static VEC_INLINE void finish(const ConvTileOf<Element>& tile, V (&sum)[Rows][Vectors]) {
+    return tile.addend == nullptr ? store_results<false>(tile, sum) : store_results<true>(tile, sum);
+  }
+
+  template <bool Adds>
+  static VEC_INLINE void store_results(const ConvTileOf<Element>& tile, V (&sum)[Rows][Vectors]) {
     const V low = splat<V>(tile.low);
     const V high = splat<V>(tile.high);
     VEC_UNROLL
@@ -119,8 +135,13 @@ struct Tile {
       }
       VEC_UNROLL
       for (int m = 0; m < Rows; ++m) {
-        const V y = clamped(sum[m][v] + bias, low, high);
         float* to = tile.outputs[m] + tile.output_offset + v * Lanes;
+        V y = sum[m][v] + bias;
+        if constexpr (Adds) {
+          const float* from = tile.addend + (to - tile.output_begin);
+          y += whole ? load<V>(from) : load_first<V>(from, left);
+        }
+        y = clamped(y, low, high);
         if (whole) {
           store(to, y);
         } else {
@@ -131,6 +152,7 @@ struct Tile {
   }
 
   static void run(const ConvTileOf<Element>& tile) {
+    if (tile.results_are_far) prefetch_results(tile);
     V sum[kSums][Rows][Vectors] = {};
     const int64_t products = tile.run / Products::kAdjacent;
     for (int64_t t = 0; t < tile.taps; ++t) {

@@ -3,9 +3,8 @@
 
 #include <cstdint>
 
+#include "ggml.h"
 #include "ops_generated.h"
-
-struct ggml_tensor;
 
 namespace executorch_ggml::kernels {
 
@@ -14,7 +13,19 @@ struct ConvolutionParams {
   int64_t groups = 1;
   Epilogue epilogue;
   Storage weights = Storage::Plain;  // how the weight lies
+  int addend = 0;                    // the source that is added to the result before the activation; 0: none
 };
+
+// The bias of a layer's output channels, or null: sources have no gaps, an absent one's place may be the addend's.
+inline const float* bias_of(const ggml_tensor* dst, const ConvolutionParams& params) {
+  const ggml_tensor* bias = params.addend == 2 ? nullptr : dst->src[2];
+  return bias == nullptr ? nullptr : static_cast<const float*>(bias->data);
+}
+
+// What is added to the result, dense and of its dims, or null.
+inline const float* addend_of(const ggml_tensor* dst, const ConvolutionParams& params) {
+  return params.addend == 0 ? nullptr : static_cast<const float*>(dst->src[params.addend]->data);
+}
 
 // Convolutions whose channels are their groups.
 void conv_2d_dw(ggml_tensor* dst, int ith, int nth, void* call);

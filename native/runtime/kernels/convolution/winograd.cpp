@@ -56,7 +56,7 @@ class Winograd {
         block_size_(in_.channels * kOcBlock),
         x_(static_cast<const float*>(dst->src[0]->data)),
         zeros_(scratch_.zeros_for(in_.channels)),
-        bias_(dst->src[2] == nullptr ? nullptr : static_cast<const float*>(dst->src[2]->data)),
+        bias_(bias_of(dst, params_)),
         y_(static_cast<float*>(dst->data)) {}
 
   void run(int ith, int nth) {
@@ -165,6 +165,7 @@ class Winograd {
     ConvTile tile{};
     tile.inputs = inputs;
     tile.tap_weights = &kFirstTap;
+    tile.results_are_far = true;
     tile.taps = 1;
     tile.run = in_.channels;
     tile.weights = weights;
@@ -185,6 +186,8 @@ class Winograd {
     output.stride = product_stride_;
     output.bias = bias_ == nullptr ? nullptr : bias_ + first;
     output.channels = std::min(columns_, out_.channels - first);
+    output.addend = addend_of(dst_, params_);
+    output.output_begin = y_;
     const bool clamps = params_.epilogue.activation == Activation::Clamp;
     output.low = clamps ? params_.epilogue.low : -std::numeric_limits<float>::infinity();
     output.high = clamps ? params_.epilogue.high : std::numeric_limits<float>::infinity();

@@ -37,6 +37,8 @@ struct WinogradOutput {
   float low;  // bounds of the results
   float high;
   float* pixels[kWinogradOut * kWinogradOut];  // row by row; nullptr where the tile exceeds the image
+  const float* addend;                         // added before the bounds, an element for each of the image; or nullptr
+  const float* output_begin;                   // of the image
 };
 
 struct WinogradTransforms {

@@ -80,7 +80,10 @@ VEC_INLINE Float output_vector(const WinogradOutput& tile, int64_t channel, cons
     for (int x = 0; x < kWinogradOut; ++x) {
       not_finite += results[x] * 0.0f;
       float* to = tile.pixels[y * kWinogradOut + x];
-      if (to != nullptr) lanes.store(to + channel, clamped(results[x] + bias, splat(tile.low), splat(tile.high)));
+      if (to == nullptr) continue;
+      Float result = results[x] + bias;
+      if (tile.addend != nullptr) result += lanes.load(tile.addend + (to - tile.output_begin) + channel);
+      lanes.store(to + channel, clamped(result, splat(tile.low), splat(tile.high)));
     }
   }
   return not_finite;

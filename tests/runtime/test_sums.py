@@ -1,0 +1,133 @@
+"""Tests of sums, and of bounds after them, that the kernel of the layer before computes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from tests.helpers import for_cpu, lowered, run_session
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import executorch_ggml
+from executorch_ggml.ir.serialize import serialize
+from executorch_ggml.profiling import profile
+from executorch_ggml.runtime import Session
+
+Combined = Callable[[Tensor, Tensor], Tensor]
+
+
+class Residual(nn.Module):
+    """Copies of a layer, each with a sum; their results are outputs too where sums are not to be joined to them."""
+
+    def __init__(self, layer: nn.Module, other: nn.Module, combined: Sequence[Combined], *, apart: bool) -> None:
+        super().__init__()
+        self.other = other  # lies in memory as the layer's result does
+        self.layers = nn.ModuleList(copy.deepcopy(layer) for _ in combined)
+        self.combined, self.apart = combined, apart
+
+    def forward(self, x: Tensor, other: Tensor) -> tuple[Tensor, ...]:
+        other = self.other(other)
+        results = [layer(x) for layer in self.layers]
+        sums = [combine(y, other) for combine, y in zip(self.combined, results, strict=True)]
+        return (*sums, *results) if self.apart else tuple(sums)
+
+
+def sums_of(layer: nn.Module, other: nn.Module, inputs: tuple[Tensor, ...], *, apart: bool) -> list[Tensor]:
+    module = Residual(layer, other, tuple(COMBINED.values()), apart=apart).eval()
+    graph = for_cpu(lowered(module, inputs))
+    constants = {each.key: each.stored() for each in graph.named_constants()}
+    return run_session(Session(serialize(graph), constants, threads=2), inputs)[: len(COMBINED)]
+
+
+COMBINED: dict[str, Combined] = {
+    "sum": lambda y, other: y + other,
+    "relu": lambda y, other: F.relu(other + y),
+    "relu6": lambda y, other: F.relu6(y + other),
+    "broadcast": lambda y, other: y + other[..., :1],
+    "twice": lambda y, other: F.relu(y + other) + other,
+    "product": lambda y, other: (y + other) * other,
+}
+LAYERS = {
+    "winograd": (lambda: nn.Conv2d(32, 32, 3, padding=1), (1, 32, 24, 20)),
+    "pointwise": (lambda: nn.Conv2d(32, 32, 1, bias=False), (2, 32, 9, 7)),
+    "grouped": (lambda: nn.Conv2d(32, 32, 3, padding=1, groups=4), (1, 32, 9, 7)),
+    "depthwise": (lambda: nn.Conv2d(32, 32, 3, padding=1, groups=32), (1, 32, 9, 7)),
+    "chain": (
+        lambda: nn.Sequential(nn.Conv2d(16, 96, 1), nn.Conv2d(96, 96, 3, padding=1, groups=96), nn.Conv2d(96, 16, 1)),
+        (1, 16, 64, 56),
+    ),
+    "linear": (lambda: nn.Linear(40, 40), (3, 5, 40)),
+    "linear without bias": (lambda: nn.Linear(40, 40, bias=False), (17, 40)),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_sums_are_the_same_to_the_bit(name: str) -> None:
+    torch.manual_seed(3)
+    make, shape = LAYERS[name]
+    layer, x, y = make(), torch.randn(shape), torch.randn(shape)
+    other = nn.Linear(40, 40) if "linear" in name else nn.Conv2d(shape[1], shape[1], 1)
+    y.view(-1)[7] = torch.nan
+    joined, apart = (sums_of(layer, other, (x, y), apart=apart) for apart in (False, True))
+    for result, alone, combine in zip(joined, apart, COMBINED.values(), strict=True):
+        assert torch.equal(result.nan_to_num(1e9), alone.nan_to_num(1e9))
+        torch.testing.assert_close(result, combine(layer(x), other(y)), rtol=1e-5, atol=1e-5, equal_nan=True)
+
+
+def test_a_sum_of_two_layers_and_of_one_with_itself() -> None:
+    class Sums(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b, self.c = (nn.Conv2d(24, 24, 1) for _ in range(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = F.relu(self.a(x) + self.b(x))
+            z = self.c(y)
+            return F.relu(z + z) - y
+
+    module, x = Sums().eval(), torch.randn(1, 24, 8, 9)
+    graph = for_cpu(lowered(module, (x,)))
+    constants = {each.key: each.stored() for each in graph.named_constants()}
+    (result,) = run_session(Session(serialize(graph), constants, threads=2), (x,))
+    torch.testing.assert_close(result, module(x), rtol=1e-5, atol=1e-5)
+
+
+def test_a_layer_reads_a_state_before_it_is_written(tmp_path: Path) -> None:
+    class Late(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(40, 40)
+            self.seen: Tensor
+            self.register_buffer("seen", torch.zeros(5, 40))
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = self.layer(self.seen)
+            self.seen.copy_(x)
+            return F.relu(y + x)
+
+    module, first, second = Late(), torch.randn(5, 40), torch.randn(5, 40)
+    executorch_ggml.export(module, (first,), report_error=False).save(str(tmp_path / "model.pte"))
+    program = executorch_ggml.load(tmp_path / "model.pte")
+    seen = torch.zeros(5, 40)
+    for x in (first, second, first):
+        expected = F.relu(module.layer(seen) + x)
+        torch.testing.assert_close(program(x), expected, rtol=1e-5, atol=1e-5)
+        seen = x
+
+
+@pytest.mark.parametrize("precision", [None, "bf16"])
+def test_profile_names_the_nodes_that_a_layer_computes(tmp_path: Path, precision: str | None) -> None:
+    torch.manual_seed(3)
+    layer = nn.Conv2d(64, 64, 1)
+    inputs = (torch.randn(1, 64, 9, 7), torch.randn(1, 64, 9, 7))
+    module = Residual(layer, nn.Conv2d(64, 64, 1), (COMBINED["relu"],), apart=False).eval()
+    executorch_ggml.export(module, inputs, precision=precision, report_error=False).save(str(tmp_path / "model.pte"))
+    nodes = profile(tmp_path / "model.pte", inputs, calls=2).nodes
+    assert [node.op for node in nodes].count("conv_2d_nhwc") == 1
+    (node,) = (node for node in nodes if node.op == "relu")
+    assert any("add" in name for name in node.joined)
+    assert any("conv" in name for name in node.joined)
