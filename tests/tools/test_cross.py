@@ -28,7 +28,7 @@ def test_every_system_has_a_toolchain_file_and_tests(system: System) -> None:
 )
 def test_zig_is_told_of_extensions_in_its_own_way(tmp_path: Path, flag: str, expected: str) -> None:
     cmake = Path(sys.executable).with_name("cmake")
-    command = [cmake, "-DEXECUTORCH_GGML_ZIG=/bin/echo", "-D_zig_target=any", "-P", TOOLCHAINS / "zig.cmake"]
+    command = [str(cmake), "-DEXECUTORCH_GGML_ZIG=/bin/echo", "-D_zig_target=any", "-P", str(TOOLCHAINS / "zig.cmake")]
     subprocess.run(command, cwd=tmp_path, check=True)
     compiler = tmp_path / "zig-c++"
     printed = subprocess.run([compiler, flag, "a b.cpp"], check=True, capture_output=True, text=True).stdout
