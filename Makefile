@@ -7,6 +7,7 @@
 #             FUZZ_SECONDS=3600           how long to fuzz
 #             WHEELS_ARGS="--machine x86_64 --python 3.11"  a part of the wheels
 #             ARM64_ARGS=--quick          the part of test-arm64 that CI runs
+#             CROSS=--quick               the part of cross that CI runs; or a system, CROSS=aarch64-macos
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -171,7 +172,7 @@ $(STAMPS)/zig: $(STAMPS)/packages constraints.txt
 	touch $@
 
 .PHONY: cross
-cross: setup $(STAMPS)/zig  ## compile runtime and delegate for macOS, Windows and musl; all or CROSS=aarch64-macos
+cross: corpus $(STAMPS)/zig  ## compile and link for macOS, Windows and musl, and run what QEMU and Wine can
 	$(PY) -m tools.cross $(CROSS)
 
 .PHONY: native-test

@@ -37,36 +37,32 @@ def requirement(name: str) -> str:
     return found[0]
 
 
-def fetch(name: str, platforms: Sequence[str]) -> Path:
-    """A package's wheel for one of the platforms (pip's tags), from .cache or from PyPI."""
-    folder = WHEELS / platforms[0]
+def _download(name: str, folder: Path, ending: str, what: str, *options: str) -> Path:
+    """A file of a package as constraints.txt pins it, from a folder of .cache or from PyPI with pip's options."""
     pinned = requirement(name)
-    pattern = pinned.replace("-", "_").replace("==", "-") + "-*.whl"
+    pattern = pinned.replace("-", "_").replace("==", "-") + ending
     if not list(folder.glob(pattern)):
         command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet", "--no-deps"]
-        command += ["--only-binary", ":all:", "--python-version", "3.11", "--dest", str(folder), pinned]
-        command += [part for platform in platforms for part in ("--platform", platform)]
+        command += ["--dest", str(folder), *options, pinned]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode != 0:
             reason = (result.stderr.strip().splitlines() or ["pip failed"])[-1]
-            raise UnavailableError(f"cannot fetch {pinned} for {platforms[0]}: {reason}")
+            raise UnavailableError(f"cannot fetch {what} {pinned}: {reason}")
     return next(folder.glob(pattern))
 
 
+def fetch(name: str, platforms: Sequence[str]) -> Path:
+    """A package's wheel for one of the platforms (pip's tags)."""
+    options = ["--only-binary", ":all:", "--python-version", "3.11"]
+    options += [part for platform in platforms for part in ("--platform", platform)]
+    return _download(name, WHEELS / platforms[0], "-*.whl", f"the wheel for {platforms[0]} of", *options)
+
+
 def unpack_source(name: str, folder: Path) -> Path:
-    """Unpack a package's sdist, as constraints.txt pins it, into a folder; gives the folder of its sources."""
-    pinned = requirement(name)
+    """Unpack a package's sdist into a folder, unless that is there; gives the folder of its sources."""
     if not folder.exists():
-        downloads = WHEELS / "source"
-        pattern = pinned.replace("-", "_").replace("==", "-") + ".tar.gz"
-        if not list(downloads.glob(pattern)):
-            command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet", "--no-deps"]
-            command += ["--no-binary", name, "--dest", str(downloads), pinned]
-            result = subprocess.run(command, capture_output=True, text=True, check=False)
-            if result.returncode != 0:
-                reason = (result.stderr.strip().splitlines() or ["pip failed"])[-1]
-                raise UnavailableError(f"cannot fetch the source of {pinned}: {reason}")
-        with tarfile.open(next(downloads.glob(pattern))) as archive:
+        file = _download(name, WHEELS / "source", ".tar.gz", "the source of", "--no-binary", name)
+        with tarfile.open(file) as archive:
             archive.extractall(folder, filter="data")
     return next(path for path in folder.iterdir() if path.is_dir())
 

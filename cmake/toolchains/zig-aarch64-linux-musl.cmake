@@ -1,4 +1,4 @@
-# Compiles for Linux on ARM64 without glibc, as Android is, with PyPI's `ziglang`; nothing is linked.
+# Compiles for Linux on ARM64 without glibc, as Android is, with PyPI's `ziglang`.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(_zig_target aarch64-linux-musl)

@@ -1,4 +1,4 @@
-# Compiles for macOS on Apple Silicon with PyPI's `ziglang`; nothing is linked.
+# Compiles for macOS on Apple Silicon with PyPI's `ziglang`.
 set(CMAKE_SYSTEM_NAME Darwin)
 set(CMAKE_SYSTEM_PROCESSOR arm64)
 set(CMAKE_OSX_SYSROOT "")

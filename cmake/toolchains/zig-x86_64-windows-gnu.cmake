@@ -1,4 +1,4 @@
-# Compiles for Windows on x86-64 with PyPI's `ziglang`; nothing is linked.
+# Compiles for Windows on x86-64 with PyPI's `ziglang`.
 set(CMAKE_SYSTEM_NAME Windows)
 set(CMAKE_SYSTEM_PROCESSOR AMD64)
 set(_zig_target x86_64-windows-gnu)

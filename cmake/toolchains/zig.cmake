@@ -10,19 +10,29 @@ if(NOT EXECUTORCH_GGML_ZIG)
   )
 endif()
 
-set(CMAKE_C_COMPILER "${EXECUTORCH_GGML_ZIG}" cc)
-set(CMAKE_CXX_COMPILER "${EXECUTORCH_GGML_ZIG}" c++)
+# CMake takes one word as a tool. zig names ARM64's extensions by -mcpu alone, where gcc and clang know -march.
+set(_zig_arm64 [=[
+for argument; do
+  shift
+  case "$argument" in
+    -march=armv8-a*) argument="-mcpu=generic${argument#-march=armv8-a}" ;;
+    -march=armv8.2-a*) argument="-mcpu=generic+v8_2a${argument#-march=armv8.2-a}" ;;
+  esac
+  set -- "$@" "$argument"
+done
+]=])
+foreach(_tool IN ITEMS cc c++ ar ranlib)
+  set(_script "${CMAKE_BINARY_DIR}/zig-${_tool}")
+  file(CONFIGURE OUTPUT "${_script}" CONTENT "#!/bin/sh\n${_zig_arm64}exec '${EXECUTORCH_GGML_ZIG}' ${_tool} \"$@\"\n" @ONLY)
+  file(CHMOD "${_script}" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
+endforeach()
+
+set(CMAKE_C_COMPILER "${CMAKE_BINARY_DIR}/zig-cc")
+set(CMAKE_CXX_COMPILER "${CMAKE_BINARY_DIR}/zig-c++")
+set(CMAKE_AR "${CMAKE_BINARY_DIR}/zig-ar")
+set(CMAKE_RANLIB "${CMAKE_BINARY_DIR}/zig-ranlib")
 set(CMAKE_C_COMPILER_TARGET "${_zig_target}")
 set(CMAKE_CXX_COMPILER_TARGET "${_zig_target}")
-
-# CMake takes one word as the archiver.
-foreach(_tool IN ITEMS ar ranlib)
-  string(TOUPPER "${_tool}" _upper)
-  set(_script "${CMAKE_BINARY_DIR}/zig-${_tool}")
-  file(WRITE "${_script}" "#!/bin/sh\nexec '${EXECUTORCH_GGML_ZIG}' ${_tool} \"$@\"\n")
-  file(CHMOD "${_script}" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
-  set(CMAKE_${_upper} "${_script}")
-endforeach()
 
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
