@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-from tests import zoo
+from tests import quick_decompositions, zoo
 from torch import nn
 
 import executorch_ggml
@@ -70,12 +72,21 @@ PROGRAMS: dict[str, Callable[[], Exported]] = {
 
 
 def save(folder: Path) -> None:
-    """Write every model: its program, and its inputs with eager's outputs."""
-    for name, export in PROGRAMS.items():
-        program, module, calls = export()
-        program.save(str(folder / f"{name}.pte"))
-        with torch.no_grad():
-            torch.save([(inputs, module(*inputs)) for inputs in calls], folder / f"{name}.pt")
+    """Write every model: its program, and its inputs with eager's outputs. Two processes export."""
+    with ProcessPoolExecutor(2, get_context("spawn"), initializer=_begin) as pool:
+        list(pool.map(partial(_save, folder), PROGRAMS))
+
+
+def _begin() -> None:
+    quick_decompositions.install()
+    torch.set_num_threads(1)
+
+
+def _save(folder: Path, name: str) -> None:
+    program, module, calls = PROGRAMS[name]()
+    program.save(str(folder / f"{name}.pte"))
+    with torch.no_grad():
+        torch.save([(inputs, module(*inputs)) for inputs in calls], folder / f"{name}.pt")
 
 
 def differences(folder: Path) -> dict[str, float]:
