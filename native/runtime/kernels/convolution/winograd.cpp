@@ -251,7 +251,7 @@ bool slides_by_one(const Window& w) { return w.kernel == 3 && w.stride == 1 && w
 
 bool is_winograd(const std::array<int64_t, 4>& out, const ggml_tensor* weight, const ConvolutionParams& params,
                  bool of_bfloats) {
-  constexpr int64_t kLeastChannels = 16;
+  constexpr int64_t kLeastChannels = 16;  // as the families of the op table say
   // Fewer read more weights than they save multiplications, and products of bf16 read an eighth of the bytes.
   constexpr int64_t kFewFloats = 1 << 20;  // stay in L3 from call to call
   const int64_t least_tiles = of_bfloats && winograd_floats(weight) > kFewFloats ? 32 : 12;

@@ -307,24 +307,6 @@ def convolves_as_ggml(x: Dims, weight: Operand, ne: Dims, window: Window2d, grou
 
 
 @formula
-def slides_by_one(window: Window) -> bool:
-    """Whether a window is of 3 elements, and goes on by one."""
-    return window.kernel == 3 and window.stride == 1 and window.dilation == 1 and window.up == 1
-
-
-@formula
-def may_be_winograd(weight: Operand, window: Window2d, groups: int) -> bool:
-    """Whether Winograd's algorithm may compute a convolution (kernels/convolution/winograd.h)."""
-    return (
-        groups == 1
-        and slides_by_one(window.w)
-        and slides_by_one(window.h)
-        and weight.ne[2] >= 16
-        and weight.ne[3] >= 16
-    )
-
-
-@formula
 def has_strips(weight: Operand, window: Window2d, kernel: int) -> bool:
     """Whether strips of columns may compute a convolution by channels (kernels/convolution/conv_2d_dw_isa.cpp)."""
     return (
@@ -336,8 +318,12 @@ def has_strips(weight: Operand, window: Window2d, kernel: int) -> bool:
     )
 
 
+_SLIDES_BY_ONE = " and ".join(
+    f"window.{axis}.kernel == 3 and window.{axis}.stride == 1 and window.{axis}.dilation == 1 and window.{axis}.up == 1"
+    for axis in ("w", "h")
+)
 _FAMILIES = {
-    "winograd": "may_be_winograd(weight, window, groups)",
+    "winograd": f"groups == 1 and weight.ne[2] >= 16 and weight.ne[3] >= 16 and {_SLIDES_BY_ONE}",
     "depthwise_3": "has_strips(weight, window, 3)",
     "depthwise_5": "has_strips(weight, window, 5)",
     "depthwise_7": "has_strips(weight, window, 7)",
