@@ -522,21 +522,16 @@ ggml_tensor* NodeBuilder::in_layer_before(const fb::Node& node, ggml_tensor* con
   const auto is_layer = [&](flatbuffers::uoffset_t i) {
     return layer_calls_.count(inputs[i]) != 0 && is_read_once(node.inputs()->Get(i));
   };
-  switch (node.op_type()) {
-    case fb::Op::Add:
-      for (int i = 0; i < 2; ++i) {
-        ggml_tensor* sum =
-            is_layer(static_cast<flatbuffers::uoffset_t>(i)) ? sum_in_layer(inputs[i], inputs[1 - i]) : nullptr;
-        if (sum != nullptr) return sum;
-      }
-      return nullptr;
-    case fb::Op::Relu:
-      return is_layer(0) ? bounds_in_layer(inputs[0], 0.0f, INFINITY) : nullptr;
-    case fb::Op::Clamp:
-      return is_layer(0) ? bounds_in_layer(inputs[0], node.op_as_Clamp()->min(), node.op_as_Clamp()->max()) : nullptr;
-    default:
-      return nullptr;
+  if (is_op(node, OpKind::Add)) {
+    for (flatbuffers::uoffset_t i = 0; i < 2; ++i) {
+      ggml_tensor* sum = is_layer(i) ? sum_in_layer(inputs[i], inputs[1 - i]) : nullptr;
+      if (sum != nullptr) return sum;
+    }
+    return nullptr;
   }
+  if (is_op(node, OpKind::Relu) && is_layer(0)) return bounds_in_layer(inputs[0], 0.0f, INFINITY);
+  const auto* clamp = attributes<fb::Clamp>(node, OpKind::Clamp);
+  return clamp != nullptr && is_layer(0) ? bounds_in_layer(inputs[0], clamp->min(), clamp->max()) : nullptr;
 }
 
 ggml_tensor* NodeBuilder::sum_in_layer(ggml_tensor* layer, ggml_tensor* addend) {
