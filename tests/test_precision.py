@@ -109,28 +109,45 @@ class Rows(nn.Module):
         return F.relu(self.layer(x))
 
 
-MODELS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
-    "linear": (Rows(67, 33), (2, 5, 67)),
-    "linear without bias": (Rows(1, 1, bias=False), (1, 1)),
-    "wide linear": (Rows(515, 130), (9, 515)),
-    "conv": (nn.Conv2d(3, 20, 3, stride=2, padding=1), (2, 3, 11, 9)),
-    "conv of one channel": (nn.Conv2d(1, 7, 5, stride=2, padding=2), (2, 1, 13, 12)),
-    "conv of large images": (nn.Conv2d(34, 9, 5, stride=2, padding=2), (2, 34, 80, 70)),  # rounded strip by strip
-    "conv 1x1": (nn.Conv2d(19, 35, 1), (1, 19, 7, 5)),
-    "by winograd": (nn.Conv2d(18, 33, 3, padding=1), (1, 18, 19, 17)),
-    "grouped": (nn.Conv2d(12, 18, 3, groups=3, dilation=2, bias=False), (2, 12, 9, 8)),
-    "depthwise": (
-        nn.Sequential(nn.Conv2d(21, 21, 3, groups=21, padding=1), nn.Conv2d(21, 6, 1)),
-        (2, 21, 7, 6),
-    ),
-    "transposed": (nn.ConvTranspose2d(6, 10, 4, stride=2, padding=1, groups=2), (1, 6, 5, 7)),
-    "transposed depthwise": (
-        nn.Sequential(nn.ConvTranspose2d(6, 6, 3, stride=2, groups=6), nn.Conv2d(6, 4, 2)),
-        (1, 6, 4, 4),
-    ),
-    "conv 1d": (nn.Conv1d(5, 9, 4, padding=2), (3, 5, 13)),
-    "conv 3d": (nn.Conv3d(2, 5, 3, padding=1), (1, 2, 4, 5, 6)),
-}
+def _models() -> dict[str, tuple[nn.Module, tuple[int, ...]]]:
+    """Models with the shapes of their inputs; whoever imports this, the weights are the same."""
+    torch.manual_seed(0)
+    return {
+        "linear": (Rows(67, 33), (2, 5, 67)),
+        "linear without bias": (Rows(1, 1, bias=False), (1, 1)),
+        "wide linear": (Rows(515, 130), (9, 515)),
+        "conv": (nn.Conv2d(3, 20, 3, stride=2, padding=1), (2, 3, 11, 9)),
+        "conv of one channel": (nn.Conv2d(1, 7, 5, stride=2, padding=2), (2, 1, 13, 12)),
+        "conv of large images": (nn.Conv2d(34, 9, 5, stride=2, padding=2), (2, 34, 80, 70)),  # rounded strip by strip
+        "conv 1x1": (nn.Conv2d(19, 35, 1), (1, 19, 7, 5)),
+        "by winograd": (nn.Conv2d(18, 33, 3, padding=1), (1, 18, 19, 17)),
+        "grouped": (nn.Conv2d(12, 18, 3, groups=3, dilation=2, bias=False), (2, 12, 9, 8)),
+        "depthwise": (
+            nn.Sequential(nn.Conv2d(21, 21, 3, groups=21, padding=1), nn.Conv2d(21, 6, 1)),
+            (2, 21, 7, 6),
+        ),
+        "transposed": (nn.ConvTranspose2d(6, 10, 4, stride=2, padding=1, groups=2), (1, 6, 5, 7)),
+        "transposed depthwise": (
+            nn.Sequential(nn.ConvTranspose2d(6, 6, 3, stride=2, groups=6), nn.Conv2d(6, 4, 2)),
+            (1, 6, 4, 4),
+        ),
+        "conv 1d": (nn.Conv1d(5, 9, 4, padding=2), (3, 5, 13)),
+        "conv 3d": (nn.Conv3d(2, 5, 3, padding=1), (1, 2, 4, 5, 6)),
+    }
+
+
+with torch.random.fork_rng():
+    MODELS = _models()
+
+TWO_LAYERS = ("depthwise", "transposed depthwise")
+"""Models whose second layer rounds the sums of the first."""
+
+
+def assert_rounded(name: str, actual: Tensor, expected: Tensor, precision: str) -> None:
+    """The same; but sums next to a tie may be rounded to either side by a second layer, as their order decides."""
+    assert_same(actual, expected, NEXT[precision] if name in TWO_LAYERS else SUMS)
+    bound = SUMS * float(expected.abs().max())
+    assert float(((actual - expected).abs() > bound).double().mean()) < 0.1
 
 
 class Each(nn.Module):
@@ -166,7 +183,7 @@ def rounded_operands(precision: str) -> dict[str, tuple[Tensor, Tensor]]:
 @pytest.mark.parametrize("name", MODELS)
 def test_operands_are_rounded(name: str, precision: str) -> None:
     x, actual = rounded_operands(precision)[name]
-    assert_same(actual, in_halves(MODELS[name][0], precision)(x), SUMS)
+    assert_rounded(name, actual, in_halves(MODELS[name][0], precision)(x), precision)
 
 
 @halves
@@ -480,7 +497,7 @@ def for_some_targets(targets: tuple[str, ...], precision: str) -> dict[str, tupl
 def test_partitioner(targets: tuple[str, ...], name: str, precision: str) -> None:
     """Programs for one target or both; in stock ops ggml itself multiplies."""
     x, actual = for_some_targets(targets, precision)[name]
-    assert_same(actual, in_halves(MODELS[name][0], precision)(x), SUMS)
+    assert_rounded(name, actual, in_halves(MODELS[name][0], precision)(x), precision)
 
 
 def float_session(model: nn.Module, x: Tensor, precision: str | None, dynamic: Any = None) -> Session:

@@ -202,6 +202,7 @@ def _inside(instruction: int, delegate: _Delegate, events: _Events, sources: Sou
                 multiply_adds=sum(map(_multiply_adds, nodes)),
                 bytes=_bytes(nodes),
                 joined=tuple(each.name for each in nodes[:-1]),
+                joined_nodes=tuple(joined),
             )
         )
     return found

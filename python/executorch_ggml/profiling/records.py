@@ -46,6 +46,7 @@ class NodeProfile:
     multiply_adds: int = 0  # of a call, where the op table has a formula; else 0
     bytes: int = 0  # that a call reads and writes: inputs, weights, output
     joined: tuple[str, ...] = ()  # nodes before it that its kernel computes too: it has their time, sources and work
+    joined_nodes: tuple[int, ...] = ()  # their numbers
 
     @property
     def module(self) -> str:

@@ -59,6 +59,7 @@ def _add_measured(method: Method, measured: Measured) -> None:
     for node in method.nodes:
         node.microseconds = measured.times.get(node.id)
         node.error = measured.errors.get(node.id)
+        node.joined_to = measured.joined.get(node.id, "")
 
 
 def refusals_of(method: Method, plan: Any) -> list[Refusal]:
@@ -96,4 +97,10 @@ def times_of(profile: Profile) -> Measured:
         outside_id(node.node) if node.delegate is None else node_id(node.delegate, node.node): node.median_ns / 1000
         for node in profile.nodes
     }
-    return Measured(times, profile.untraced_median_ns / 1000)
+    joined = {
+        node_id(node.delegate, number): node_id(node.delegate, node.node)
+        for node in profile.nodes
+        if node.delegate is not None
+        for number in node.joined_nodes
+    }
+    return Measured(times, profile.untraced_median_ns / 1000, joined=joined)

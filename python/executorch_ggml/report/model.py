@@ -22,7 +22,8 @@ class Node:
     """A call, or an input or output of the method. ``part`` is the delegate's name, "" outside.
 
     ``name`` is the ATen node's that it comes from. ``microseconds`` is the time of a run, ``error`` the largest
-    difference from eager over eager's largest magnitude; both None where not measured.
+    difference from eager over eager's largest magnitude; both None where not measured. ``joined_to`` is the node whose
+    kernel computes this one too, and whose time is both's.
     """
 
     id: str
@@ -41,6 +42,7 @@ class Node:
     boundary_bytes: int = 0  # of an outside node: what it reads from delegates and they from it
     reason: str = ""  # why it stayed outside
     microseconds: float | None = None
+    joined_to: str = ""
     error: float | None = None
 
 
@@ -93,12 +95,14 @@ class Arena:
 class Measured:
     """What runs of a method were seen to take and to give, by the ids of nodes.
 
-    ``microseconds`` is the time of a whole run. Errors are over eager's largest magnitude in that result.
+    ``microseconds`` is the time of a whole run. Errors are over eager's largest magnitude in that result. ``joined``
+    has the nodes that another's kernel computes, with that node.
     """
 
     times: Mapping[str, float] = field(default_factory=dict)
     microseconds: float | None = None
     errors: Mapping[str, float] = field(default_factory=dict)
+    joined: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

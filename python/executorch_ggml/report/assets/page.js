@@ -71,13 +71,18 @@ const hideTip = () => { element("tip").hidden = true; };
 
 const placeText = (node) => (node.kind === "outside" ? "ExecuTorch's kernel" : node.part);
 
+function joinedText(node) {
+  const kernel = report.method.nodes.find((other) => other.id === node.joined_to);
+  return kernel ? "in that of " + kernel.op + " (" + kernel.name + "), whose kernel computes it" : "";
+}
+
 function nodeFacts(node) {
   return [
     ["op", node.op], ["result", node.result], ["computed by", placeText(node)], ["ATen node", node.name],
     ["module", node.module + (node.module_type ? " (" + node.module_type + ")" : "")], ["source", node.source],
     ["attributes", node.attributes], ["weights", node.weights.join("\n")],
     ["weights' size", node.weight_bytes ? bytesText(node.weight_bytes) : ""], ["outside because", node.reason],
-    ["time", node.microseconds === null ? "" : timeText(node.microseconds)],
+    ["time", node.microseconds === null ? joinedText(node) : timeText(node.microseconds)],
     ["error", node.error === null ? "" : errorText(node.error)],
   ].filter(([, value]) => value && value !== "");
 }
