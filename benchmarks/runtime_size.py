@@ -9,6 +9,7 @@ of the library after unused sections are dropped. Code and data are bytes of the
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 import re
 import subprocess
@@ -79,8 +80,10 @@ def link_runner(runtime: Path, build: Path) -> Path:
     """examples/cpp's `run_small` with a runtime; the executable."""
     configure = ["cmake", "-G", "Ninja", "-S", str(ROOT / "examples" / "cpp"), "-B", str(build)]
     configure += [f"-DCMAKE_PREFIX_PATH={runtime.resolve()}", f"-DPython_EXECUTABLE={sys.executable}"]
+    tools = Path(sys.executable).parent  # whose CMake is newer than a plain machine's
+    environment = {**os.environ, "PATH": os.pathsep.join([str(tools), os.environ.get("PATH", "")])}
     for command in (configure, ["cmake", "--build", str(build), "--target", "run_small"]):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
         if done.returncode != 0:
             raise RuntimeError(done.stdout + done.stderr)
     return build / "run_small"

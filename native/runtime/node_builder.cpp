@@ -511,14 +511,14 @@ void NodeBuilder::remember_layer(const ggml_tensor* result, kernels::Convolution
     return source != nullptr && (states_.count(source) != 0 || states_.count(source->view_src) != 0);
   };
   // A layer moves to where its result is added to something: a state may have been written before that.
-  if (!on_cpu() || std::any_of(result->src, result->src + kMaxKernelInputs, changes)) return;
+  if (!kernels::kHasSums || !on_cpu() || std::any_of(result->src, result->src + kMaxKernelInputs, changes)) return;
   layer_calls_[result] = {call_, params};
 }
 
 // A sum with a layer's result, or bounds of that sum, as the last steps of the layer's kernel where nothing else reads
 // what it gave before; null for other nodes. The numbers are the same.
 ggml_tensor* NodeBuilder::in_layer_before(const fb::Node& node, ggml_tensor* const* inputs) {
-  if (!on_cpu() || !uses_kernels()) return nullptr;
+  if (!kernels::kHasSums || !on_cpu() || !uses_kernels()) return nullptr;
   const auto is_layer = [&](flatbuffers::uoffset_t i) {
     return layer_calls_.count(inputs[i]) != 0 && is_read_once(node.inputs()->Get(i));
   };

@@ -114,7 +114,7 @@ struct Tile {
 
   // Adds the bias and the addend, clamps and stores the sums.
   static VEC_INLINE void finish(const ConvTileOf<Element>& tile, V (&sum)[Rows][Vectors]) {
-    return tile.addend == nullptr ? store_results<false>(tile, sum) : store_results<true>(tile, sum);
+    return !kHasSums || tile.addend == nullptr ? store_results<false>(tile, sum) : store_results<true>(tile, sum);
   }
 
   template <bool Adds>

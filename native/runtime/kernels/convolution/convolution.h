@@ -5,6 +5,7 @@
 
 #include "ggml.h"
 #include "ops_generated.h"
+#include "selection_generated.h"
 
 namespace executorch_ggml::kernels {
 
@@ -16,6 +17,9 @@ struct ConvolutionParams {
   int addend = 0;                    // the source that is added to the result before the activation; 0: none
 };
 
+// Whether sums may be joined to layers.
+constexpr bool kHasSums = built::add;
+
 // The bias of a layer's output channels, or null: sources have no gaps, an absent one's place may be the addend's.
 inline const float* bias_of(const ggml_tensor* dst, const ConvolutionParams& params) {
   const ggml_tensor* bias = params.addend == 2 ? nullptr : dst->src[2];
@@ -24,7 +28,7 @@ inline const float* bias_of(const ggml_tensor* dst, const ConvolutionParams& par
 
 // What is added to the result, dense and of its dims, or null.
 inline const float* addend_of(const ggml_tensor* dst, const ConvolutionParams& params) {
-  return params.addend == 0 ? nullptr : static_cast<const float*>(dst->src[params.addend]->data);
+  return !kHasSums || params.addend == 0 ? nullptr : static_cast<const float*>(dst->src[params.addend]->data);
 }
 
 // Convolutions whose channels are their groups.
