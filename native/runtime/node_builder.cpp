@@ -260,9 +260,13 @@ ggml_tensor* NodeBuilder::custom_node(Kernel kernel, KernelCallBase* call, std::
   ggml_tensor* sources[kMaxKernelInputs] = {};
   const int count = describe_call(call, inputs, sources);
   call->kernel = kernel;
-  return called(ggml_custom_4d(ctx_, storage_type(call->dst), ne_[0], ne_[1], ne_[2], ne_[3], sources, count,
-                               run_kernel, GGML_N_TASKS_MAX, call),
-                call);
+  return node_of(call, storage_type(call->dst), sources, count);
+}
+
+ggml_tensor* NodeBuilder::node_of(KernelCallBase* call, ggml_type type, ggml_tensor** sources, int count) {
+  return called(
+      ggml_custom_4d(ctx_, type, ne_[0], ne_[1], ne_[2], ne_[3], sources, count, run_kernel, GGML_N_TASKS_MAX, call),
+      call);
 }
 
 // Without ggml's walk over a graph a node's call must be known.
@@ -281,9 +285,7 @@ ggml_tensor* NodeBuilder::custom(Kernel kernel, const MulMatParams& params,
       sources[0]->type == GGML_TYPE_BF16 ? bfloats_of(sources[1]) : quantized_rows(sources[0], sources[1]);
   if (rows != nullptr) sources[count++] = rows;
   call->kernel = kernel;
-  return called(ggml_custom_4d(ctx_, GGML_TYPE_F32, ne_[0], ne_[1], ne_[2], ne_[3], sources, count, run_kernel,
-                               GGML_N_TASKS_MAX, call),
-                call);
+  return node_of(call, GGML_TYPE_F32, sources, count);
 }
 
 // The rows of b quantized for int8 GEMM with a, by one node for all such products; null where each quantizes them
@@ -504,73 +506,6 @@ ggml_tensor* NodeBuilder::linear(ggml_tensor* x, ggml_tensor* weight, ggml_tenso
                                              : custom(kernels::conv_2d, params, {x, weight, bias});
   remember_layer(result, &params_of_call<kernels::ConvolutionParams>(call_));
   return result;
-}
-
-void NodeBuilder::remember_layer(const ggml_tensor* result, kernels::ConvolutionParams* params) {
-  const auto changes = [this](const ggml_tensor* source) {
-    return source != nullptr && (states_.count(source) != 0 || states_.count(source->view_src) != 0);
-  };
-  // A layer moves to where its result is added to something: a state may have been written before that.
-  if (!kernels::kHasSums || !on_cpu() || std::any_of(result->src, result->src + kMaxKernelInputs, changes)) return;
-  layer_calls_[result] = {call_, params};
-}
-
-// A sum with a layer's result, or bounds of that sum, as the last steps of the layer's kernel where nothing else reads
-// what it gave before; null for other nodes. The numbers are the same.
-ggml_tensor* NodeBuilder::in_layer_before(const fb::Node& node, ggml_tensor* const* inputs) {
-  if (!kernels::kHasSums || !on_cpu() || !uses_kernels()) return nullptr;
-  const auto is_layer = [&](flatbuffers::uoffset_t i) {
-    return layer_calls_.count(inputs[i]) != 0 && is_read_once(node.inputs()->Get(i));
-  };
-  if (is_op(node, OpKind::Add)) {
-    for (flatbuffers::uoffset_t i = 0; i < 2; ++i) {
-      ggml_tensor* sum = is_layer(i) ? sum_in_layer(inputs[i], inputs[1 - i]) : nullptr;
-      if (sum != nullptr) return sum;
-    }
-    return nullptr;
-  }
-  if (is_op(node, OpKind::Relu) && is_layer(0)) return bounds_in_layer(inputs[0], 0.0f, INFINITY);
-  const auto* clamp = attributes<fb::Clamp>(node, OpKind::Clamp);
-  return clamp != nullptr && is_layer(0) ? bounds_in_layer(inputs[0], clamp->min(), clamp->max()) : nullptr;
-}
-
-ggml_tensor* NodeBuilder::sum_in_layer(ggml_tensor* layer, ggml_tensor* addend) {
-  const LayerCall& before = layer_calls_[layer];
-  const bool fits = dims_of(layer) == ne_ && dims_of(addend) == ne_ && addend->type == GGML_TYPE_F32 &&
-                    ggml_is_contiguous(addend) && addend != layer;
-  const bool is_last = before.params->addend == 0 && before.params->epilogue.activation == Activation::None;
-  return fits && is_last ? remade(layer, addend) : nullptr;
-}
-
-ggml_tensor* NodeBuilder::bounds_in_layer(ggml_tensor* layer, float low, float high) {
-  const LayerCall& before = layer_calls_[layer];
-  const bool follows_sum = before.params->addend != 0 && before.params->epilogue.activation == Activation::None;
-  if (!follows_sum || dims_of(layer) != ne_ || std::isnan(low) || std::isnan(high)) return nullptr;
-  before.params->epilogue = {Activation::Clamp, low, high};
-  return remade(layer, nullptr);
-}
-
-// A layer's node again, for the node being built, with one source more or none; the old one is computed no more.
-ggml_tensor* NodeBuilder::remade(ggml_tensor* layer, ggml_tensor* addend) {
-  const LayerCall before = layer_calls_[layer];
-  ggml_tensor* sources[kMaxKernelInputs] = {};
-  int count = 0;
-  while (count < kMaxKernelInputs && layer->src[count] != nullptr) {
-    sources[count] = layer->src[count];
-    ++count;
-  }
-  if (addend != nullptr) {
-    before.params->addend = count;
-    before.call->src[count] = DType::F32;
-    sources[count++] = addend;
-  }
-  call_ = before.call;
-  call_->node = node_->name() ? node_->name()->c_str() : "";
-  chained_work_ = call_->work;
-  ggml_tensor* made = ggml_custom_4d(ctx_, layer->type, ne_[0], ne_[1], ne_[2], ne_[3], sources, count, run_kernel,
-                                     GGML_N_TASKS_MAX, call_);
-  layer_calls_[made] = before;
-  return called(made, call_);
 }
 
 // What a layer's input was rounded from, where instructions that multiply bf16 compute the layer: its kernel rounds

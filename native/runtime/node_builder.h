@@ -239,7 +239,7 @@ class NodeBuilder {
   ggml_tensor* in_layer_before(const fb::Node& node, ggml_tensor* const* inputs);
   ggml_tensor* sum_in_layer(ggml_tensor* layer, ggml_tensor* addend);
   ggml_tensor* bounds_in_layer(ggml_tensor* layer, float low, float high);
-  ggml_tensor* remade(ggml_tensor* layer, ggml_tensor* addend);
+  ggml_tensor* fused(ggml_tensor* layer, ggml_tensor* addend);
   void remember_layer(const ggml_tensor* result, kernels::ConvolutionParams* params);
   bool is_constant(const ggml_tensor* tensor) const;
   bool is_read_once(int value);
@@ -264,6 +264,7 @@ class NodeBuilder {
   int describe_call(KernelCallBase* call, std::initializer_list<ggml_tensor*> inputs, ggml_tensor** sources);
   ggml_tensor* custom_node(Kernel kernel, KernelCallBase* call, std::initializer_list<ggml_tensor*> inputs);
   ggml_tensor* called(ggml_tensor* node, KernelCallBase* call);
+  ggml_tensor* node_of(KernelCallBase* call, ggml_type type, ggml_tensor** sources, int count);
   ggml_tensor* in_pieces(ggml_tensor* node);
   ggml_tensor* quantized_rows(const ggml_tensor* a, ggml_tensor* b);
   ggml_tensor* filled(float value);

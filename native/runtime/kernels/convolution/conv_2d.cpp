@@ -29,7 +29,7 @@ constexpr int64_t kAliasing = 4096;              // pixels a multiple of so many
 constexpr int64_t kLongestCopy = 1 << 20;        // elements
 constexpr int64_t kRoundedInL1 = 16 * 1024;      // bytes of rounded pixels that one pass of weights is multiplied with
 constexpr int64_t kRoundedInL2 = 256 * 1024;     // of those that are read several times, for passes or for taps
-constexpr int64_t kFarResults = 128 * 1024;      // elements, from which on L2 lacks what is written
+constexpr int64_t kFarResults = 128 * 1024;      // elements; larger outputs are not in L2 when they are stored
 constexpr int64_t kCopied = 16;                  // elements of a run that are copied at a time, some of them beyond it
 // A build of programs whose only layers are linear has no code for windows.
 constexpr bool kHasWindows = built::conv_2d_nhwc;

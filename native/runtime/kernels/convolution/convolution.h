@@ -20,7 +20,7 @@ struct ConvolutionParams {
 // Whether sums may be joined to layers.
 constexpr bool kHasSums = built::add;
 
-// The bias of a layer's output channels, or null: sources have no gaps, an absent one's place may be the addend's.
+// The bias of the output channels, or null. ggml's sources have no gaps: without a bias src[2] may be the addend.
 inline const float* bias_of(const ggml_tensor* dst, const ConvolutionParams& params) {
   const ggml_tensor* bias = params.addend == 2 ? nullptr : dst->src[2];
   return bias == nullptr ? nullptr : static_cast<const float*>(bias->data);

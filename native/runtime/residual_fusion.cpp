@@ -1,0 +1,76 @@
+// Residual adds in the epilogue of the layer before them.
+
+#include <algorithm>
+#include <cmath>
+
+#include "node_builder.h"
+
+namespace executorch_ggml {
+
+void NodeBuilder::remember_layer(const ggml_tensor* result, kernels::ConvolutionParams* params) {
+  const auto changes = [this](const ggml_tensor* source) {
+    return source != nullptr && (states_.count(source) != 0 || states_.count(source->view_src) != 0);
+  };
+  // A layer moves to where its result is added to something: a state may have been written before that.
+  if (!kernels::kHasSums || !on_cpu() || std::any_of(result->src, result->src + kMaxKernelInputs, changes)) return;
+  layer_calls_[result] = {call_, params};
+}
+
+// Fuses a residual add, or a ReLU or clamp after it, into the epilogue of the layer before, where nothing else reads
+// the layer's output; null for other nodes. The numbers are the same.
+ggml_tensor* NodeBuilder::in_layer_before(const fb::Node& node, ggml_tensor* const* inputs) {
+  if (!kernels::kHasSums || !on_cpu() || !uses_kernels()) return nullptr;
+  const auto is_layer = [&](flatbuffers::uoffset_t i) {
+    return layer_calls_.count(inputs[i]) != 0 && is_read_once(node.inputs()->Get(i));
+  };
+  if (is_op(node, OpKind::Add)) {
+    for (flatbuffers::uoffset_t i = 0; i < 2; ++i) {
+      ggml_tensor* sum = is_layer(i) ? sum_in_layer(inputs[i], inputs[1 - i]) : nullptr;
+      if (sum != nullptr) return sum;
+    }
+    return nullptr;
+  }
+  if (is_op(node, OpKind::Relu) && is_layer(0)) return bounds_in_layer(inputs[0], 0.0f, INFINITY);
+  const auto* clamp = attributes<fb::Clamp>(node, OpKind::Clamp);
+  return clamp != nullptr && is_layer(0) ? bounds_in_layer(inputs[0], clamp->min(), clamp->max()) : nullptr;
+}
+
+ggml_tensor* NodeBuilder::sum_in_layer(ggml_tensor* layer, ggml_tensor* addend) {
+  const LayerCall& before = layer_calls_[layer];
+  const bool fits = dims_of(layer) == ne_ && dims_of(addend) == ne_ && addend->type == GGML_TYPE_F32 &&
+                    ggml_is_contiguous(addend) && addend != layer;
+  const bool is_last = before.params->addend == 0 && before.params->epilogue.activation == Activation::None;
+  return fits && is_last ? fused(layer, addend) : nullptr;
+}
+
+ggml_tensor* NodeBuilder::bounds_in_layer(ggml_tensor* layer, float low, float high) {
+  const LayerCall& before = layer_calls_[layer];
+  const bool follows_sum = before.params->addend != 0 && before.params->epilogue.activation == Activation::None;
+  if (!follows_sum || dims_of(layer) != ne_ || std::isnan(low) || std::isnan(high)) return nullptr;
+  before.params->epilogue = {Activation::Clamp, low, high};
+  return fused(layer, nullptr);
+}
+
+// The fused layer's node, which replaces the layer's; with the addend as a source, or null.
+ggml_tensor* NodeBuilder::fused(ggml_tensor* layer, ggml_tensor* addend) {
+  const LayerCall before = layer_calls_[layer];
+  ggml_tensor* sources[kMaxKernelInputs] = {};
+  int count = 0;
+  while (count < kMaxKernelInputs && layer->src[count] != nullptr) {
+    sources[count] = layer->src[count];
+    ++count;
+  }
+  if (addend != nullptr) {
+    before.params->addend = count;
+    before.call->src[count] = DType::F32;
+    sources[count++] = addend;
+  }
+  call_ = before.call;
+  call_->node = node_->name() ? node_->name()->c_str() : "";
+  chained_work_ = call_->work;
+  ggml_tensor* node = node_of(call_, layer->type, sources, count);
+  layer_calls_[node] = before;
+  return node;
+}
+
+}  // namespace executorch_ggml
