@@ -740,6 +740,7 @@ Status NodeBuilder::make(const fb::Node& node, const OpInfo& spec, ggml_tensor* 
   work_ = saturating_add(work_, work);
   remember_bound(spec, inputs[0], *made);
   remember_bfloats(node, spec, inputs[0], *made);
+  remember_reshaped_layer(node, inputs[0], *made);
   return {};
 }
 

@@ -239,8 +239,9 @@ class NodeBuilder {
   ggml_tensor* in_layer_before(const fb::Node& node, ggml_tensor* const* inputs);
   ggml_tensor* sum_in_layer(ggml_tensor* layer, ggml_tensor* addend);
   ggml_tensor* bounds_in_layer(ggml_tensor* layer, float low, float high);
-  ggml_tensor* fused(ggml_tensor* layer, ggml_tensor* addend);
-  void remember_layer(const ggml_tensor* result, kernels::ConvolutionParams* params);
+  ggml_tensor* fused(const ggml_tensor* result, ggml_tensor* addend);
+  void remember_layer(ggml_tensor* result, kernels::ConvolutionParams* params);
+  void remember_reshaped_layer(const fb::Node& node, const ggml_tensor* source, const ggml_tensor* result);
   bool is_constant(const ggml_tensor* tensor) const;
   bool is_read_once(int value);
   bool is_read_here_alone(int value, const ggml_tensor* tensor);
@@ -296,8 +297,10 @@ class NodeBuilder {
   };
   std::unordered_map<const ggml_tensor*, Convolutions> convolutions_;  // by their result
   struct LayerCall {
+    ggml_tensor* node;  // ggml's, which has the layer's operands
     KernelCallBase* call;
     kernels::ConvolutionParams* params;  // of the call, of a chain's last layer
+    bool is_linear;
   };
   std::unordered_map<const ggml_tensor*, LayerCall> layer_calls_;  // by the result, which more may be done to
   std::vector<int> reads_;                                         // how often each value is read, once it is asked

@@ -7,13 +7,21 @@
 
 namespace executorch_ggml {
 
-void NodeBuilder::remember_layer(const ggml_tensor* result, kernels::ConvolutionParams* params) {
+void NodeBuilder::remember_layer(ggml_tensor* result, kernels::ConvolutionParams* params) {
   const auto changes = [this](const ggml_tensor* source) {
     return source != nullptr && (states_.count(source) != 0 || states_.count(source->view_src) != 0);
   };
   // A layer moves to where its result is added to something: a state may have been written before that.
   if (!kernels::kHasSums || !on_cpu() || std::any_of(result->src, result->src + kMaxKernelInputs, changes)) return;
-  layer_calls_[result] = {call_, params};
+  layer_calls_[result] = {result, call_, params, is_op(*node_, OpKind::Linear)};
+}
+
+// A linear layer's result is a matrix: its rows may get back the dims of a batch before they are added to something.
+void NodeBuilder::remember_reshaped_layer(const fb::Node& node, const ggml_tensor* source, const ggml_tensor* result) {
+  if (!is_op(node, OpKind::Reshape)) return;
+  const auto layer = layer_calls_.find(source);
+  if (layer == layer_calls_.end() || !layer->second.is_linear || source->ne[0] != result->ne[0]) return;
+  if (is_read_once(node.inputs()->Get(0))) layer_calls_[result] = LayerCall(layer->second);
 }
 
 // Fuses a residual add, or a ReLU or clamp after it, into the epilogue of the layer before, where nothing else reads
@@ -52,25 +60,25 @@ ggml_tensor* NodeBuilder::bounds_in_layer(ggml_tensor* layer, float low, float h
 }
 
 // The fused layer's node, which replaces the layer's; with the addend as a source, or null.
-ggml_tensor* NodeBuilder::fused(ggml_tensor* layer, ggml_tensor* addend) {
-  const LayerCall before = layer_calls_[layer];
+ggml_tensor* NodeBuilder::fused(const ggml_tensor* result, ggml_tensor* addend) {
+  LayerCall layer = layer_calls_[result];
   ggml_tensor* sources[kMaxKernelInputs] = {};
   int count = 0;
-  while (count < kMaxKernelInputs && layer->src[count] != nullptr) {
-    sources[count] = layer->src[count];
+  while (count < kMaxKernelInputs && layer.node->src[count] != nullptr) {
+    sources[count] = layer.node->src[count];
     ++count;
   }
   if (addend != nullptr) {
-    before.params->addend = count;
-    before.call->src[count] = DType::F32;
+    layer.params->addend = count;
+    layer.call->src[count] = DType::F32;
     sources[count++] = addend;
   }
-  call_ = before.call;
+  call_ = layer.call;
   call_->node = node_->name() ? node_->name()->c_str() : "";
   chained_work_ = call_->work;
-  ggml_tensor* node = node_of(call_, layer->type, sources, count);
-  layer_calls_[node] = before;
-  return node;
+  layer.node = node_of(call_, result->type, sources, count);
+  layer_calls_[layer.node] = layer;
+  return layer.node;
 }
 
 }  // namespace executorch_ggml

@@ -119,15 +119,45 @@ def test_a_layer_reads_a_state_before_it_is_written(tmp_path: Path) -> None:
         seen = x
 
 
+SHAPED_LAYERS = {
+    "conv": (nn.Conv2d(64, 64, 1), (1, 64, 9, 7)),
+    "rows": (nn.Linear(40, 40), (15, 40)),
+    "rows of a batch": (nn.Linear(40, 40), (3, 5, 40)),
+    "odd rows of a batch": (nn.Linear(39, 39), (3, 5, 39)),
+}
+
+
 @pytest.mark.parametrize("precision", [None, "bf16"])
-def test_profile_names_the_nodes_that_a_layer_computes(tmp_path: Path, precision: str | None) -> None:
+@pytest.mark.parametrize("name", SHAPED_LAYERS)
+def test_profile_names_the_nodes_that_a_layer_computes(tmp_path: Path, name: str, precision: str | None) -> None:
     torch.manual_seed(3)
-    layer = nn.Conv2d(64, 64, 1)
-    inputs = (torch.randn(1, 64, 9, 7), torch.randn(1, 64, 9, 7))
-    module = Residual(layer, nn.Conv2d(64, 64, 1), (COMBINED["relu"],), apart=False).eval()
+    layer, shape = SHAPED_LAYERS[name]
+    inputs = (torch.randn(shape), torch.randn(shape))
+    module = Residual(layer, copy.deepcopy(layer), (COMBINED["relu"],), apart=False).eval()
     executorch_ggml.export(module, inputs, precision=precision, report_error=False).save(str(tmp_path / "model.pte"))
     nodes = profile(tmp_path / "model.pte", inputs, calls=2).nodes
-    assert [node.op for node in nodes].count("conv_2d_nhwc") == 1
+    assert sum(node.op in ("conv_2d_nhwc", "linear") for node in nodes) == 1
     (node,) = (node for node in nodes if node.op == "relu")
     assert any("add" in name for name in node.joined)
-    assert any("conv" in name for name in node.joined)
+    assert any("conv" in name or "linear" in name for name in node.joined)
+    result = executorch_ggml.load(tmp_path / "model.pte")(*inputs)
+    tolerance = 1e-5 if precision is None else 0.02
+    torch.testing.assert_close(result, module(*inputs)[0], rtol=tolerance, atol=tolerance)
+
+
+def test_rows_that_a_reshape_divides_are_added_as_they_are_then() -> None:
+    class Divided(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(40, 40)
+
+        def forward(self, x: Tensor, heads: Tensor) -> tuple[Tensor, Tensor]:
+            y = self.layer(x)
+            return F.relu(y.view(15, 4, 10) + heads), F.relu(self.layer(-x).view(5, 3, 40) + heads.view(5, 3, 40))
+
+    module, x, heads = Divided().eval(), torch.randn(3, 5, 40), torch.randn(15, 4, 10)
+    graph = for_cpu(lowered(module, (x, heads)))
+    constants = {each.key: each.stored() for each in graph.named_constants()}
+    results = run_session(Session(serialize(graph), constants, threads=2), (x, heads))
+    for result, expected in zip(results, module(x, heads), strict=True):
+        torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-5)

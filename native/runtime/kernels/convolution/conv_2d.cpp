@@ -234,13 +234,16 @@ class Convolution {
 
   bool pointwise() const { return !kHasWindows || is_pointwise_; }
 
-  // An image that is rounded may have steps between the pixels: only those that are read are rounded.
+  bool has_steps() const { return horizontal_.stride > 1 || vertical_.stride > 1; }
+
+  // Without steps pixels are in the same order, though a layer of rows may write them to a tensor of other dims. An
+  // image that is rounded may have steps between the pixels: only those that are read are rounded.
   bool sees_pixels(bool rounded) const {
-    const auto plain = [=](const Axis& w, int64_t in, int64_t out) {
-      const bool fits = w.stride == 1 ? in == out : rounded && out > 0 && (in - 1) / w.stride >= out - 1;
-      return w.kernel == 1 && w.pad == 0 && w.up == 1 && fits;
-    };
-    return plain(horizontal_, in_.width, out_.width) && plain(vertical_, in_.height, out_.height);
+    const auto is_plain = [](const Axis& w) { return w.kernel == 1 && w.pad == 0 && w.up == 1; };
+    if (!is_plain(horizontal_) || !is_plain(vertical_)) return false;
+    if (!has_steps()) return in_.pixels() == out_.pixels();
+    const auto fits = [](const Axis& w, int64_t in, int64_t out) { return out > 0 && (in - 1) / w.stride >= out - 1; };
+    return rounded && fits(horizontal_, in_.width, out_.width) && fits(vertical_, in_.height, out_.height);
   }
 
   // To gather a tap's run takes some ten cycles, in which as many pairs of inputs are multiplied with a block.
@@ -505,7 +508,7 @@ class Convolution {
   void round_pixels(Range pixels) {
     if constexpr (!kOnFloats) {
       uint16_t* to = scratch_.rounded.sized(pixels.size() * in_.channels);
-      const bool is_dense = horizontal_.stride == 1 && vertical_.stride == 1 && in_.channels == source_.channels;
+      const bool is_dense = !has_steps() && in_.channels == source_.channels;
       if (is_dense) {
         round_bfloats(floats_ + pixels.begin * in_.channels, pixels.size() * in_.channels, to);
       } else {
@@ -522,6 +525,7 @@ class Convolution {
 
   // The pixel of the image that an output pixel of a pointwise convolution reads.
   int64_t source_pixel(int64_t pixel) const {
+    if (!has_steps()) return pixel;
     const int64_t row = pixel / source_out_.width;
     const int64_t image = row / source_out_.height;
     const int64_t y = row % source_out_.height * vertical_.stride;
