@@ -1,4 +1,4 @@
-// Convolutions of kernels_convolution_test.cpp: cases, calls of kernels, and what a loop as plain as can be gives.
+// Convolutions and pools of the kernels' tests: cases, calls of kernels, and what a loop as plain as can be gives.
 #pragma once
 
 #include <algorithm>
@@ -181,8 +181,8 @@ double activate(double x, Activation activation, double low, double high) {
 }
 
 // weight (OC, IC / groups, KH, KW) as conv_2d reads it.
-std::vector<float> pack(const std::vector<float>& weight, int64_t oc, int64_t ic, int64_t kh, int64_t kw,
-                        int64_t groups) {
+inline std::vector<float> pack(const std::vector<float>& weight, int64_t oc, int64_t ic, int64_t kh, int64_t kw,
+                               int64_t groups) {
   const int64_t group = oc / groups;
   const int64_t blocks = (group + kBlock - 1) / kBlock;
   std::vector<float> packed(static_cast<size_t>(groups * blocks * kh * kw * ic * kBlock + ic), 0.0f);
@@ -242,8 +242,8 @@ int64_t meet(int64_t o, int64_t k, const Window& w, int64_t size) {
   return at < 0 || at % w.up != 0 || at / w.up >= size ? -1 : at / w.up;
 }
 
-Expected convolve(const ConvParams& p, const std::array<int64_t, 4>& ne, const std::vector<float>& x,
-                  const std::vector<float>& weight, const std::vector<float>& bias) {
+inline Expected convolve(const ConvParams& p, const std::array<int64_t, 4>& ne, const std::vector<float>& x,
+                         const std::vector<float>& weight, const std::vector<float>& bias) {
   Expected result;
   const int64_t ic = ne[0] / p.groups;
   const int64_t group = p.ne[0] / p.groups;
@@ -287,7 +287,7 @@ std::vector<float> as_bfloats(const std::vector<float>& x) {
 }
 
 // The same, as floats.
-std::vector<float> rounded_to_bfloats(const std::vector<float>& x) {
+inline std::vector<float> rounded_to_bfloats(const std::vector<float>& x) {
   std::vector<float> rounded(x.size());
   const std::vector<float> memory = as_bfloats(x);
   ggml_bf16_to_fp32_row(reinterpret_cast<const ggml_bf16_t*>(memory.data()), rounded.data(),
@@ -297,7 +297,7 @@ std::vector<float> rounded_to_bfloats(const std::vector<float>& x) {
 
 // Blocks of so many rows with these in pairs, the last one beside zeros where their number is odd. Zeros for a pixel of
 // padding follow.
-std::vector<float> in_pairs(const std::vector<float>& blocks, int64_t rows, int64_t channels) {
+inline std::vector<float> in_pairs(const std::vector<float>& blocks, int64_t rows, int64_t channels) {
   const int64_t stored = rows + rows % 2;
   const int64_t count_of_blocks = static_cast<int64_t>(blocks.size()) / (rows * kBlock);
   std::vector<float> pairs(static_cast<size_t>(count_of_blocks * stored * kBlock + channels));

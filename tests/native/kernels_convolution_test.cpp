@@ -1,16 +1,13 @@
-// conv_2d, winograd_conv_2d, conv_2d_chain, conv_2d_dw, pool_2d and interpolate against loops as plain as can be, on
-// every instruction set that this CPU has. With --bench: their speed on layers of well-known networks.
+// conv_2d, winograd_conv_2d, conv_2d_chain and conv_2d_dw against loops as plain as can be, on every instruction set
+// that this CPU has. With --bench: their speed on layers of well-known networks.
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "kernels/convolution/chain.h"
@@ -21,6 +18,7 @@
 #include "kernels/simd/isa.h"
 
 #include "convolution_cases.h"
+#include "kernel_timing.h"
 
 namespace executorch_ggml {
 namespace {
@@ -168,46 +166,6 @@ void test_depthwise(ConvCase c) {
   dw.weights = Storage::Plain;
   Call<ConvParams> plain(kernels::conv_2d_dw, dw, c.x, x, weight, bias);
   check(plain, expected, "conv_2d_dw, plain weights, " + c.name());
-}
-
-void test_pool(const ConvCase& c, PoolKind kind, int64_t divisor = 0, float odd_value = 0.0f) {
-  const ConvParams w = c.params();
-  Pool2dNhwcParams p = {{c.x[0], w.ne[1], w.ne[2], c.x[3]}, kind, w.window, divisor};
-  std::vector<float> x = random_floats(count(c.x), 2.0f);
-  for (size_t i = 3; odd_value != 0.0f && i < x.size(); i += 37) {
-    x[i] = odd_value;
-  }
-  Expected expected;
-  for (int64_t at = 0; at < count(p.ne); ++at) {
-    const int64_t channel = at % p.ne[0];
-    const int64_t ox = at / p.ne[0] % p.ne[1];
-    const int64_t oy = at / p.ne[0] / p.ne[1] % p.ne[2];
-    const int64_t n = at / p.ne[0] / p.ne[1] / p.ne[2];
-    double best = -static_cast<double>(kInf);
-    double sum = 0.0;
-    double size = 0.0;
-    int64_t counted = 0;
-    for (int64_t ky = 0; ky < p.window.h.kernel; ++ky) {
-      for (int64_t kx = 0; kx < p.window.w.kernel; ++kx) {
-        const int64_t iy = oy * p.window.h.stride - p.window.h.pad + ky * p.window.h.dilation;
-        const int64_t ix = ox * p.window.w.stride - p.window.w.pad + kx * p.window.w.dilation;
-        const bool inside = iy >= 0 && ix >= 0 && iy < c.x[2] && ix < c.x[1];
-        counted += kind == PoolKind::AvgPad ? iy < c.x[2] + p.window.h.pad && ix < c.x[1] + p.window.w.pad : inside;
-        if (inside) {
-          const auto v =
-              static_cast<double>(x[static_cast<size_t>(((n * c.x[2] + iy) * c.x[1] + ix) * c.x[0] + channel)]);
-          best = std::isnan(v) || std::isnan(best) ? static_cast<double>(NAN) : std::max(best, v);
-          sum += v;
-          size += std::fabs(v);
-        }
-      }
-    }
-    expected.value.push_back(kind == PoolKind::Max ? best
-                                                   : sum / static_cast<double>(divisor != 0 ? divisor : counted));
-    expected.size.push_back(kind == PoolKind::Max ? 0.0 : size);
-  }
-  Call<Pool2dNhwcParams> call(kernels::pool_2d, p, c.x, x, {}, {});
-  check(call, expected, "pool_2d kind " + std::to_string(int(kind)) + " " + c.name());
 }
 
 ConvCase with(ConvCase c, const std::function<void(ConvCase&)>& change) {
@@ -503,80 +461,6 @@ void test_bfloats() {
   test_bfloat_conv({{6, 9, 8, 1}, 20, 3, 1, 1}, kInf);
 }
 
-void test_pools() {
-  for (PoolKind kind : {PoolKind::Max, PoolKind::Avg, PoolKind::AvgPad}) {
-    for (int64_t channels : {1, 3, 16, 67, 130}) {
-      test_pool({{channels, 9, 8, 2}, channels, 3, 2, 1}, kind);
-      test_pool({{channels, 7, 7, 1}, channels, 7}, kind);
-    }
-    for (int64_t extra : {0, 1, 4}) {
-      test_pool({{20, 9, 8, 2}, 20, 2, 3, 1, 2, 1, 1, Activation::None, true, 3, 1, 0, 1, 0, extra}, kind);
-    }
-    test_pool({{40, 9, 8, 1}, 40, 3, 1, 1}, kind, 5);
-    for (float odd_value : {NAN, kInf}) {
-      test_pool({{21, 9, 8, 1}, 21, 3, 1, 1}, kind, 0, odd_value);
-    }
-  }
-}
-
-// A number between two input pixels along an axis, from `pixel` of `out`; places are counted in f32, as torch does.
-struct Place {
-  int64_t first, second;
-  double share;
-
-  Place(ScaleMode mode, int64_t pixel, int64_t size, int64_t out) {
-    const auto at = static_cast<float>(pixel);
-    float place = at * (static_cast<float>(size) / static_cast<float>(out));
-    if (mode == ScaleMode::Bilinear) {
-      place = std::max(static_cast<float>(size) / static_cast<float>(out) * (at + 0.5f) - 0.5f, 0.0f);
-    } else if (mode == ScaleMode::BilinearAlignCorners) {
-      place = out > 1 ? at * (static_cast<float>(size - 1) / static_cast<float>(out - 1)) : 0.0f;
-    }
-    first = std::min(static_cast<int64_t>(place), size - 1);
-    second = std::min(first + 1, size - 1);
-    share = mode == ScaleMode::Nearest ? 0.0 : static_cast<double>(place) - static_cast<double>(first);
-  }
-};
-
-void test_interpolation(const std::array<int64_t, 4>& x_ne, int64_t width, int64_t height, ScaleMode mode) {
-  const InterpolateNhwcParams p = {{x_ne[0], width, height, x_ne[3]}, mode};
-  const std::vector<float> x = random_floats(count(x_ne), 2.0f);
-  Expected expected;
-  for (int64_t at = 0; at < count(p.ne); ++at) {
-    const int64_t channel = at % p.ne[0];
-    const Place across(mode, at / p.ne[0] % width, x_ne[1], width);
-    const Place down(mode, at / p.ne[0] / width % height, x_ne[2], height);
-    const int64_t image = at / p.ne[0] / width / height;
-    const auto pixel = [&](int64_t px, int64_t py) {
-      return static_cast<double>(x[static_cast<size_t>(((image * x_ne[2] + py) * x_ne[1] + px) * x_ne[0] + channel)]);
-    };
-    const auto row = [&](int64_t py) {
-      return pixel(across.first, py) * (1.0 - across.share) + pixel(across.second, py) * across.share;
-    };
-    expected.value.push_back(row(down.first) * (1.0 - down.share) + row(down.second) * down.share);
-    expected.size.push_back(mode == ScaleMode::Nearest ? 0.0 : 8.0);
-  }
-  Call<InterpolateNhwcParams> call(kernels::interpolate, p, x_ne, x, {}, {});
-  char name[128];
-  std::snprintf(name, sizeof(name), "interpolate x %d,%d,%d,%d to %d,%d mode %d", int(x_ne[0]), int(x_ne[1]),
-                int(x_ne[2]), int(x_ne[3]), int(width), int(height), int(mode));
-  check(call, expected, name);
-}
-
-void test_interpolations() {
-  for (ScaleMode mode : {ScaleMode::Nearest, ScaleMode::Bilinear, ScaleMode::BilinearAlignCorners}) {
-    for (int64_t channels : {1, 3, 8, 16, 37, 64}) {
-      test_interpolation({channels, 7, 5, 2}, 14, 10, mode);
-      test_interpolation({channels, 7, 5, 1}, 7, 9, mode);
-      test_interpolation({channels, 6, 9, 1}, 3, 4, mode);
-      test_interpolation({channels, 1, 1, 3}, 5, 1, mode);
-      test_interpolation({channels, 8, 6, 1}, 1, 1, mode);
-    }
-    test_interpolation({16, 5, 4, 0}, 10, 8, mode);
-    test_interpolation({0, 5, 4, 1}, 10, 8, mode);
-  }
-}
-
 // NaN goes through every activation; infinities through those where they have a limit.
 void test_special_values() {
   for (int activation = 0; activation <= kActivationMax; ++activation) {
@@ -627,12 +511,9 @@ void test_empty() {
     ConvCase c = {x, 20, 3, 1, 1};
     test_conv(c);
     test_depthwise(c);
-    test_pool(c, PoolKind::Max);
     c.pad = 3;  // an output of padding alone
     test_conv(c);
     test_depthwise(c);
-    test_pool(c, PoolKind::Max);
-    test_pool(c, PoolKind::AvgPad);
   }
 }
 
@@ -641,53 +522,6 @@ void test_empty() {
 //
 
 volatile float sink;
-
-double seconds_of(const std::function<void()>& run) {
-  const auto begin = std::chrono::steady_clock::now();
-  run();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-// Runs body(ith) on `threads` threads, `rounds` times in step with each other. The seconds of one of the faster rounds
-// (a fifth are faster): others may be using the machine.
-double time_rounds(int threads, int rounds, const std::function<void(int)>& body) {
-  std::atomic<int> arrived{0};
-  const auto meet_others = [&](int turn) {
-    arrived.fetch_add(1);
-    while (arrived.load() < threads * turn) {
-    }
-  };
-  std::vector<double> times;
-  const auto work = [&](int ith) {
-    int turn = 0;
-    for (int r = 0; r < rounds; ++r) {
-      meet_others(++turn);
-      const double t = seconds_of([&] {
-        body(ith);
-        meet_others(++turn);
-      });
-      if (ith == 0) {
-        times.push_back(t);
-      }
-    }
-  };
-  std::vector<std::thread> others;
-  for (int i = 1; i < threads; ++i) {
-    others.emplace_back(work, i);
-  }
-  work(0);
-  for (std::thread& t : others) {
-    t.join();
-  }
-  std::nth_element(times.begin(), times.begin() + rounds / 5, times.end());
-  return times[static_cast<size_t>(rounds / 5)];
-}
-
-template <class Params>
-double time_call(Call<Params>& call, int threads, double flops) {
-  const int rounds = static_cast<int>(std::clamp(4e9 / flops, 15.0, 400.0));
-  return time_rounds(threads, rounds, [&](int ith) { call.kernel(&call.ty, ith, threads, &call.call); });
-}
 
 void bench_conv(const char* name, const ConvCase& c) {
   const ConvParams p = c.params();
@@ -753,30 +587,6 @@ void bench_depthwise(const char* name, ConvCase c) {
   std::printf("\n");
 }
 
-void bench_pool(const char* name, const ConvCase& c, PoolKind kind) {
-  const ConvParams w = c.params();
-  const Pool2dNhwcParams p = {{c.x[0], w.ne[1], w.ne[2], c.x[3]}, kind, w.window, 0};
-  Call<Pool2dNhwcParams> call(kernels::pool_2d, p, c.x, random_floats(count(c.x)), {}, {});
-  const double reads = static_cast<double>(count(p.ne) * p.window.w.kernel * p.window.h.kernel);
-  std::printf("%-28s", name);
-  for (int threads : {1, 2}) {
-    const double t = time_call(call, threads, 1e7);
-    std::printf("  %8.3f ms %6.1f G/s    ", t * 1e3, reads / t * 1e-9);
-  }
-  std::printf("\n");
-}
-
-void bench_interpolation(const char* name, const std::array<int64_t, 4>& x_ne, ScaleMode mode) {
-  const InterpolateNhwcParams p = {{x_ne[0], 2 * x_ne[1], 2 * x_ne[2], x_ne[3]}, mode};
-  Call<InterpolateNhwcParams> call(kernels::interpolate, p, x_ne, random_floats(count(x_ne)), {}, {});
-  std::printf("%-28s", name);
-  for (int threads : {1, 2}) {
-    const double t = time_call(call, threads, 1e7);
-    std::printf("  %8.3f ms %6.1f G/s    ", t * 1e3, static_cast<double>(count(p.ne)) / t * 1e-9);
-  }
-  std::printf("\n");
-}
-
 // What the multipliers can do at most: a product so small that all of it is in the first cache.
 void bench_peak() {
   ConvCase c = {{256, 12, 1, 1}, 32, 1};
@@ -809,8 +619,6 @@ void bench() {
   bench_conv("3x3 512>512 7", {{512, 7, 7, 1}, 512, 3, 1, 1});
   bench_winograd("3x3 512>512 7", {{512, 7, 7, 1}, 512, 3, 1, 1});
   bench_conv("fc 512>1000", {{512, 1, 1, 1}, 1000, 1});
-  bench_pool("max 3x3/2 64 112", {{64, 112, 112, 1}, 64, 3, 2, 1}, PoolKind::Max);
-  bench_pool("avg 7x7 512", {{512, 7, 7, 1}, 512, 7}, PoolKind::Avg);
   std::printf("ResNet-50\n");
   bench_bfloats("stem 7x7/2 3>64 224", {{3, 224, 224, 1}, 64, 7, 2, 3});
   bench_bfloats("1x1 64>256 56", {{64, 56, 56, 1}, 256, 1});
@@ -846,8 +654,6 @@ void bench() {
     bench_conv(name.c_str(), c);
     bench_winograd(name.c_str(), c);
   }
-  bench_interpolation("nearest 16 64", {16, 64, 64, 1}, ScaleMode::Nearest);
-  bench_interpolation("bilinear 32 32", {32, 32, 32, 1}, ScaleMode::Bilinear);
   std::printf("Others\n");
   bench_conv("3x3 g32 128>128 56", {{128, 56, 56, 1}, 128, 3, 1, 1, 1, 1, 32});
   bench_conv("2x2 up 2 256>128 28", {{256, 28, 28, 1}, 128, 2, 1, 1, 1, 2});
@@ -878,8 +684,6 @@ int main_of(int argc, char** argv) {
   test_chains();
   test_sums();
   test_bfloats();
-  test_pools();
-  test_interpolations();
   test_special_values();
   test_activations();
   std::printf("%d checks, ", checks);
