@@ -124,10 +124,10 @@ class Attention {
     sums_ = scratch_.sums.sized(count_ * width_);
     softmax_ = scratch_.softmax.sized(count_);
     queries_ = scratch_.queries.sized(count_);
-    std::fill_n(sums_, count_ * width_, 0.0f);
     std::fill_n(softmax_, count_, Softmax{kMasked, 0.0f});
     for (int64_t i = 0; i < count_; ++i) queries_[i] = query(i);
     const bool packs = count_ >= kManyRows;
+    if (!packs || k_->ne[1] == 0) clear_sums({0, count_});
     const int64_t block = keys_of_block(packs);
     for (int64_t first = 0; first < k_->ne[1]; first += block) {
       const Range block_keys = {first, std::min(first + block, k_->ne[1])};
@@ -224,12 +224,17 @@ class Attention {
     }
   }
 
+  void clear_sums(Range rows) { std::fill_n(sums_ + rows.begin * width_, rows.size() * width_, 0.0f); }
+
   // A block of keys for many rows, as two matrix products with conv_2d's tiles.
   void add_packed(Range keys, int64_t block) {
     bool packed = false;
     for (int64_t row = 0; row < count_; row += tile_rows_) {
       const Range rows = {row, std::min(row + tile_rows_, count_)};
-      if (masks_all(rows, keys)) continue;
+      if (masks_all(rows, keys)) {
+        if (keys.begin == 0) clear_sums(rows);
+        continue;
+      }
       if (!packed) pack(keys, block);
       packed = true;
       add_tile(rows, keys, block);
@@ -249,7 +254,9 @@ class Attention {
   void add_tile(Range rows, Range keys, int64_t block) {
     const int64_t count = rows.size();
     float* scores = scratch_.scores.sized(tile_rows_ * block);
-    float* block_sums = scratch_.block_sums.sized(tile_rows_ * width_);
+    float* sums = sums_ + rows.begin * width_;
+    const bool is_first = keys.begin == 0;  // there is nothing to add to
+    float* block_sums = is_first ? sums : scratch_.block_sums.sized(tile_rows_ * width_);
     const float* weights[kMaxTileRows];
     float factors[kMaxTileRows];
     multiply_packed(queries_ + rows.begin, count, k_->ne[0], packed_keys_, keys.size(), scores, block);
@@ -258,8 +265,9 @@ class Attention {
       weights[i] = scores + i * block;
     }
     multiply_packed(weights, count, keys.size(), packed_values_, v_->ne[0], block_sums, width_);
+    if (is_first) return;
     for (int64_t i = 0; i < count; ++i) {
-      KERNEL_PICK(scale_and_add)(factors[i], block_sums + i * width_, v_->ne[0], sums_ + (rows.begin + i) * width_);
+      KERNEL_PICK(scale_and_add)(factors[i], block_sums + i * width_, v_->ne[0], sums + i * width_);
     }
   }
 

@@ -132,10 +132,12 @@ VEC_INLINE float max_lane(Float x) {
   return left > right ? left : right;
 }
 
-// The first n lanes of a vector, and -inf in the others.
-VEC_INLINE Float masked_from(Float x, int64_t n) {
-  for (int64_t i = n; i < kLanes; ++i) x[i] = -kInfinity;
-  return x;
+// The first n lanes of a vector, and a number in the others.
+VEC_INLINE Float first_or(Float x, int64_t n, float other) {
+  Int lane;
+  VEC_UNROLL
+  for (int i = 0; i < kLanes; ++i) lane[i] = i;
+  return pick(lane < static_cast<int32_t>(n), x, splat(other));
 }
 
 constexpr int kChains = 4;  // vectors of scores at a time: each step waits for the one before
@@ -183,7 +185,7 @@ VEC_INLINE float highest_score(float* scores, int64_t count, const Score& score)
   each_score(count, [&](int chain, int64_t i, auto lanes, int64_t n) {
     const Float x = score.at(scores, i, lanes);
     if (Score::kStores) lanes.store(scores + i, x);
-    const Float there = n < kLanes ? masked_from(x, n) : x;
+    const Float there = n < kLanes ? first_or(x, n, -kInfinity) : x;
     high[chain] = pick(there > high[chain], there, high[chain]);
   });
   for (const Float& chain : high) high[0] = pick(chain > high[0], chain, high[0]);
@@ -198,11 +200,7 @@ VEC_INLINE float weigh_scores(float* scores, int64_t count, const Score& score, 
     const Float x = Score::kStores ? lanes.load(scores + i) : score.at(scores, i, lanes);
     const Float weight = vec_exp_below(x - base);
     lanes.store(scores + i, weight);
-    if (n == kLanes) {
-      sum[chain] += weight;
-    } else {
-      for (int64_t lane = 0; lane < n; ++lane) sum[chain][lane] += weight[lane];
-    }
+    sum[chain] += n < kLanes ? first_or(weight, n, 0.0f) : weight;
   });
   return total((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
