@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 import executorch_ggml
 from executorch_ggml import GgmlPartitioner
+from executorch_ggml.cli import main
 from executorch_ggml.frontends.aten import Lowering
 from executorch_ggml.ir.dtypes import DType
 from executorch_ggml.ir.graph import Graph
@@ -239,29 +240,70 @@ def test_numbers_that_are_not_finite(precision: str, saved: Callable[..., Path])
     assert not torch.isfinite(actual[:4]).all(1).any()
 
 
-class Attention(nn.Module):
-    """Products of computed tensors stay in f32."""
+def attention_of_bfloats(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Attention over rounded numbers; of the softmax, its numerators are rounded too."""
+    q, k, v = (to_half(t, "bf16") for t in (q, k, v))
+    scores = q @ k.mT / q.shape[-1] ** 0.5
+    numerators = torch.exp(scores - scores.amax(-1, keepdim=True))
+    return to_half(numerators, "bf16") @ v / numerators.sum(-1, keepdim=True)
 
-    def __init__(self) -> None:
+
+class Attention(nn.Module):
+    """Products of computed tensors stay in f32, but those of attention in bf16."""
+
+    attend: Callable[..., Tensor]
+
+    def __init__(self, attend: Callable[..., Tensor] = F.scaled_dot_product_attention) -> None:
         super().__init__()
         self.qkv = nn.Linear(24, 72)
         self.out = nn.Linear(24, 24)
+        self.attend = attend
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = (t.unflatten(-1, (3, 8)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
-        mixed = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
-        return self.out(mixed) @ x.transpose(1, 2)
+        return self.out(self.attend(q, k, v).transpose(1, 2).flatten(2)) @ x.transpose(1, 2)
 
 
 @halves
-def test_products_of_computed_tensors_stay(precision: str, saved: Callable[..., Path]) -> None:
+@pytest.mark.parametrize("tokens", [5, 40])  # few rows, and so many that keys and values are packed
+def test_products_of_computed_tensors(precision: str, tokens: int, saved: Callable[..., Path]) -> None:
     torch.manual_seed(0)
-    model, x = Attention(), torch.randn(2, 5, 24)
+    model, x = Attention(), torch.randn(2, tokens, 24)
     actual = run(saved(model, (x,), precision=precision), x)
+    rounding = Attention(attention_of_bfloats if precision == "bf16" else F.scaled_dot_product_attention)
+    rounding.load_state_dict(model.state_dict())
+    expected = in_halves(rounding, precision)
     # what attention gives is rounded to the next number of the half type where its last bits differ
-    assert_same(actual, in_halves(model, precision)(x), 3e-4 if precision == "f16" else 2e-3)
+    assert_same(actual, expected(x), 3e-4 if precision == "f16" else 2e-3)
     graph = stored_graph(model, x, precision)
     assert ops_of(graph).count("unary") == 2
+    (attention,) = (node for node in graph.nodes if node.op == "attention")
+    kinds = {value.dtype for value in attention.inputs[1:3] if value is not None}
+    assert kinds == {DType.BF16 if precision == "bf16" else DType.F32}
+
+
+def test_attention_over_a_cache_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    class Cached(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.q, self.kv = nn.Linear(16, 16), nn.Linear(16, 16)
+            self.cache: Tensor
+            self.register_buffer("cache", torch.zeros(1, 1, 32, 16))
+
+        def forward(self, x: Tensor, position: Tensor) -> Tensor:
+            self.cache.index_copy_(2, position, self.kv(x)[:, None])
+            return F.scaled_dot_product_attention(self.q(x)[:, None], self.cache, self.cache)
+
+    model, x, position = Cached().eval(), torch.randn(1, 3, 16), torch.tensor([4, 5, 6])
+    partitioner = GgmlPartitioner(precision="bf16")
+    edge = to_edge_transform_and_lower(torch.export.export(model, (x, position)), partitioner=[partitioner])
+    edge.to_executorch().save(str(tmp_path / "model.pte"))
+    actual = executorch_ggml.load(tmp_path / "model.pte")(x, position)
+    assert_same(actual, in_halves(model, "bf16")(x, position), NEXT["bf16"])
+    assert main(["inspect", "--summary", str(tmp_path / "model.pte")]) == 0
+    summary = capsys.readouterr().out
+    assert "attention x1" in summary
+    assert "convert" not in summary
 
 
 @halves

@@ -551,7 +551,12 @@ ggml_tensor* NodeBuilder::bfloats_of(ggml_tensor* source) {
 
 // Whether a node's result has numbers of bf16 alone: those that it rounds or widens, or moves.
 void NodeBuilder::remember_bfloats(const fb::Node& node, const OpInfo& spec, ggml_tensor* source, ggml_tensor* result) {
-  if (!is_built(DType::Bf16) || source == nullptr || result->type != GGML_TYPE_F32) return;
+  if (!is_built(DType::Bf16) || source == nullptr) return;
+  if (is_op(node, OpKind::Convert) && source->type == GGML_TYPE_F32 && result->type == GGML_TYPE_BF16) {
+    const bool may_change = states_.count(source) != 0 || states_.count(source->view_src) != 0;
+    if (on_cpu() && !may_change && source->nb[0] == sizeof(float)) unrounded_[result] = source;
+  }
+  if (result->type != GGML_TYPE_F32) return;
   const auto* unary = attributes<fb::Unary>(node, OpKind::Unary);
   const bool rounds = unary != nullptr && unary->kind() == fb::UnaryKind::RoundBf16;
   const bool widens = is_op(node, OpKind::Convert) && source->type == GGML_TYPE_BF16;
@@ -559,6 +564,15 @@ void NodeBuilder::remember_bfloats(const fb::Node& node, const OpInfo& spec, ggm
     rounded_[result] = {source, node.inputs()->Get(0)};
   } else if (spec.moves != Moves::No && rounded_.count(source) != 0) {
     rounded_[result] = {result, node.output()};
+  }
+}
+
+// Our kernel of attention rounds keys and values itself, to the type that its call says: no pass over them before.
+void NodeBuilder::read_unrounded(const fb::Node& node, ggml_tensor* result) {
+  if (!is_op(node, OpKind::Attention) || call_ == nullptr) return;
+  for (const int i : {1, 2}) {
+    const auto found = unrounded_.find(result->src[i]);
+    if (found != unrounded_.end()) result->src[i] = found->second;
   }
 }
 
@@ -739,6 +753,7 @@ Status NodeBuilder::make(const fb::Node& node, const OpInfo& spec, ggml_tensor* 
   if (call_ != nullptr) call_->work = saturating_add(work, chained_work_);
   work_ = saturating_add(work_, work);
   remember_bound(spec, inputs[0], *made);
+  read_unrounded(node, *made);
   remember_bfloats(node, spec, inputs[0], *made);
   remember_reshaped_layer(node, inputs[0], *made);
   return {};

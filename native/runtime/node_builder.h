@@ -246,6 +246,7 @@ class NodeBuilder {
   bool is_read_once(int value);
   bool is_read_here_alone(int value, const ggml_tensor* tensor);
   bool use_matrix(ggml_tensor** weight, Storage* kind);
+  void read_unrounded(const fb::Node& node, ggml_tensor* result);
   void remember_bfloats(const fb::Node& node, const OpInfo& spec, ggml_tensor* source, ggml_tensor* result);
   ggml_tensor* unrounded_input(ggml_tensor* x, const ggml_tensor* weight,
                                const kernels::ConvolutionParams& params) const;
@@ -311,8 +312,9 @@ class NodeBuilder {
   };
   // Of f32 whose numbers bf16 has: what they were rounded or widened from, or they themselves.
   std::unordered_map<const ggml_tensor*, Rounded> rounded_;
-  std::unordered_map<const ggml_tensor*, ggml_tensor*> bfloats_;   // by what they were rounded from
-  std::unordered_map<const ggml_tensor*, StorageLayout> storage_;  // of constants that are not plain
+  std::unordered_map<const ggml_tensor*, ggml_tensor*> bfloats_;    // by what they were rounded from
+  std::unordered_map<const ggml_tensor*, ggml_tensor*> unrounded_;  // of tensors of bf16, what they were rounded from
+  std::unordered_map<const ggml_tensor*, StorageLayout> storage_;   // of constants that are not plain
   KernelCallBase* call_ = nullptr;  // of the node being built, where a kernel computes it
   int64_t work_ = 0;
   int64_t chained_work_ = 0;  // of the nodes before it that its kernel computes too

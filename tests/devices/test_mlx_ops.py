@@ -253,7 +253,7 @@ def attention(p: Program) -> None:
     hidden = torch.zeros(1, 1, 6, 7)
     hidden[:, :, 2] = -INF
     hidden[:, :, 4, 3:] = -INF
-    for dtype in (torch.float32, torch.float16):
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
         for kv_heads in (1, 2, 4):
             q = p.random(2, 4, 6, 8)
             k, v = (p.input(torch.randn(2, kv_heads, 7, width).to(dtype)) for width in (8, 5))

@@ -89,14 +89,17 @@ struct Shape {
   ggml_type type;
   bool masked, permuted;
   float scale, softcap;
+  bool rounds = false;  // keys and values, which are of f32, to bf16
+
+  bool is_of_bfloats() const { return rounds || type == GGML_TYPE_BF16; }
 
   std::string text() const {
     char text[200];
     std::snprintf(text, sizeof(text), "%lld/%lld wide, %lld queries, %lld keys, %lld/%lld heads, %lld, %s%s, cap %g",
                   static_cast<long long>(key_width), static_cast<long long>(value_width),
                   static_cast<long long>(queries), static_cast<long long>(keys), static_cast<long long>(query_heads),
-                  static_cast<long long>(key_heads), static_cast<long long>(batch), ggml_type_name(type),
-                  masked ? ", masked" : "", static_cast<double>(softcap));
+                  static_cast<long long>(key_heads), static_cast<long long>(batch),
+                  rounds ? "rounded" : ggml_type_name(type), masked ? ", masked" : "", static_cast<double>(softcap));
     return text;
   }
 };
@@ -117,6 +120,7 @@ struct Case {
         v(s.type, s.value_width, s.keys, s.key_heads, s.batch, s.permuted) {
     call.node = "node";
     call.params = {s.scale, s.softcap};
+    call.src[1] = s.is_of_bfloats() ? DType::Bf16 : DType::F32;  // no other is asked for
     dst.type = GGML_TYPE_F32;
     const int64_t ne[] = {s.value_width, s.query_heads, s.queries, s.batch};
     std::copy(ne, ne + 4, dst.ne);
@@ -127,6 +131,11 @@ struct Case {
     dst.src[0] = &q.t;
     dst.src[1] = &k.t;
     dst.src[2] = &v.t;
+    if (s.rounds) {
+      for (Rows* rows : {&k, &v}) {
+        for (float& value : rows->values) value = ggml_bf16_to_fp32(ggml_fp32_to_bf16(value));
+      }
+    }
     if (s.masked) make_mask();
   }
   Case(const Case&) = delete;
@@ -160,15 +169,26 @@ struct Case {
     if (!status.ok()) fail(status.message());
   }
 
+  // A number of a query, which is rounded where keys are of bf16.
+  double query(float x) const {
+    return static_cast<double>(shape.is_of_bfloats() ? ggml_bf16_to_fp32(ggml_fp32_to_bf16(x)) : x);
+  }
+
+  // A result, and what rounding may change of it: of bf16, weights by a part in 2^8 and a bit.
+  struct Number {
+    double value;
+    double error;
+  };
+
   // One row of the result.
-  std::vector<double> expected(int64_t row, int64_t head, int64_t b) const {
+  std::vector<Number> expected(int64_t row, int64_t head, int64_t b) const {
     const int64_t of_keys = head / (shape.query_heads / shape.key_heads);
     std::vector<double> scores(static_cast<size_t>(shape.keys));
     double highest = -kInf;
     for (int64_t c = 0; c < shape.keys; ++c) {
       double score = 0.0;
       for (int64_t i = 0; i < shape.key_width; ++i) {
-        score += static_cast<double>(q.row(row, head, b)[i]) * static_cast<double>(k.row(c, of_keys, b)[i]);
+        score += query(q.row(row, head, b)[i]) * static_cast<double>(k.row(c, of_keys, b)[i]);
       }
       score *= static_cast<double>(shape.scale);
       if (shape.softcap != 0.0f) {
@@ -181,15 +201,21 @@ struct Case {
       scores[static_cast<size_t>(c)] = score;
       highest = std::max(highest, score);
     }
-    std::vector<double> output(static_cast<size_t>(shape.value_width));
+    std::vector<Number> output(static_cast<size_t>(shape.value_width));
     double sum = 0.0;
+    const double rounding = shape.is_of_bfloats() ? 1.01 / 256.0 : 0.0;
     for (int64_t c = 0; c < shape.keys && highest != -kInf; ++c) {
       const double weight = std::exp(scores[static_cast<size_t>(c)] - highest);
       sum += weight;
-      for (size_t i = 0; i < output.size(); ++i) output[i] += weight * static_cast<double>(v.row(c, of_keys, b)[i]);
+      for (size_t i = 0; i < output.size(); ++i) {
+        const double term = weight * static_cast<double>(v.row(c, of_keys, b)[i]);
+        output[i].value += term;
+        output[i].error += std::fabs(term) * rounding;
+      }
     }
     const bool masked = shape.masked || shape.keys == 0;
-    for (double& value : output) value = sum == 0.0 && masked ? 0.0 : value / sum;
+    const double factor = sum == 0.0 && masked ? 0.0 : 1.0 / sum;
+    for (Number& number : output) number = {number.value * factor, 2e-5 + number.error * factor};
     return output;
   }
 
@@ -203,9 +229,9 @@ struct Case {
     for (int64_t b = 0; b < shape.batch; ++b) {
       for (int64_t row = 0; row < shape.queries; ++row) {
         for (int64_t head = 0; head < shape.query_heads; ++head) {
-          for (const double want : expected(row, head, b)) {
+          for (const auto& [want, error] : expected(row, head, b)) {
             const double difference = std::fabs(static_cast<double>(*got++) - want);
-            if (!(difference <= 2e-5)) return fail("off by " + std::to_string(difference));
+            if (!(difference <= error)) return fail("off by " + std::to_string(difference));
           }
         }
       }
@@ -219,12 +245,12 @@ struct Case {
 
 Shape random_shape() {
   static constexpr int64_t kWidths[] = {1, 8, 16, 20, 32, 40, 64, 80, 96, 128, 200};
-  static constexpr ggml_type kTypes[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0};
+  static constexpr ggml_type kTypes[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_Q8_0};
   const auto width = [](ggml_type type) {
     return type == GGML_TYPE_Q8_0 ? 32 * random_size(1, 4) : kWidths[random_size(0, std::size(kWidths) - 1)];
   };
   Shape s{};
-  s.type = kTypes[random_size(0, 2)];
+  s.type = kTypes[random_size(0, 3)];
   s.key_width = width(s.type);
   s.value_width = width(s.type);
   s.queries = random_size(0, 2) == 0 ? 1 : random_size(1, 40);
@@ -236,6 +262,7 @@ Shape random_shape() {
   s.permuted = random_size(0, 1) != 0;
   s.scale = (random_size(0, 3) == 0 ? -1.0f : 1.0f) / std::sqrt(static_cast<float>(s.key_width));
   s.softcap = random_size(0, 3) == 0 ? 2.0f : 0.0f;
+  s.rounds = s.type == GGML_TYPE_F32 && random_size(0, 1) == 0;
   return s;
 }
 
@@ -250,22 +277,24 @@ void check_random_shapes(int count) {
 }
 
 // NaN, and scores that are infinite, come out as torch has them; masked keys add nothing.
-void check_special_values() {
-  for (const int64_t queries : {1, 20}) {
-    Case test({32, 32, queries, 150, 1, 1, 1, GGML_TYPE_F32, true, false, 1.0f, 0.0f});
-    std::fill(test.mask.begin(), test.mask.end(), static_cast<uint16_t>(0));
-    auto* keys = reinterpret_cast<float*>(test.k.at(140, 0, 0));
-    const auto first = [&] { return test.out[static_cast<size_t>(kGuard)]; };
-    for (const float value : {std::nanf(""), kInf}) {
-      keys[0] = value;
-      reinterpret_cast<float*>(test.q.at(0, 0, 0))[0] = 1.0f;
-      test.run(1);
-      if (!std::isnan(first())) test.fail("a score of NaN or infinity is lost");
-      for (int64_t row = 0; row < queries; ++row) test.mask[static_cast<size_t>(row * 150 + 140)] = 0xfc00;
-      test.run(1);
-      if (std::isnan(value) && !std::isnan(first())) test.fail("a mask hides NaN, but it is added to it");
-      std::fill(test.mask.begin(), test.mask.end(), static_cast<uint16_t>(0));
+void check_special_values(ggml_type type, int64_t queries) {
+  Case test({32, 32, queries, 150, 1, 1, 1, type, true, false, 1.0f, 0.0f});
+  std::fill(test.mask.begin(), test.mask.end(), static_cast<uint16_t>(0));
+  const auto first = [&] { return test.out[static_cast<size_t>(kGuard)]; };
+  for (const float value : {std::nanf(""), kInf}) {
+    const ggml_bf16_t half = ggml_fp32_to_bf16(value);
+    if (type == GGML_TYPE_BF16) {
+      std::memcpy(test.k.at(140, 0, 0), &half, sizeof(half));
+    } else {
+      std::memcpy(test.k.at(140, 0, 0), &value, sizeof(value));
     }
+    reinterpret_cast<float*>(test.q.at(0, 0, 0))[0] = 1.0f;
+    test.run(1);
+    if (!std::isnan(first())) test.fail("a score of NaN or infinity is lost");
+    for (int64_t row = 0; row < queries; ++row) test.mask[static_cast<size_t>(row * 150 + 140)] = 0xfc00;
+    test.run(1);
+    if (std::isnan(value) && !std::isnan(first())) test.fail("a mask hides NaN, but it is added to it");
+    std::fill(test.mask.begin(), test.mask.end(), static_cast<uint16_t>(0));
   }
 }
 
@@ -289,6 +318,8 @@ void bench(int only) {
       {64, 64, 512, 512, 32, 8, 1, GGML_TYPE_F16, true, true, 0.1f, 0.0f},
       {64, 64, 197, 197, 12, 12, 1, GGML_TYPE_F32, false, true, 0.1f, 0.0f},
       {32, 32, 128, 128, 12, 12, 1, GGML_TYPE_F32, false, true, 0.1f, 0.0f},
+      {64, 64, 197, 197, 12, 12, 1, GGML_TYPE_BF16, false, true, 0.1f, 0.0f},
+      {32, 32, 128, 128, 12, 12, 1, GGML_TYPE_BF16, false, true, 0.1f, 0.0f},
   };
   for (const Shape& shape : shapes) {
     if (only >= 0 && &shape != shapes + only) continue;
@@ -315,8 +346,10 @@ int main(int argc, char** argv) {
   }
   for (const kernels::Isa isa : testing::variants_of_cpu()) {
     kernels::limit_isa(isa);
-    check_random_shapes(60);
-    check_special_values();
+    check_random_shapes(80);
+    for (const ggml_type type : {GGML_TYPE_F32, GGML_TYPE_BF16}) {
+      for (const int64_t queries : {1, 20}) check_special_values(type, queries);
+    }
   }
   std::printf(failures == 0 ? "attention: all as expected\n" : "attention: %d failures\n", failures);
   return failures == 0 ? 0 : 1;

@@ -360,6 +360,8 @@ def attention(p: Program) -> None:
     mask = p.input(torch.randn(1, 1, 6, 7).half())
     p.output(p.emit("attention", q, k, v, mask, scale=0.3, logit_softcap=0.0))
     p.output(p.emit("attention", q, k, v, None, scale=0.3, logit_softcap=5.0))
+    halves = (p.build.convert(t, DType.BF16) for t in (k, v))
+    p.output(p.emit("attention", q, *halves, None, scale=0.3, logit_softcap=0.0))
 
 
 @program

@@ -1,5 +1,6 @@
 // Attention with the scores never stored: keys and values pass by in blocks, and each query keeps the highest score so
-// far, the sum of the weights and the weighted sum of the values (as in FlashAttention). All sums are in f32.
+// far, the sum of the weights and the weighted sum of the values (as in FlashAttention). All sums are in f32. With keys
+// and values of bf16, queries and weights are rounded to it, as ggml's products round their rows.
 #include "kernels/attention/attention.h"
 
 #include <algorithm>
@@ -24,9 +25,20 @@ constexpr int64_t kFewKeys = 32;          // of a block, so that they stay in L1
 constexpr int64_t kManyKeys = 128;
 constexpr int64_t kUnmaskedKeys = 256;  // without a mask no block is skipped: fewer of them rescale fewer sums
 
-// Rows of keys or values of one head, in the type that the tensor has.
+struct RoundedRow {
+  Buffer<uint16_t> halves;
+};
+
+void round_to_bfloats(const float* from, int64_t n, float* to) {
+  uint16_t* halves = thread_scratch<RoundedRow>().halves.sized(n);
+  from_floats(from, n, DType::Bf16, halves);
+  to_floats(halves, n, DType::Bf16, to);
+}
+
+// Rows of keys or values of one head, in the type that the tensor has; or of f32, to be rounded to bf16.
 struct Source {
   const ggml_tensor* t;
+  bool rounds;
   int64_t head;
   int64_t batch;
 
@@ -37,7 +49,7 @@ struct Source {
 
   // Some rows as floats: in place, or converted into `scratch`.
   FloatRows rows(int64_t first, int64_t count, float* scratch) const {
-    if (t->type == GGML_TYPE_F32 && t->nb[1] % sizeof(float) == 0) {
+    if (t->type == GGML_TYPE_F32 && !rounds && t->nb[1] % sizeof(float) == 0) {
       return {reinterpret_cast<const float*>(row(first)), static_cast<int64_t>(t->nb[1] / sizeof(float))};
     }
     const int64_t width = t->ne[0];
@@ -58,6 +70,16 @@ struct Source {
     return t->type == GGML_TYPE_F16 && t->nb[1] % sizeof(uint16_t) == 0 && KERNEL_PICK(reads_halves)();
   }
 
+  // Some rows as bf16: in place, or rounded into `scratch`.
+  HalfRows bfloats(int64_t first, int64_t count, uint16_t* scratch) const {
+    if (t->type == GGML_TYPE_BF16) return halves(first);
+    const int64_t width = t->ne[0];
+    for (int64_t i = 0; i < count; ++i) {
+      from_floats(reinterpret_cast<const float*>(row(first + i)), width, DType::Bf16, scratch + i * width);
+    }
+    return {scratch, width};
+  }
+
   HalfRows halves(int64_t first) const {
     return {reinterpret_cast<const uint16_t*>(row(first)), static_cast<int64_t>(t->nb[1] / sizeof(uint16_t))};
   }
@@ -65,10 +87,12 @@ struct Source {
   Block block(Range rows) const { return {rows.size(), t->ne[1] - rows.end, t->ne[0]}; }
 
   void to_floats_row(const char* from, int64_t width, float* to) const {
-    if (t->type == GGML_TYPE_F32) {
+    if (rounds) {
+      round_to_bfloats(reinterpret_cast<const float*>(from), width, to);
+    } else if (t->type == GGML_TYPE_F32) {
       std::copy_n(reinterpret_cast<const float*>(from), width, to);
-    } else if (t->type == GGML_TYPE_F16) {
-      to_floats(from, width, DType::F16, to);
+    } else if (t->type == GGML_TYPE_F16 || t->type == GGML_TYPE_BF16) {
+      to_floats(from, width, t->type == GGML_TYPE_F16 ? DType::F16 : DType::Bf16, to);
     } else if (t->type == GGML_TYPE_Q8_0) {
       KERNEL_PICK(floats_from_q8_0)(from, width, to);
     } else {
@@ -81,21 +105,30 @@ struct Scratch {
   Buffer<float> keys, values, packed_keys, packed_values, scores, mask, sums, block_sums;
   Buffer<Softmax> softmax;
   Buffer<const float*> queries;
+  Buffer<float> rounded_queries;
+  Buffer<uint16_t> half_queries, rows, half_keys, half_values, half_weights;
 };
+
+// The tiles that multiply with keys of bf16; null where rows are not in pairs, or the CPU has none.
+const BfloatTiles* tiles_for(const ggml_tensor* keys) {
+  return keys->ne[0] % 2 == 0 && keys->nb[1] % (2 * keys->nb[0]) == 0 ? bfloat_conv_tiles() : nullptr;
+}
 
 // The queries that share a head of keys are the rows of a share: all heads of a position after each other, so that rows
 // next to each other see about the same keys.
 class Attention {
  public:
-  Attention(ggml_tensor* dst, const AttentionParams& params)
+  Attention(ggml_tensor* dst, const AttentionParams& params, DType keys)
       : params_(params),
+        is_of_bfloats_(is_built(DType::Bf16) && keys == DType::Bf16),
         dst_(dst),
         q_(dst->src[0]),
         k_(dst->src[1]),
         v_(dst->src[2]),
         mask_(dst->src[3]),
         head_rows_(q_->ne[2] / std::max<int64_t>(1, k_->ne[2])),
-        rows_(q_->ne[1] * head_rows_) {}
+        rows_(q_->ne[1] * head_rows_),
+        tiles_(is_of_bfloats_ ? tiles_for(k_) : nullptr) {}
 
   void run(int ith, int nth) {
     const int64_t heads = k_->ne[2] * k_->ne[3];
@@ -118,8 +151,8 @@ class Attention {
   void run_share(int64_t head, int64_t batch, Range rows) {
     begin_ = rows.begin;
     count_ = rows.size();
-    keys_ = {k_, head, batch};
-    values_ = {v_, head, batch};
+    keys_ = {k_, is_of_bfloats_ && k_->type == GGML_TYPE_F32, head, batch};
+    values_ = {v_, is_of_bfloats_ && v_->type == GGML_TYPE_F32, head, batch};
     width_ = ceil_div(v_->ne[0], kPackedColumns) * kPackedColumns;
     sums_ = scratch_.sums.sized(count_ * width_);
     softmax_ = scratch_.softmax.sized(count_);
@@ -127,6 +160,7 @@ class Attention {
     std::fill_n(softmax_, count_, Softmax{kMasked, 0.0f});
     for (int64_t i = 0; i < count_; ++i) queries_[i] = query(i);
     const bool packs = count_ >= kManyRows;
+    if (is_of_bfloats_) round_queries(packs && tiles_ != nullptr);
     if (!packs || k_->ne[1] == 0) clear_sums({0, count_});
     const int64_t block = keys_of_block(packs);
     for (int64_t first = 0; first < k_->ne[1]; first += block) {
@@ -150,6 +184,21 @@ class Attention {
   int64_t position(int64_t row) const { return (begin_ + row) / head_rows_; }
 
   int64_t query_head(int64_t row) const { return keys_.head * head_rows_ + (begin_ + row) % head_rows_; }
+
+  // For tiles as bf16, else in f32.
+  void round_queries(bool for_tiles) {
+    const int64_t width = q_->ne[0];
+    if (for_tiles) {
+      half_queries_ = scratch_.half_queries.sized(count_ * width);
+      for (int64_t i = 0; i < count_; ++i) from_floats(queries_[i], width, DType::Bf16, half_queries_ + i * width);
+      return;
+    }
+    float* rounded = scratch_.rounded_queries.sized(count_ * width);
+    for (int64_t i = 0; i < count_; ++i) {
+      round_to_bfloats(queries_[i], width, rounded + i * width);
+      queries_[i] = rounded + i * width;
+    }
+  }
 
   const float* query(int64_t row) const {
     const char* at = static_cast<const char*>(q_->data) + static_cast<size_t>(position(row)) * q_->nb[1] +
@@ -180,7 +229,14 @@ class Attention {
     return true;
   }
 
-  // Turns a row's scores into weights; returns the factor that rescales its sums.
+  // Turns a row's scores into weights, which are rounded where they multiply values of bf16; returns the factor that
+  // rescales its sums.
+  float weigh(int64_t row, Range keys, float* scores) {
+    const float factor = softmax_row(row, keys, scores);
+    if (is_of_bfloats_) round_to_bfloats(scores, keys.size(), scores);
+    return factor;
+  }
+
   float softmax_row(int64_t row, Range keys, float* scores) {
     ScoreParams score = {params_.scale, params_.logit_softcap, nullptr};
     if (const uint16_t* halves = mask(row)) {
@@ -199,7 +255,7 @@ class Attention {
     float* sums[kManyRows];
     score(keys, scores, block);
     for (int64_t row = 0; row < count_; ++row) {
-      factors[row] = softmax_row(row, keys, scores + row * block);
+      factors[row] = weigh(row, keys, scores + row * block);
       sums[row] = sums_ + row * width_;
     }
     sum(keys, scores, block, factors, sums);
@@ -235,7 +291,7 @@ class Attention {
         if (keys.begin == 0) clear_sums(rows);
         continue;
       }
-      if (!packed) pack(keys, block);
+      if (!packed) tiles_ != nullptr ? pack_bfloats(keys, block) : pack(keys, block);
       packed = true;
       add_tile(rows, keys, block);
     }
@@ -253,23 +309,67 @@ class Attention {
 
   void add_tile(Range rows, Range keys, int64_t block) {
     const int64_t count = rows.size();
-    float* scores = scratch_.scores.sized(tile_rows_ * block);
     float* sums = sums_ + rows.begin * width_;
     const bool is_first = keys.begin == 0;  // there is nothing to add to
     float* block_sums = is_first ? sums : scratch_.block_sums.sized(tile_rows_ * width_);
-    const float* weights[kMaxTileRows];
     float factors[kMaxTileRows];
-    multiply_packed(queries_ + rows.begin, count, k_->ne[0], packed_keys_, keys.size(), scores, block);
-    for (int64_t i = 0; i < count; ++i) {
-      factors[i] = softmax_row(rows.begin + i, keys, scores + i * block);
-      weights[i] = scores + i * block;
+    if (tiles_ != nullptr) {
+      multiply_bfloats(rows, keys, block, factors, block_sums);
+    } else {
+      multiply(rows, keys, block, factors, block_sums);
     }
-    multiply_packed(weights, count, keys.size(), packed_values_, v_->ne[0], block_sums, width_);
     if (is_first) return;
     for (int64_t i = 0; i < count; ++i) {
       KERNEL_PICK(scale_and_add)(factors[i], block_sums + i * width_, v_->ne[0], sums + i * width_);
     }
   }
+
+  // The weighted sums of a block's values, and what rescales those of the blocks before.
+  void multiply(Range rows, Range keys, int64_t block, float* factors, float* sums) {
+    const int64_t count = rows.size();
+    float* scores = scratch_.scores.sized(tile_rows_ * block);
+    const float* weights[kMaxTileRows];
+    multiply_packed(queries_ + rows.begin, count, k_->ne[0], packed_keys_, keys.size(), scores, block);
+    for (int64_t i = 0; i < count; ++i) {
+      factors[i] = weigh(rows.begin + i, keys, scores + i * block);
+      weights[i] = scores + i * block;
+    }
+    multiply_packed(weights, count, keys.size(), packed_values_, v_->ne[0], sums, width_);
+  }
+
+  // The same in bf16.
+  void multiply_bfloats(Range rows, Range keys, int64_t block, float* factors, float* sums) {
+    const int64_t count = rows.size();
+    const int64_t length = even(keys.size());
+    float* scores = scratch_.scores.sized(tile_rows_ * block);
+    uint16_t* rounded = scratch_.half_weights.sized(tile_rows_ * length);
+    const uint16_t* operands[kMaxTileRows];
+    for (int64_t i = 0; i < count; ++i) operands[i] = half_queries_ + (rows.begin + i) * k_->ne[0];
+    multiply_packed(*tiles_, session_, operands, count, k_->ne[0], half_keys_, keys.size(), scores, block);
+    for (int64_t i = 0; i < count; ++i) {
+      uint16_t* weights = rounded + i * length;
+      factors[i] = softmax_row(rows.begin + i, keys, scores + i * block);
+      weights[length - 1] = 0;
+      from_floats(scores + i * block, keys.size(), DType::Bf16, weights);
+      operands[i] = weights;
+    }
+    multiply_packed(*tiles_, session_, operands, count, length, half_values_, v_->ne[0], sums, width_);
+  }
+
+  void pack_bfloats(Range keys, int64_t block) {
+    const int64_t padded = ceil_div(block, kPackedColumns) * kPackedColumns;
+    half_keys_ = scratch_.half_keys.sized(padded * k_->ne[0]);
+    half_values_ = scratch_.half_values.sized(even(block) * width_);
+    uint16_t* rows = scratch_.rows.sized(block * std::max(k_->ne[0], v_->ne[0]));
+    const HalfRows k = keys_.bfloats(keys.begin, keys.size(), rows);
+    // A pair of a row moves as a float does.
+    const FloatRows pairs = {reinterpret_cast<const float*>(k.data), k.stride / 2};
+    KERNEL_PICK(pack_columns)(pairs, keys.size(), k_->ne[0] / 2, reinterpret_cast<float*>(half_keys_));
+    KERNEL_PICK(pack_row_pairs)
+    (values_.bfloats(keys.begin, keys.size(), rows), keys.size(), v_->ne[0], half_values_);
+  }
+
+  static int64_t even(int64_t n) { return n + n % 2; }
 
   // A row whose keys are all masked is 0; one whose scores are all -inf without a mask is NaN, as its softmax is.
   void write(int64_t row) const {
@@ -282,6 +382,7 @@ class Attention {
   }
 
   const AttentionParams& params_;
+  bool is_of_bfloats_;
   ggml_tensor* dst_;
   const ggml_tensor* q_;
   const ggml_tensor* k_;
@@ -289,7 +390,9 @@ class Attention {
   const ggml_tensor* mask_;
   int64_t head_rows_;
   int64_t rows_;  // of one head of keys
-  const int64_t tile_rows_ = max_packed_rows();
+  const BfloatTiles* tiles_;
+  const int64_t tile_rows_ = tiles_ != nullptr ? tiles_->rows : max_packed_rows();
+  TileSession session_{tiles_ != nullptr ? tiles_->setup : nullptr};
   Scratch& scratch_ = thread_scratch<Scratch>();
 
   // Of the current share.
@@ -303,13 +406,16 @@ class Attention {
   const float** queries_ = nullptr;
   float* packed_keys_ = nullptr;
   float* packed_values_ = nullptr;
+  uint16_t* half_queries_ = nullptr;
+  uint16_t* half_keys_ = nullptr;
+  uint16_t* half_values_ = nullptr;
 };
 
 }  // namespace
 
 void attention(ggml_tensor* dst, int ith, int nth, void* call) {
   const auto& c = as_call<AttentionParams>(call);
-  Attention(dst, c.params).run(ith, nth);
+  Attention(dst, c.params, c.src[1]).run(ith, nth);
 }
 
 }  // namespace executorch_ggml::kernels

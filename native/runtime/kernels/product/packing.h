@@ -28,6 +28,10 @@ KERNEL_VARIANTS(void pack_columns(FloatRows rows, int64_t count, int64_t width, 
 // packed[block][k][i] = rows.row(k)[16 * block + i], zeros beyond the width.
 KERNEL_VARIANTS(void pack_rows(FloatRows rows, int64_t count, int64_t width, float* packed))
 
+// Of a half type, in pairs of rows: packed[block][k / 2][i][k % 2] = rows.row(k)[16 * block + i], zeros beyond the
+// width and the count.
+KERNEL_VARIANTS(void pack_row_pairs(HalfRows rows, int64_t count, int64_t width, uint16_t* packed))
+
 // From a block of f16 or bf16, whose rows lie in pairs: packed[k][i] = pairs[k / 2][i][k % 2].
 KERNEL_VARIANTS(void widen_half_pairs(const uint16_t* pairs, int64_t rows, float* packed))
 KERNEL_VARIANTS(void widen_bfloat_pairs(const uint16_t* pairs, int64_t rows, float* packed))

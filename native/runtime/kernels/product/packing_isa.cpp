@@ -57,6 +57,28 @@ void pack_rows(FloatRows rows, int64_t count, int64_t width, float* packed) {
   }
 }
 
+void pack_row_pairs(HalfRows rows, int64_t count, int64_t width, uint16_t* packed) {
+  static constexpr uint16_t kZeros[kPackedColumns] = {};
+  for (int64_t first = 0; first < width; first += kPackedColumns) {
+    const int64_t columns = width - first < kPackedColumns ? width - first : kPackedColumns;
+    for (int64_t k = 0; k < count; k += 2, packed += 2 * kPackedColumns) {
+      const uint16_t* even = rows.row(k) + first;
+      const uint16_t* odd = k + 1 < count ? rows.row(k + 1) + first : kZeros;
+      if (columns == kPackedColumns) {
+        for (int64_t i = 0; i < kPackedColumns; ++i) {
+          packed[2 * i] = even[i];
+          packed[2 * i + 1] = odd[i];
+        }
+      } else {
+        for (int64_t i = 0; i < kPackedColumns; ++i) {
+          packed[2 * i] = i < columns ? even[i] : 0;
+          packed[2 * i + 1] = i < columns ? odd[i] : 0;
+        }
+      }
+    }
+  }
+}
+
 void widen_half_pairs(const uint16_t* pairs, int64_t rows, float* packed) {
   for (int64_t k = 0; k < rows; ++k, packed += kPackedColumns) {
     const uint16_t* row = pairs + k / 2 * 2 * kPackedColumns + k % 2;

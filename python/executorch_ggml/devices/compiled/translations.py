@@ -8,6 +8,7 @@ computes beside its outputs. Each form is tested to equal the reference.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -20,6 +21,7 @@ from ...ir.op import Dims
 from ...ir.ops import OPS
 from ...ir.ops.custom import BinaryKind, ReduceKind, UnaryKind
 from ...ir.ops.indexing import ScatterKind
+from ...ir.ops.matrix import softmax_of_bfloats
 from ...ir.ops.movement import shape_of
 from ...ir.ops.spatial import (
     Epilogue,
@@ -552,17 +554,20 @@ def _mul_mat_id(trace: Trace, a: Tensor, b: Tensor, ids: Tensor) -> Tensor:
 @translates("attention")
 def _attention(_: Trace, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, **attrs: float) -> Tensor:
     groups = q.shape[1] // k.shape[1]
+    softmax: Callable[[Tensor], Tensor] = partial(torch.softmax, dim=-1)
+    if k.dtype == torch.bfloat16:
+        q, softmax = q.bfloat16().float(), softmax_of_bfloats
     k, v = (_repeated(t.float(), groups, 1) for t in (k, v))
     if attrs["logit_softcap"] == 0 and mask is None:
-        return (torch.softmax(q @ k.transpose(-1, -2) * attrs["scale"], -1) @ v).transpose(1, 2)
+        return (softmax(q @ k.transpose(-1, -2) * attrs["scale"]) @ v).transpose(1, 2)
     scores = q @ k.transpose(-1, -2) * attrs["scale"]
     if cap := attrs["logit_softcap"]:
         scores = cap * torch.tanh(scores / cap)
     if mask is None:
-        return (torch.softmax(scores, -1) @ v).transpose(1, 2)
+        return (softmax(scores) @ v).transpose(1, 2)
     scores = scores + mask[..., : q.shape[-2], :].float()
     hidden = scores.amax(-1, keepdim=True) == float("-inf")  # rows that are hidden whole give 0
-    weights = torch.softmax(torch.where(hidden, torch.zeros_like(scores), scores), -1)
+    weights = softmax(torch.where(hidden, torch.zeros_like(scores), scores))
     return (torch.where(hidden, torch.zeros_like(weights), weights) @ v).transpose(1, 2)
 
 

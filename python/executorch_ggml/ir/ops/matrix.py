@@ -123,7 +123,7 @@ def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *, 
 
 @op(
     71,
-    inputs={"q": "f32 rows", "k": "f32|f16|q8_0 rows", "v": "f32|f16|q8_0 rows", "mask": "f16? cont"},
+    inputs={"q": "f32 rows", "k": "f32|f16|bf16|q8_0 rows", "v": "f32|f16|bf16|q8_0 rows", "mask": "f16? cont"},
     result="DType.F32, (v.ne[0], q.ne[2], q.ne[1], q.ne[3])",
     checks=("attends(q, k, v)", "masks_scores(q, k, mask)", "attends_within_limits(q, v)"),
     work="q.ne[1] * q.ne[2] * q.ne[3] * k.ne[1] * (q.ne[0] + v.ne[0])",
@@ -142,19 +142,30 @@ def attention(
     """``softmax(q k^T * scale + mask) v`` with heads moved inside the positions.
 
     ggml has ``ggml_flash_attn_ext`` for it; a device that lacks that for these types and sizes computes its products
-    and the softmax (``compositions::attention``).
+    and the softmax (``compositions::attention``). With ``k`` and ``v`` of bf16 ``q`` is rounded to it, as by ggml, and
+    so is e^(score - highest score), which multiplies ``v``.
     """
+    in_bfloats = k.dtype == torch.bfloat16
     groups = q.shape[1] // max(k.shape[1], 1)
     k, v = (t.float().repeat_interleave(groups, 1) for t in (k, v))
-    scores = q @ k.mT * scale
+    scores = (q.bfloat16().float() if in_bfloats else q) @ k.mT * scale
     if logit_softcap:
         scores = logit_softcap * torch.tanh(scores / logit_softcap)
-    if mask is None:
-        return (torch.softmax(scores, -1) @ v).transpose(1, 2)
-    scores = scores + mask[..., : q.shape[-2], :].float()
-    hidden = (scores == float("-inf")).all(-1, keepdim=True)
-    weights = torch.softmax(scores, -1).masked_fill(hidden, 0.0)  # ggml gives 0 for a row that is hidden whole
+    if mask is not None:
+        scores = scores + mask[..., : q.shape[-2], :].float()
+    weights = softmax_of_bfloats(scores) if in_bfloats else torch.softmax(scores, -1)
+    if mask is not None:
+        hidden = (scores == float("-inf")).all(-1, keepdim=True)
+        weights = weights.masked_fill(hidden, 0.0)  # ggml gives 0 for a row that is hidden whole
     return (weights @ v).transpose(1, 2)
+
+
+def softmax_of_bfloats(scores: torch.Tensor) -> torch.Tensor:
+    """The softmax of rows, whose numerators alone are rounded to bf16."""
+    if scores.shape[-1] == 0:
+        return scores
+    numerators = torch.exp(scores - scores.amax(-1, keepdim=True))
+    return numerators.bfloat16().float() / numerators.sum(-1, keepdim=True)
 
 
 @op(

@@ -90,24 +90,35 @@ def mul_mat_id(node: Node) -> Function:
 def attention(node: Node) -> Function:
     """``softmax(q k^T * scale + mask) v``, heads inside the positions; 0 for a row that is hidden whole."""
     scale, softcap = node.attrs["scale"], node.attrs["logit_softcap"]
-    query = node.inputs[0]
+    query, keys = node.inputs[:2]
     assert query is not None
+    assert keys is not None
     outer, heads, rows, _ = shape_of(query)
 
-    def capped(q: mx.array, k: mx.array, v: mx.array, mask: mx.array | None) -> mx.array:
+    in_bfloats = keys.dtype == DType.BF16
+
+    def softmax(scores: mx.array) -> mx.array:
+        if not in_bfloats:
+            return mx.softmax(scores, axis=-1)
+        numerators = mx.exp(scores - mx.max(scores, axis=-1, keepdims=True))
+        return _rounded(numerators, DType.BF16) / mx.sum(numerators, axis=-1, keepdims=True)
+
+    def computed(q: mx.array, k: mx.array, v: mx.array, mask: mx.array | None) -> mx.array:
         groups = heads // k.shape[1]
         q = q.reshape(outer, k.shape[1], groups, rows, -1)
         scores = (q @ k[:, :, None].swapaxes(-1, -2)).reshape(outer, heads, rows, -1) * scale
-        scores = softcap * mx.tanh(scores / softcap)
-        weights = mx.softmax(scores if mask is None else scores + mask, axis=-1)
+        if softcap:
+            scores = softcap * mx.tanh(scores / softcap)
+        weights = softmax(scores if mask is None else scores + mask)
         weights = weights.reshape(outer, k.shape[1], groups, rows, -1)
         return (weights @ v[:, :, None]).reshape(outer, heads, rows, -1)
 
     def attend(q: mx.array, k: mx.array, v: mx.array, mask: mx.array | None) -> mx.array:
+        q = _rounded(q, DType.BF16) if in_bfloats else q
         k, v = k.astype(mx.float32), v.astype(mx.float32)
         mask = None if mask is None else repeated(mask, (outer, heads, rows, 0))
         fused = mx.fast.scaled_dot_product_attention
-        y = capped(q, k, v, mask) if softcap else fused(q, k, v, scale=scale, mask=mask)
+        y = computed(q, k, v, mask) if softcap or in_bfloats else fused(q, k, v, scale=scale, mask=mask)
         if mask is not None:
             y = mx.where(mx.all(mask == -mx.inf, axis=-1, keepdims=True), 0.0, y)
         return y.swapaxes(1, 2)

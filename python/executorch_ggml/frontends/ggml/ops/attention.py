@@ -57,7 +57,7 @@ def flash_attn_ext(n: Node) -> Value:
     q, k, v = n.f32(0), n.plain(1), n.plain(2)
     mask = n.plain(3) if n.has(3) else None
     scale, max_bias, softcap = n.f32_param(0), n.f32_param(1), n.f32_param(2)
-    known = k.dtype == v.dtype and k.dtype in (DType.F32, DType.F16)
+    known = k.dtype == v.dtype and k.dtype in (DType.F32, DType.F16, DType.BF16)
     simple_mask = mask is None or (mask.dtype == DType.F16 and mask.ne[2:] == (1, 1))
     if known and simple_mask and max_bias == 0.0 and not n.has(4):
         return n.emit("attention", q, k, v, mask, scale=scale, logit_softcap=softcap)
