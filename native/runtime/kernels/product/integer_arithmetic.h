@@ -216,6 +216,11 @@ struct Tile {
     }
   }
 
+  static VEC_INLINE void store_row(const Float (&row)[kTileVectors], int64_t columns, float* output) {
+    VEC_UNROLL
+    for (int v = 0; v < kTileVectors; ++v) store_lanes(output + v * kLanes, row[v], columns - v * kLanes);
+  }
+
   // `count` rows; the last one takes the place of those that a tile has beyond them.
   static void run(const RowBlock* first, int64_t count, int64_t blocks, const ColumnBlock* panel, int first_lane,
                   int64_t columns, float* output, int64_t stride) {
@@ -232,11 +237,7 @@ struct Tile {
     }
     VEC_UNROLL
     for (int r = 0; r < Rows; ++r) {
-      if (!is_row(r, count)) return;
-      VEC_UNROLL
-      for (int v = 0; v < kTileVectors; ++v) {
-        store_lanes(output + r * stride + v * kLanes, sums[r][v], columns - v * kLanes);
-      }
+      if (is_row(r, count)) store_row(sums[r], columns, output + r * stride);
     }
   }
 };
