@@ -107,9 +107,10 @@ class GgmlPartitioner(Partitioner):
     these two, and what they multiply is rounded to it first; sums and results are float32, and a CPU without
     instructions for the type gives the same numbers. With "int8-dynamic" linear layers have weights in int8, with a
     scale for each output channel, and what they multiply is rounded to int8 row by row at run time; convolutions stay
-    in float32. Products of computed tensors (attention) stay in float32, and so do embeddings, with heads that share
-    their matrix in a half type; quantized weights, and such in a GGUF file, stay as they are. Where no layer is left
-    for it, lowering raises ValueError.
+    in float32. With "bf16" attention over computed keys and values is in that type too, over a cache it is not. Other
+    products of computed tensors stay in float32, and so do embeddings, with heads that share their matrix in a half
+    type; quantized weights, and such in a GGUF file, stay as they are. Where no layer is left for it, lowering raises
+    ValueError.
 
     ``layout="cpu"`` stores matrices of q4_0, q4_k and q6_k as the CPU's kernels read them, which otherwise are packed
     when the program is loaded: it is loaded at once, and its processes share the memory. Any CPU and device still runs
