@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -173,23 +172,10 @@ void bench() {
   bench_interpolation("bilinear 32 32", {32, 32, 32, 1}, ScaleMode::Bilinear);
 }
 
-int main_of(int argc, char** argv) {
-  if (argc > 1 && std::strcmp(argv[1], "--bench") == 0) {
-    if (argc > 2) {
-      kernels::limit_isa(static_cast<kernels::Isa>(std::atoi(argv[2])));
-    }
-    bench();
-    return 0;
-  }
-  test_empty();
-  test_pools();
-  test_interpolations();
-  std::printf("%d checks, ", checks);
-  std::printf(failures == 0 ? "all right\n" : "%d failures\n", failures);
-  return failures == 0 ? 0 : 1;
-}
-
 }  // namespace
 }  // namespace executorch_ggml
 
-int main(int argc, char** argv) { return executorch_ggml::main_of(argc, argv); }
+int main(int argc, char** argv) {
+  using namespace executorch_ggml;
+  return bench_or_test(argc, argv, bench, {test_empty, test_pools, test_interpolations});
+}
