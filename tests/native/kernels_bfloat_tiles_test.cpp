@@ -336,7 +336,7 @@ class Product {
         length_(length),
         columns_(columns),
         matrices_(matrices),
-        rounded_(rounded),
+
         a_(static_cast<size_t>(2 * length * columns)),
         b_(static_cast<size_t>(2 * length * rows * matrices)),
         floats_(static_cast<size_t>(4 * length * rows * matrices)),
@@ -386,7 +386,6 @@ class Product {
   }
 
   int64_t rows_, length_, columns_, matrices_;
-  bool rounded_;
   GuardedBytes a_, b_, floats_, y_;
   ggml_tensor src_[3] = {}, dst_{};
 };
