@@ -1,6 +1,7 @@
 // How many threads runs get: side by side, about as many as there are cores.
 
 #include "cpu.h"
+#include "kernels/simd/x86_features.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -17,6 +18,22 @@ void expect(bool held, const char* what) {
   if (held) return;
   std::printf("FAILED: %s\n", what);
   ++failures;
+}
+
+// The compiler's own answers. Of AMX it has none in gcc 12.
+void test_features_of_the_cpu() {
+#if defined(__x86_64__) && defined(__linux__)
+  const kernels::X86Features features = kernels::x86_features();
+  __builtin_cpu_init();
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  expect(features.avx2 == avx2, "AVX2 is found where the compiler finds it");
+  expect(features.avxvnni == (avx2 && __builtin_cpu_supports("avxvnni")), "so is AVX-VNNI");
+  expect(features.avx512 == avx512, "so is AVX-512");
+  expect(features.avx512vnni == (avx512 && __builtin_cpu_supports("avx512vnni")), "so is VNNI of AVX-512");
+  expect(features.avx512bf16 == (avx512 && __builtin_cpu_supports("avx512bf16")), "so are products of bf16");
+#endif
 }
 
 int cores() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
@@ -65,6 +82,7 @@ void test_a_session_without_a_number() {
 
 int main() {
   using namespace executorch_ggml::testing;
+  test_features_of_the_cpu();
   test_runs_of_one_thread();
   test_runs_of_several_threads();
   test_more_than_cores();

@@ -10,46 +10,18 @@
 #include "kernels/product/packed_product.h"
 #include "kernels/quantized/layer.h"
 #include "kernels/simd/isa.h"
+#include "kernels/simd/x86_features.h"
 #include "platform/platform.h"
 #include "result.h"
 #include "selection_generated.h"
 #include "status.h"
-
-#if EXECUTORCH_GGML_ISA_AMX
-#include <cpuid.h>
-#endif
 
 namespace executorch_ggml::kernels {
 namespace {
 
 using Multiply = decltype(IntegerProduct::multiply);
 
-// ------------------------------------------------------------------------------------------ the CPU and the system
-
-#if EXECUTORCH_GGML_ISA_AMX
-uint64_t enabled_states() {
-  uint32_t low = 0;
-  uint32_t high = 0;
-  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  return low | static_cast<uint64_t>(high) << 32;
-}
-
-bool cpu_has_amx(AmxType type) {
-  constexpr unsigned kXgetbv = 1u << 27;  // leaf 1, ecx
-  constexpr unsigned kTile = 1u << 24;    // leaf 7, edx
-  constexpr unsigned kInt8 = 1u << 25;
-  constexpr unsigned kBfloat16 = 1u << 22;
-  const unsigned needed = kTile | (type == AmxType::Int8 ? kInt8 : kBfloat16);
-  constexpr uint64_t kTileStates = 1u << 17 | 1u << 18;
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & kXgetbv) == 0) return false;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & needed) != needed) return false;
-  return (enabled_states() & kTileStates) == kTileStates;
-}
-
-#else
-bool cpu_has_amx(AmxType) { return false; }
-#endif
+bool cpu_has_amx(AmxType type) { return type == AmxType::Int8 ? x86_features().amx_int8 : x86_features().amx_bf16; }
 
 // ------------------------------------------------------------------------------------------------------------ trial
 

@@ -7,6 +7,7 @@
 
 #include "kernels/amx.h"
 #include "kernels/simd/arm_features.h"
+#include "kernels/simd/x86_features.h"
 
 namespace executorch_ggml::kernels {
 
@@ -34,25 +35,24 @@ bool has(Isa isa) {
       return has(Isa::I8mm) && arm_features().bf16;
 #endif
 #if EXECUTORCH_GGML_ISA_AVX2
-    case Isa::Avx2:  // every CPU with AVX2 and FMA has F16C too, which not all compilers can ask for
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    case Isa::Avx2:
+      return x86_features().avx2;
 #endif
 #if EXECUTORCH_GGML_ISA_AVXVNNI
     case Isa::AvxVnni:
-      return has(Isa::Avx2) && __builtin_cpu_supports("avxvnni");
+      return x86_features().avxvnni;
 #endif
 #if EXECUTORCH_GGML_ISA_AVX512
     case Isa::Avx512:
-      return has(Isa::Avx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+      return x86_features().avx512;
 #endif
 #if EXECUTORCH_GGML_ISA_AVX512VNNI
     case Isa::Avx512Vnni:
-      return has(Isa::Avx512) && __builtin_cpu_supports("avx512vnni");
+      return x86_features().avx512vnni;
 #endif
 #if EXECUTORCH_GGML_ISA_AVX512BF16
     case Isa::Avx512Bf16:
-      return has(Isa::Avx512Vnni) && __builtin_cpu_supports("avx512bf16");
+      return has(Isa::Avx512Vnni) && x86_features().avx512bf16;
 #endif
 #if EXECUTORCH_GGML_ISA_AMX
     case Isa::Amx:
@@ -65,9 +65,6 @@ bool has(Isa isa) {
 
 // The best of them up to this one; a better one need not have all of those before it.
 Isa best_up_to(Isa most) {
-#if EXECUTORCH_GGML_ISA_AVX2
-  __builtin_cpu_init();
-#endif
   int isa = static_cast<int>(most);
   while (!has(static_cast<Isa>(isa))) --isa;
   return static_cast<Isa>(isa);
