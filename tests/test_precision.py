@@ -240,10 +240,14 @@ def test_numbers_that_are_not_finite(precision: str, saved: Callable[..., Path])
     assert not torch.isfinite(actual[:4]).all(1).any()
 
 
-def attention_of_bfloats(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Attention over rounded numbers; of the softmax, its numerators are rounded too."""
+def attention_of_bfloats(
+    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, *, scale: float | None = None, **_: Any
+) -> Tensor:
+    """Attention over rounded numbers; of the softmax, its numerators are rounded too. Neither causal nor grouped."""
     q, k, v = (to_half(t, "bf16") for t in (q, k, v))
-    scores = q @ k.mT / q.shape[-1] ** 0.5
+    scores = q @ k.mT * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if attn_mask is not None:
+        scores = torch.where(attn_mask, scores, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
     numerators = torch.exp(scores - scores.amax(-1, keepdim=True))
     return to_half(numerators, "bf16") @ v / numerators.sum(-1, keepdim=True)
 
