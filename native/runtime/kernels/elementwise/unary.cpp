@@ -1,6 +1,7 @@
 // Elementwise functions of one argument.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <type_traits>
 
 #include "kernels/elementwise/elementwise.h"
@@ -181,8 +182,8 @@ ScalarFn libm_unary(UnaryKind kind) {
       return std::atan;
     case UnaryKind::Acos:
       return std::acos;
-    case UnaryKind::Acosh:
-      return std::acosh;
+    case UnaryKind::Acosh:  // musl 1.2.3 gives numbers below -1, where there are none
+      return [](float x) { return x < 1.0f ? std::numeric_limits<float>::quiet_NaN() : std::acosh(x); };
     case UnaryKind::Asin:
       return std::asin;
     case UnaryKind::Asinh:
