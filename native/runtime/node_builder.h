@@ -312,8 +312,8 @@ class NodeBuilder {
   };
   // Of f32 whose numbers bf16 has: what they were rounded or widened from, or they themselves.
   std::unordered_map<const ggml_tensor*, Rounded> rounded_;
-  std::unordered_map<const ggml_tensor*, ggml_tensor*> bfloats_;    // by what they were rounded from
-  std::unordered_map<const ggml_tensor*, ggml_tensor*> unrounded_;  // of tensors of bf16, what they were rounded from
+  std::unordered_map<const ggml_tensor*, ggml_tensor*> bfloats_;    // bf16 copies, by source
+  std::unordered_map<const ggml_tensor*, ggml_tensor*> unrounded_;  // f32 sources, by bf16 copy
   std::unordered_map<const ggml_tensor*, StorageLayout> storage_;   // of constants that are not plain
   KernelCallBase* call_ = nullptr;  // of the node being built, where a kernel computes it
   int64_t work_ = 0;

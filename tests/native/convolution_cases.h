@@ -1,4 +1,4 @@
-// Convolutions and pools of the kernels' tests: cases, calls of kernels, and what a loop as plain as can be gives.
+// Test cases, kernel calls and naive reference implementations of convolution.
 #pragma once
 
 #include <algorithm>

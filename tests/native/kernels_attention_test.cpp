@@ -120,7 +120,7 @@ struct Case {
         v(s.type, s.value_width, s.keys, s.key_heads, s.batch, s.permuted) {
     call.node = "node";
     call.params = {s.scale, s.softcap};
-    call.src[1] = s.is_of_bfloats() ? DType::Bf16 : DType::F32;  // no other is asked for
+    call.src[1] = s.is_of_bfloats() ? DType::Bf16 : DType::F32;  // the kernel only distinguishes bf16
     dst.type = GGML_TYPE_F32;
     const int64_t ne[] = {s.value_width, s.query_heads, s.queries, s.batch};
     std::copy(ne, ne + 4, dst.ne);

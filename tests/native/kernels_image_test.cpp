@@ -73,7 +73,7 @@ void test_pools() {
   }
 }
 
-// A number between two input pixels along an axis, from `pixel` of `out`; places are counted in f32, as torch does.
+// Linear interpolation between two input pixels along one axis; source coordinates are f32, as in torch.
 struct Place {
   int64_t first, second;
   double share;

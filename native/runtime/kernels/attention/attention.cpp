@@ -70,7 +70,7 @@ struct Source {
     return t->type == GGML_TYPE_F16 && t->nb[1] % sizeof(uint16_t) == 0 && KERNEL_PICK(reads_halves)();
   }
 
-  // Some rows as bf16: in place, or rounded into `scratch`.
+  // Rows as bf16: the tensor's own, or rounded copies in `scratch`.
   HalfRows bfloats(int64_t first, int64_t count, uint16_t* scratch) const {
     if (t->type == GGML_TYPE_BF16) return halves(first);
     const int64_t width = t->ne[0];

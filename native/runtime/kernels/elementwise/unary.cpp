@@ -182,7 +182,7 @@ ScalarFn libm_unary(UnaryKind kind) {
       return std::atan;
     case UnaryKind::Acos:
       return std::acos;
-    case UnaryKind::Acosh:  // musl 1.2.3 gives numbers below -1, where there are none
+    case UnaryKind::Acosh:  // musl 1.2.3 does not return NaN for all x < 1
       return [](float x) { return x < 1.0f ? std::numeric_limits<float>::quiet_NaN() : std::acosh(x); };
     case UnaryKind::Asin:
       return std::asin;

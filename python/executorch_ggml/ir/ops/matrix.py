@@ -156,7 +156,7 @@ def attention(
     weights = softmax_of_bfloats(scores) if in_bfloats else torch.softmax(scores, -1)
     if mask is not None:
         hidden = (scores == float("-inf")).all(-1, keepdim=True)
-        weights = weights.masked_fill(hidden, 0.0)  # ggml gives 0 for a row that is hidden whole
+        weights = weights.masked_fill(hidden, 0.0)  # a fully masked row is 0, as in ggml
     return (weights @ v).transpose(1, 2)
 
 
