@@ -45,10 +45,22 @@ VEC_INLINE Float vec_ceil(Float x) {
   return pick(r < x, with_sign(abs(r + 1.0f), sign_bit(x)), r);  // ceil(-0.5) is -0
 }
 
+constexpr float kShift = 12582912.0f;  // 1.5 * 2^23: a sum with it has its integer in the low bits
+
 // e^x = 2^n (1 + p), with n the nearest integer to x / ln 2.
 struct ExpParts {
-  Int n;
+  Float shifted;  // n + kShift
   Float p;
+
+  VEC_INLINE Int n() const { return bits(shifted) - bits(splat(kShift)); }
+
+  // y 2^n for -127 < n < 128, with scaling any n.
+  VEC_INLINE Float times(Float y) const {
+    return kHasScaling ? times_power_of_two(y, shifted - kShift) : y * power_of_two(n());
+  }
+
+  // y 2^n, which may be denormal or overflow.
+  VEC_INLINE Float times_any(Float y) const { return times_power_of_two(y, shifted - kShift); }
 };
 
 // |x| must be below 2^20. `Low` is a float vector to be added to x, small, or NoLow.
@@ -60,49 +72,42 @@ VEC_INLINE Float plus(Float x, NoLow) { return x; }
 
 template <class Low = NoLow>
 VEC_INLINE ExpParts split_exp(Float x, Low low = {}) {
-  const Float magic = splat(12582912.0f);  // 1.5 * 2^23: a sum with it has its integer in the low bits
-  const Float t = x * 1.44269504f + magic;
-  const Float n = t - magic;
+  const Float shifted = x * 1.44269504f + kShift;
+  const Float n = shifted - kShift;
   // ln 2 in two parts, the first with so few bits that its product with n is exact.
   const Float r = plus((x - n * 0.693359375f) - n * -2.12194440e-4f, low);
   // (e^r - 1 - r) / r^2 on |r| <= ln 2 / 2
   const Float q = polynomial(r, 0.5f, 0.16666542f, 0.0416664481f, 0.00836669654f, 0.00139365497f);
-  return {bits(t) - bits(magic), r + r * r * q};
-}
-
-// 2^n for -127 < n < 128.
-VEC_INLINE Float power_of_two(Int n) { return from_bits((n + 127) << 23); }
-
-// x 2^n in two steps, so that results may be denormal or overflow.
-VEC_INLINE Float scaled(Float x, Int n) {
-  const Int half = n >> 1;
-  return x * power_of_two(half) * power_of_two(n - half);
+  return {shifted, r + r * r * q};
 }
 
 VEC_INLINE Float vec_exp(Float x) {
   const ExpParts e = split_exp(at_least(at_most(x, 89.0f), -104.0f));
-  return scaled(1.0f + e.p, e.n);
+  return e.times_any(1.0f + e.p);
 }
 
-// e^x where it is a normal float, in fewer steps: 0 below that range, infinite from 88.02 (not 88.72) on.
+// e^x where it is a normal float, in fewer steps. Without scaling 0 below that range, and infinite from 88.02 (not
+// 88.72) on.
 VEC_INLINE Float vec_exp_normal(Float x) {
+  if constexpr (kHasScaling) return vec_exp(x);
   constexpr float kLowest = -87.3365f;
   constexpr float kHighest = 88.02f;
   const ExpParts e = split_exp(at_least(at_most(x, kHighest), kLowest));
-  const Float y = (1.0f + e.p) * power_of_two(e.n);
+  const Float y = e.times(1.0f + e.p);
   return pick(x < kLowest, splat(0.0f), pick(x > kHighest, splat(kInfinity), y));
 }
 
-// The same for x below 88, where that is known: 0 below the normal floats, and keeps NaN.
+// The same for x below 88, where that is known; keeps NaN.
 VEC_INLINE Float vec_exp_below(Float x) {
-  constexpr float kLowest = -87.3365f;
+  constexpr float kLowest = kHasScaling ? -104.0f : -87.3365f;
   const ExpParts e = split_exp(at_least(x, kLowest));
-  return pick(x < kLowest, splat(0.0f), (1.0f + e.p) * power_of_two(e.n));
+  const Float y = e.times(1.0f + e.p);
+  return kHasScaling ? y : pick(x < kLowest, splat(0.0f), y);
 }
 
 VEC_INLINE Float vec_expm1(Float x) {
   const ExpParts e = split_exp(at_least(at_most(x, 89.0f), -30.0f));
-  const Float scale = power_of_two(e.n - 1);  // half of 2^n, which may be 2^128
+  const Float scale = power_of_two(e.n() - 1);  // half of 2^n, which may be 2^128
   const Float y = (scale * e.p + (scale - 0.5f)) * 2.0f;
   return pick(abs(x) < 1e-9f, x, y);  // keeps denormals and -0
 }
@@ -138,7 +143,7 @@ VEC_INLINE Float vec_tanh(Float x) {
   // (tanh(x) / x - 1) / x^2 for |x| < 0.625
   const Float p = polynomial(z, -0.333332837f, 0.133314863f, -0.0537431724f, 0.0206497088f, -0.00571620278f);
   const ExpParts e = split_exp(at_most(a, 10.0f) * 2.0f);
-  const Float large = 1.0f - 2.0f / ((1.0f + e.p) * power_of_two(e.n) + 1.0f);
+  const Float large = 1.0f - 2.0f / (e.times(1.0f + e.p) + 1.0f);
   return pick(a < 0.625f, x * z * p + x, with_sign(large, sign_bit(x)));
 }
 
@@ -163,7 +168,7 @@ VEC_INLINE Float normal_tail(Float a) {
   // a^2 / 2 in two parts, the first exact, as its rounding error would be an exponent.
   const Float high = from_bits(bits(c) & static_cast<int32_t>(0xfffff000u));
   const ExpParts e = split_exp(high * high * -0.5f, (c - high) * (c + high) * -0.5f);
-  return scaled((1.0f + e.p) * g, e.n);
+  return e.times_any((1.0f + e.p) * g);
 }
 
 VEC_INLINE Float vec_erf(Float x) {
