@@ -8,6 +8,7 @@
 #include <limits>
 #include <numeric>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "kernels/amx.h"
@@ -28,9 +29,11 @@ constexpr int64_t kWeightsInCache = 256 * 1024;  // bytes of weights for one pas
 constexpr int64_t kAliasing = 4096;              // pixels a multiple of so many bytes apart map to the same sets of L1
 constexpr int64_t kLongestCopy = 1 << 20;        // elements
 constexpr int64_t kRoundedInL1 = 16 * 1024;      // bytes of rounded pixels that one pass of weights is multiplied with
-constexpr int64_t kRoundedInL2 = 256 * 1024;     // of those that are read several times, for passes or for taps
+constexpr int64_t kRoundedForPasses = 1 << 20;   // of those that are read several times, for passes or for taps
 constexpr int64_t kFarResults = 128 * 1024;      // elements; larger outputs are not in L2 when they are stored
 constexpr int64_t kCopied = 16;                  // elements of a run that are copied at a time, some of them beyond it
+constexpr int64_t kMostFrame = 16;               // pixels of padding on a side that are written out
+constexpr int64_t kShortRun = 32;  // floats of a kernel's row, whose taps one by one take longer than a copy
 // A build of programs whose only layers are linear has no code for windows.
 constexpr bool kHasWindows = built::conv_2d_nhwc;
 constexpr bool kHasHalves = is_built(DType::F16) || is_built(DType::Bf16);
@@ -98,7 +101,7 @@ struct Scratch {
   ScratchVector<float> weights;   // packed and in f32, where the node's are not
   ScratchVector<float> row;       // one output channel's, in f32
   ScratchVector<Element> zeros;
-  Buffer<Element> rounded;   // a strip of the image
+  Buffer<Element> strip;     // of the image, rounded or framed
   Buffer<Element> gathered;  // the inputs of each of a tile's pixels, one run after the other
 };
 
@@ -119,8 +122,7 @@ class Convolution {
         group_blocks_(ceil_div(group_out_, kOcBlock)),
         is_pointwise_(sees_pixels(!kOnFloats && dst->src[0]->type == GGML_TYPE_F32)),
         x_(static_cast<const Element*>(dst->src[0]->data)),
-        floats_(!kOnFloats && dst->src[0]->type == GGML_TYPE_F32 ? static_cast<const float*>(dst->src[0]->data)
-                                                                 : nullptr),
+        floats_(dst->src[0]->type == GGML_TYPE_F32 ? static_cast<const float*>(dst->src[0]->data) : nullptr),
         packed_(dst->src[1]->data),
         packed_type_(weights_type),
         bias_(bias_of(dst, params)),
@@ -134,6 +136,7 @@ class Convolution {
     flatten_if_pointwise();
     joins_runs_ = run_is_odd() && !pointwise() && !gathers();
     if (rounds() && pointwise()) in_.channels = rounded_pitch();
+    if (frames()) frame_image();
   }
 
   void run(int ith, int nth) {
@@ -264,6 +267,28 @@ class Convolution {
     }
   }
 
+  // Whether the image is copied with its padding, zeros, around it: then all pixels have all taps, and those of a
+  // kernel's row are one run.
+  bool frames() const {
+    const auto fits = [](const Axis& w) {
+      return w.up == 1 && w.pad >= 0 && w.pad <= kMostFrame && (w.kernel - 1) * w.dilation <= 2 * kMostFrame;
+    };
+    const bool pads = horizontal_.pad > 0 || vertical_.pad > 0;
+    const bool pays = rounds() || (kOnFloats && params_.groups == 1 && in_.channels * horizontal_.kernel <= kShortRun);
+    return kHasWindows && !pointwise() && pads && pays && fits(horizontal_) && fits(vertical_);
+  }
+
+  void frame_image() {
+    is_framed_ = true;
+    left_ = std::exchange(horizontal_.pad, 0);
+    above_ = std::exchange(vertical_.pad, 0);
+    const auto framed = [](const Axis& w, int64_t before, int64_t in, int64_t out) {
+      return std::max(before + in, (out - 1) * w.stride + (w.kernel - 1) * w.dilation + 1);
+    };
+    in_.width = framed(horizontal_, left_, in_.width, out_.width);
+    in_.height = framed(vertical_, above_, in_.height, out_.height);
+  }
+
   // Copies the pixels of a pointwise convolution with a padded pitch where a tile of them would map to the same sets of
   // L1, if enough channels are computed from the copy.
   Range spread_rows(Range pixels, int64_t blocks) {
@@ -388,7 +413,7 @@ class Convolution {
     const int64_t most = std::max<int64_t>(1, tiles_.gathered_bytes / row_bytes / tiles_.rows) * tiles_.rows;
     for (int64_t begin = pixels.begin; begin < pixels.end; begin += most) {
       const Range part = {begin, std::min(begin + most, pixels.end)};
-      if (rounds()) round_inputs(part);
+      if (copies()) copy_inputs(part);
       gather(part, blocks);
       run_passes(part, blocks);
     }
@@ -439,11 +464,11 @@ class Convolution {
     const int64_t most = std::max<int64_t>(1, tiles_.shape[tiles_.shapes - 1].channels / kOcBlock);
     const int64_t pass = std::max<int64_t>(1, kWeightsInCache / block_bytes / most) * most;
     const Tiling tiling(pixels, tiles_.rows, /*full=*/tiles_.setup != nullptr);
-    const bool rounds_strips = rounds() && !gathers();
-    const int64_t strip = rounds_strips ? tiles_of_strip(tiling, blocks.size() <= pass) : tiling.count;
+    const bool copies_strips = copies() && !gathers();
+    const int64_t strip = copies_strips ? tiles_of_strip(tiling, blocks.size() <= pass) : tiling.count;
     for (int64_t first = 0; first < tiling.count; first += strip) {
       const Range tiles = {first, std::min(first + strip, tiling.count)};
-      if (rounds_strips) round_inputs({tiling.tile(tiles.begin).begin, tiling.tile(tiles.end - 1).end});
+      if (copies_strips) copy_inputs({tiling.tile(tiles.begin).begin, tiling.tile(tiles.end - 1).end});
       for (int64_t begin = blocks.begin; begin < blocks.end; begin += pass) {
         const Range of_pass = {begin, std::min(begin + pass, blocks.end)};
         pack_weights(of_pass);
@@ -472,7 +497,9 @@ class Convolution {
     int64_t larger;  // so many tiles have one pixel more
   };
 
-  bool rounds() const { return floats_ != nullptr; }
+  bool rounds() const { return !kOnFloats && floats_ != nullptr; }
+
+  bool copies() const { return rounds() || is_framed_; }
 
   // Elements from a rounded pixel to the next: an even number, and none that maps a tile's pixels to few sets of L1.
   int64_t rounded_pitch() const {
@@ -481,33 +508,58 @@ class Convolution {
     return even % kElements == 0 ? even + kCopied : even;
   }
 
-  // How many tiles' inputs are rounded at a time.
+  // How many tiles' inputs are copied at a time.
   int64_t tiles_of_strip(const Tiling& tiling, bool one_pass) const {
     const int64_t pixel = in_.channels * static_cast<int64_t>(sizeof(Element));
     constexpr int64_t kLongest = 64;  // a strip of so long steps has one tile in any case
     const int64_t step_x = std::clamp<int64_t>(horizontal_.step, 1, kLongest);
     const int64_t step_y = std::clamp<int64_t>(vertical_.step, 1, kLongest);
     const int64_t area = pointwise() ? 1 : step_x * step_y;
-    const int64_t bytes = pointwise() && one_pass ? kRoundedInL1 : kRoundedInL2;
+    const int64_t bytes = pointwise() && one_pass ? kRoundedInL1 : kRoundedForPasses;
     return std::max<int64_t>(1, bytes / std::max<int64_t>(1, pixel * area * tiling.even));
   }
 
-  // The inputs of some output pixels, which x_ has from element x_begin_ of the image on.
-  void round_inputs(Range pixels) {
-    if constexpr (!kOnFloats) {
-      if (pointwise()) return round_pixels(pixels);
-      const Range rows = input_rows(pixels);
-      const int64_t row = in_.width * in_.channels;
-      uint16_t* to = scratch_.rounded.sized(rows.size() * row + kCopied);
-      round_bfloats(floats_ + rows.begin * row, rows.size() * row, to);
-      x_ = to;
-      x_begin_ = rows.begin * row;
+  // The inputs of some output pixels, rounded or framed, which x_ has from element x_begin_ of the image on.
+  void copy_inputs(Range pixels) {
+    if (pointwise()) return round_pixels(pixels);
+    const Range rows = input_rows(pixels);
+    const int64_t row = in_.width * in_.channels;
+    Element* to = scratch_.strip.sized(rows.size() * row + kCopied);
+    if (is_framed_) {
+      for (int64_t y = rows.begin; y < rows.end; ++y) copy_framed_row(y, to + (y - rows.begin) * row);
+    } else {
+      copy_elements(floats_ + rows.begin * row, rows.size() * row, to);
+    }
+    x_ = to;
+    x_begin_ = rows.begin * row;
+  }
+
+  // A row of the framed images, which lie one below the other.
+  void copy_framed_row(int64_t row, Element* to) const {
+    const int64_t y = row % in_.height - above_;
+    Element* const end = to + in_.width * in_.channels;
+    if (!in_range(y, source_.height)) {
+      std::fill(to, end, Element{});
+      return;
+    }
+    const int64_t elements = source_.width * source_.channels;
+    Element* const first = to + left_ * in_.channels;
+    std::fill(to, first, Element{});
+    copy_elements(floats_ + (row / in_.height * source_.height + y) * elements, elements, first);
+    std::fill(first + elements, end, Element{});
+  }
+
+  static void copy_elements(const float* from, int64_t n, Element* to) {
+    if constexpr (kOnFloats) {
+      std::copy_n(from, n, to);
+    } else {
+      round_bfloats(from, n, to);
     }
   }
 
   void round_pixels(Range pixels) {
     if constexpr (!kOnFloats) {
-      uint16_t* to = scratch_.rounded.sized(pixels.size() * in_.channels);
+      uint16_t* to = scratch_.strip.sized(pixels.size() * in_.channels);
       const bool is_dense = !has_steps() && in_.channels == source_.channels;
       if (is_dense) {
         round_bfloats(floats_ + pixels.begin * in_.channels, pixels.size() * in_.channels, to);
@@ -639,21 +691,27 @@ class Convolution {
     int64_t image = pixels.begin / phase_width_ / phase_height_;
     bool interior = true;
     const int64_t rows = pixels.size();
-    for (int64_t m = 0; m < rows; ++m) {
-      xs[m] = i * horizontal_.step;
-      ys[m] = j * vertical_.step;
-      begins[m] = ((image * in_.height + ys[m]) * in_.width + xs[m]) * in_.channels;
-      const int64_t ox = phase_x_ + i * horizontal_.phases;
+    for (int64_t m = 0; m < rows;) {
+      const int64_t of_row = std::min(rows - m, phase_width_ - i);
+      const int64_t y = j * vertical_.step;
       const int64_t oy = phase_y_ + j * vertical_.phases;
-      outputs[m] = y_ + ((image * out_.height + oy) * out_.width + ox) * out_.channels;
-      interior =
-          interior && i >= interior_x_.begin && i < interior_x_.end && j >= interior_y_.begin && j < interior_y_.end;
-      if (++i == phase_width_) {
-        i = 0;
-        if (++j == phase_height_) {
-          j = 0;
-          ++image;
-        }
+      int64_t begin = ((image * in_.height + y) * in_.width + i * horizontal_.step) * in_.channels;
+      float* output =
+          y_ + ((image * out_.height + oy) * out_.width + phase_x_ + i * horizontal_.phases) * out_.channels;
+      interior = interior && i >= interior_x_.begin && i + of_row <= interior_x_.end && j >= interior_y_.begin &&
+                 j < interior_y_.end;
+      for (const int64_t end = m + of_row; m < end; ++m, ++i) {
+        xs[m] = i * horizontal_.step;
+        ys[m] = y;
+        begins[m] = begin;
+        outputs[m] = output;
+        begin += horizontal_.step * in_.channels;
+        output += horizontal_.phases * out_.channels;
+      }
+      i = 0;
+      if (++j == phase_height_) {
+        j = 0;
+        ++image;
       }
     }
     const bool merged = interior && !scratch_.merged.at.empty();
@@ -663,9 +721,10 @@ class Convolution {
     tile.run = taps.run;
     const Element** to = scratch_.inputs.data();
     for (const Tap& tap : taps.at) {
-      for (int64_t m = 0; m < rows; ++m) {
+      const int64_t delta = tap.delta - x_begin_;
+      for (int64_t m = 0; m < rows; ++m, ++to) {
         const bool inside = interior || (in_range(xs[m] + tap.x, in_.width) && in_range(ys[m] + tap.y, in_.height));
-        *to++ = inside ? x_ + (begins[m] + tap.delta - x_begin_) : zeros_;
+        *to = inside ? x_ + (begins[m] + delta) : zeros_;
       }
     }
     if (joins_runs_) join_runs(tile, rows);
@@ -707,7 +766,10 @@ class Convolution {
   int64_t group_blocks_;
   bool is_pointwise_;
   const Element* x_;
-  const float* floats_;  // the image, where it is rounded
+  const float* floats_;  // the image, if it is of floats
+  bool is_framed_ = false;
+  int64_t left_ = 0;  // pixels of the frame
+  int64_t above_ = 0;
   int64_t x_begin_ = 0;  // the element of the image that x_ begins with
   bool joins_runs_ = false;
   const void* packed_;
