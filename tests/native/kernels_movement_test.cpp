@@ -38,6 +38,22 @@ void test_broadcast_and_concat() {
   }
 }
 
+// Images from planes to channels innermost, and back: some, of three channels too, are not a multiple of four pixels.
+void test_transposes() {
+  for (DType type : {DType::F32, DType::I32, DType::F16}) {
+    for (int64_t channels : {2, 3, 4, 5, 7, 16, 33}) {
+      for (int64_t pixels : {1, 3, 4, 13, 64, 67, 150}) {
+        for (const Sizes& ne : {Sizes{channels, pixels, 2, 1}, Sizes{pixels, channels, 3, 1}}) {
+          Tensor x = random_tensor(type, ne, Layout::Permuted);
+          Tensor y(type, ne);
+          KernelCall<BroadcastParams> call;
+          check("transpose", kernels::broadcast, call, y, {&x}, [&](const Index& i) { return x.get(i); });
+        }
+      }
+    }
+  }
+}
+
 void test_fill_and_iota() {
   for (const Sizes& ne : kShapes) {
     for (DType type : kTypes) {
@@ -85,6 +101,7 @@ void test_to_index(bool wrap) {
 
 int main() {
   test_broadcast_and_concat();
+  test_transposes();
   test_fill_and_iota();
   test_to_index(/*wrap=*/false);
   test_to_index(/*wrap=*/true);

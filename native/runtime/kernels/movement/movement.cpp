@@ -27,20 +27,102 @@ Walk without_first_dim(const Walk& walk) {
   return starts;
 }
 
+constexpr int64_t kQuad = 4;
+constexpr int64_t kLine = 16;  // elements of a cache line: each is written whole, as few of one set of L1 stay in it
+typedef float Quad __attribute__((vector_size(4 * sizeof(float))));
+
+inline Quad load_quad(const char* from) {
+  Quad quad;
+  std::memcpy(&quad, from, sizeof(quad));
+  return quad;
+}
+
+// A part of a transpose: elements of 4 bytes, adjacent along dim 1 in `from` and along dim 0 in `to`. Steps in bytes.
+struct Block {
+  char* to;
+  int64_t to_step;  // along dim 1
+  const char* from;
+  int64_t from_step;  // along dim 0
+
+  Block at(int64_t row, int64_t column) const {
+    constexpr int64_t kItem = sizeof(float);
+    return {to + column * to_step + row * kItem, to_step, from + row * from_step + column * kItem, from_step};
+  }
+};
+
+inline void store_quad(char* to, Quad quad) { std::memcpy(to, &quad, sizeof(quad)); }
+
+inline void transpose_quads(const Block& block) {
+  const Quad a = load_quad(block.from);
+  const Quad b = load_quad(block.from + block.from_step);
+  const Quad c = load_quad(block.from + 2 * block.from_step);
+  const Quad d = load_quad(block.from + 3 * block.from_step);
+  const Quad ab = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+  const Quad cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+  const Quad last_ab = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  const Quad last_cd = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  store_quad(block.to, __builtin_shufflevector(ab, cd, 0, 1, 4, 5));
+  store_quad(block.to + block.to_step, __builtin_shufflevector(ab, cd, 2, 3, 6, 7));
+  store_quad(block.to + 2 * block.to_step, __builtin_shufflevector(last_ab, last_cd, 0, 1, 4, 5));
+  store_quad(block.to + 3 * block.to_step, __builtin_shufflevector(last_ab, last_cd, 2, 3, 6, 7));
+}
+
+// Four pixels of three planes, an image's colors, one after the other.
+inline void interleave_colors(const Block& block) {
+  constexpr int64_t kBytes = sizeof(Quad);
+  const Quad a = load_quad(block.from);
+  const Quad b = load_quad(block.from + block.from_step);
+  const Quad c = load_quad(block.from + 2 * block.from_step);
+  const Quad ab = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+  const Quad ca = __builtin_shufflevector(c, a, 0, 0, 5, 5);
+  const Quad bc = __builtin_shufflevector(b, c, 1, 1, 5, 5);
+  const Quad third_ab = __builtin_shufflevector(a, b, 2, 2, 6, 6);
+  const Quad last_ca = __builtin_shufflevector(c, a, 2, 2, 7, 7);
+  const Quad last_bc = __builtin_shufflevector(b, c, 2, 6, 3, 7);
+  store_quad(block.to, __builtin_shufflevector(ab, ca, 0, 1, 4, 6));
+  store_quad(block.to + kBytes, __builtin_shufflevector(bc, third_ab, 0, 2, 4, 6));
+  store_quad(block.to + 2 * kBytes, __builtin_shufflevector(last_ca, last_bc, 0, 2, 6, 7));
+}
+
+// What of `rows` x `columns` elements is in whole blocks, which are transposed: so many rows and columns.
+struct Transposed {
+  int64_t rows = 0;
+  int64_t columns = 0;
+};
+
+Transposed transpose_by_vectors(const Block& block, int64_t rows, int64_t columns) {
+  const Transposed done = {rows / kQuad * kQuad, columns / kQuad * kQuad};
+  if (rows == 3 && block.to_step == 3 * int64_t{sizeof(float)}) {
+    for (int64_t column = 0; column < done.columns; column += kQuad) interleave_colors(block.at(0, column));
+    return {rows, done.columns};
+  }
+  for (int64_t first = 0; first < done.rows; first += kLine) {
+    const int64_t last = std::min(first + kLine, done.rows);
+    for (int64_t column = 0; column < done.columns; column += kQuad) {
+      for (int64_t row = first; row < last; row += kQuad) transpose_quads(block.at(row, column));
+    }
+  }
+  return done;
+}
+
 // A source that is dense along dim 1, not along dim 0: some elements along dim 1 at a time, for all of dim 0, so that
 // the cache lines that are read and those that are written are used whole.
 void copy_transposed(const Walk& walk, int ith, int nth, int64_t item) {
   constexpr int64_t kTile = 64;
   constexpr int64_t kShare = 2048;  // elements of a thread, at least
   const Walk starts = without_first_dim(walk);
+  const bool by_vectors = item == sizeof(float) && walk.stride[0][0] == item;
   Runs runs(starts, share(starts.count, ith, nth, ceil_div(kShare, walk.ne[0])));
   while (runs.next()) {
-    for (int64_t done = 0; done < runs.n; done += kTile) {
-      char* to = runs.at[0] + done * starts.stride[0][0];
-      const char* from = runs.at[1] + done * item;
+    for (int64_t first = 0; first < runs.n; first += kTile) {
+      const int64_t columns = std::min(kTile, runs.n - first);
+      const Block block = {runs.at[0] + first * starts.stride[0][0], starts.stride[0][0], runs.at[1] + first * item,
+                           walk.stride[1][0]};
+      const Transposed done = by_vectors ? transpose_by_vectors(block, walk.ne[0], columns) : Transposed{};
       for (int64_t row = 0; row < walk.ne[0]; ++row) {
-        copy_elements(to + row * walk.stride[0][0], starts.stride[0][0], from + row * walk.stride[1][0], item,
-                      std::min(kTile, runs.n - done), item);
+        const int64_t begin = row < done.rows ? done.columns : 0;
+        copy_elements(block.to + begin * block.to_step + row * walk.stride[0][0], block.to_step,
+                      block.from + row * block.from_step + begin * item, item, columns - begin, item);
       }
     }
   }
@@ -63,8 +145,8 @@ void copy_rows(const Walk& walk, int ith, int nth, int64_t bytes) {
   }
 }
 
-// src into the part of dst that begins `offset` bytes in.
-void copy_into(ggml_tensor* dst, int64_t offset, const ggml_tensor* src, int ith, int nth) {
+// src beside the part of dst that begins `offset` bytes in.
+Walk side_by_side(ggml_tensor* dst, int64_t offset, const ggml_tensor* src) {
   Walk walk(src->ne);
   int64_t strides[4];
   for (int d = 0; d < 4; ++d) {
@@ -73,10 +155,18 @@ void copy_into(ggml_tensor* dst, int64_t offset, const ggml_tensor* src, int ith
   walk.add(bytes(dst) + offset, strides);
   walk.add(src);
   walk.collapse();
+  return walk;
+}
+
+bool is_transpose(const Walk& walk, int64_t item) {
+  return walk.count > 0 && walk.dims > 1 && walk.stride[1][0] != item && walk.stride[1][1] == item;
+}
+
+// src into the part of dst that begins `offset` bytes in.
+void copy_into(ggml_tensor* dst, int64_t offset, const ggml_tensor* src, int ith, int nth) {
+  const Walk walk = side_by_side(dst, offset, src);
   const int64_t item = item_size(src);
-  if (walk.count > 0 && walk.dims > 1 && walk.stride[1][0] != item && walk.stride[1][1] == item) {
-    return copy_transposed(walk, ith, nth, item);
-  }
+  if (is_transpose(walk, item)) return copy_transposed(walk, ith, nth, item);
   const int64_t row = walk.ne[0] * item;
   const bool in_rows = walk.count > 0 && walk.dims > 1 && walk.stride[0][0] == item && walk.stride[1][0] == item;
   if (in_rows && row <= kShortRow && row % kChunk == 0) return copy_rows(walk, ith, nth, row);
@@ -107,10 +197,14 @@ void index_run(void* dst, const void* const* src, int64_t n, const void* context
 }  // namespace
 
 void broadcast(ggml_tensor* dst, int ith, int nth, void*) {
+  const int64_t item = item_size(dst);
+  if (ggml_are_same_shape(dst, dst->src[0])) {
+    const Walk both = side_by_side(dst, 0, dst->src[0]);
+    if (is_transpose(both, item)) return copy_transposed(both, ith, nth, item);
+  }
   Walk walk(dst->ne);
   walk.add(dst->src[0]);
   walk.collapse();
-  const int64_t item = item_size(dst);
   const Range range = share(walk.count, ith, nth);
   gather(walk, range, bytes(dst) + range.begin * item, item);
 }
