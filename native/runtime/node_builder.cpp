@@ -524,7 +524,7 @@ ggml_tensor* NodeBuilder::unrounded_input(ggml_tensor* x, const ggml_tensor* wei
   if (!ggml_is_contiguous(source)) source = x;
   const int64_t inputs = params.weights == Storage::MatrixBlocks ? weight->ne[0] : weight->ne[2];
   const bool up = params.window.w.up > 1 || params.window.h.up > 1;
-  constexpr int64_t kLeastOutputs = 64;  // that make up for copying the inputs of a window, to bring them in pairs
+  constexpr int64_t kLeastOutputs = 16;  // that make up for copying the inputs of a window, to bring them in pairs
   const bool pays = params.weights == Storage::MatrixBlocks || weight->ne[3] >= kLeastOutputs;
   const bool in_pairs = inputs % 2 == 0 || (source->type == GGML_TYPE_F32 && params.groups == 1 && !up && pays);
   return in_pairs ? source : nullptr;

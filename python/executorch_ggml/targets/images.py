@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..ir.graph import Node, Value
 from ..ir.op import Dims
 from ..ir.ops import OPS
+from ..ir.ops.custom import ROUNDED_TO
 from ..ir.ops.spatial import planes
 from ..passes.rewrite import Rewriter, computed_by, input_of
 
@@ -19,8 +20,17 @@ def nhwc(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> Va
     assert x is not None
     x = input_of(x, 0) if computed_by(x, "cont") else x  # the permuted one is copied
     attrs = {name: _nhwc_dims(value) if name == "ne" else value for name, value in node.attrs.items()}
-    result = builder.emit(f"{node.op}_nhwc", builder.permute(x, TO_NHWC), *others, **attrs)
+    result = builder.emit(f"{node.op}_nhwc", _permuted(rewriter, x), *others, **attrs)
     return builder.permute(result, FROM_NHWC)
+
+
+def _permuted(rewriter: Rewriter, x: Value) -> Value:
+    """An image with channels innermost. It is rounded after that: kernels round what they read."""
+    rounding = x.producer
+    if rounding is None or rounding.op != "unary" or rounding.attrs["kind"] not in ROUNDED_TO:
+        return rewriter.builder.permute(x, TO_NHWC)
+    permuted = rewriter.builder.permute(input_of(x, 0), TO_NHWC)
+    return rewriter.builder.emit("unary", rewriter.builder.cont(permuted), **rounding.attrs)
 
 
 def planar(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> Value:
