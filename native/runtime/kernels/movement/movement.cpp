@@ -119,10 +119,13 @@ void copy_transposed(const Walk& walk, int ith, int nth, int64_t item) {
       const Block block = {runs.at[0] + first * starts.stride[0][0], starts.stride[0][0], runs.at[1] + first * item,
                            walk.stride[1][0]};
       const Transposed done = by_vectors ? transpose_by_vectors(block, walk.ne[0], columns) : Transposed{};
-      for (int64_t row = 0; row < walk.ne[0]; ++row) {
-        const int64_t begin = row < done.rows ? done.columns : 0;
-        copy_elements(block.to + begin * block.to_step + row * walk.stride[0][0], block.to_step,
-                      block.from + row * block.from_step + begin * item, item, columns - begin, item);
+      for (int64_t row = done.rows; row < walk.ne[0]; ++row) {
+        copy_elements(block.to + row * walk.stride[0][0], block.to_step, block.from + row * block.from_step, item,
+                      columns, item);
+      }
+      for (int64_t column = done.columns; column < columns && done.rows > 0; ++column) {
+        copy_elements(block.to + column * block.to_step, item, block.from + column * item, block.from_step, done.rows,
+                      item);
       }
     }
   }
@@ -198,7 +201,7 @@ void index_run(void* dst, const void* const* src, int64_t n, const void* context
 
 void broadcast(ggml_tensor* dst, int ith, int nth, void*) {
   const int64_t item = item_size(dst);
-  if (ggml_are_same_shape(dst, dst->src[0])) {
+  if (item == sizeof(float) && ggml_are_same_shape(dst, dst->src[0])) {
     const Walk both = side_by_side(dst, 0, dst->src[0]);
     if (is_transpose(both, item)) return copy_transposed(both, ith, nth, item);
   }
