@@ -25,7 +25,7 @@ def nhwc(rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> Va
 
 
 def _permuted(rewriter: Rewriter, x: Value) -> Value:
-    """An image with channels innermost. It is rounded after that: kernels round what they read."""
+    """An image in NHWC. Rounding moves behind the permutation, where the convolution fuses it."""
     rounding = x.producer
     if rounding is None or rounding.op != "unary" or rounding.attrs["kind"] not in ROUNDED_TO:
         return rewriter.builder.permute(x, TO_NHWC)

@@ -3,17 +3,16 @@
 #include "kernels/convolution/conv_2d.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <limits>
-#include <numeric>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "kernels/amx.h"
+#include "kernels/convolution/bfloats.h"
 #include "kernels/convolution/convolution.h"
 #include "kernels/convolution/image.h"
+#include "kernels/convolution/taps.h"
 #include "kernels/convolution/tile_session.h"
 #include "kernels/elementwise/convert.h"
 #include "kernels/kernels.h"
@@ -32,63 +31,11 @@ constexpr int64_t kRoundedInL1 = 16 * 1024;      // bytes of rounded pixels that
 constexpr int64_t kRoundedForPasses = 1 << 20;   // of those that are read several times, for passes or for taps
 constexpr int64_t kFarResults = 128 * 1024;      // elements; larger outputs are not in L2 when they are stored
 constexpr int64_t kCopied = 16;                  // elements of a run that are copied at a time, some of them beyond it
-constexpr int64_t kMostFrame = 16;               // pixels of padding on a side that are written out
+constexpr int64_t kMostPadding = 16;             // pixels on a side that an image is padded by before it is read
 constexpr int64_t kShortRun = 32;  // floats of a kernel's row, whose taps one by one take longer than a copy
 // A build of programs whose only layers are linear has no code for windows.
 constexpr bool kHasWindows = built::conv_2d_nhwc;
 constexpr bool kHasHalves = is_built(DType::F16) || is_built(DType::Bf16);
-
-// The convolution's window along one axis.
-struct Axis : Window {
-  explicit Axis(const Window& window) : Window(window) {}
-
-  // Output pixels that are `phases` apart use the same taps: with up > 1 the other taps meet inserted zeros.
-  int64_t phases = up / std::gcd(stride, up);
-  int64_t step = phases * stride / up;  // input pixels from one output pixel of a phase to its next
-
-  int64_t phase_size(int64_t phase, int64_t out) const { return ceil_div(out - phase, phases); }
-  // The tap's position for the first output pixel of the phase, in the input spread with zeros.
-  int64_t spread(int64_t phase, int64_t tap) const { return phase * stride - pad + tap * dilation; }
-};
-
-// One tap of a phase: input pixel (x + i * step) for the phase's output pixel i.
-struct Tap {
-  int64_t x;
-  int64_t y;
-  int64_t delta;    // elements from input pixel (i * step) to the tap's
-  int64_t weights;  // elements from a block's begin to the tap's weights
-};
-
-// The taps of a phase as the tiles take them.
-struct Taps {
-  ScratchVector<Tap> at;
-  ScratchVector<int64_t> weights;
-  int64_t run = 0;
-
-  void clear(int64_t elements) {
-    at.clear();
-    weights.clear();
-    run = elements;
-  }
-  void add(const Tap& tap) {
-    at.push_back(tap);
-    weights.push_back(tap.weights);
-  }
-};
-
-// The same numbers where no instruction rounds: tests emulate tiles on such CPUs.
-void round_each(const float* x, int64_t n, uint16_t* y) {
-  for (int64_t i = 0; i < n; ++i) {
-    const float normal = std::fabs(x[i]) < std::numeric_limits<float>::min() ? 0.0f : x[i];
-    y[i] = ggml_fp32_to_bf16(normal).bits;
-  }
-}
-
-void round_bfloats(const float* x, int64_t n, uint16_t* y) {
-  const auto round = kIsArm64 ? KERNEL_PICK_NEONBF16(best_isa(), round_to_bfloats)
-                              : KERNEL_PICK_AVX512BF16(best_isa(), round_to_bfloats);
-  (round != nullptr ? round : round_each)(x, n, y);
-}
 
 // Memory that a thread keeps from call to call.
 template <class Element>
@@ -101,7 +48,7 @@ struct Scratch {
   ScratchVector<float> weights;   // packed and in f32, where the node's are not
   ScratchVector<float> row;       // one output channel's, in f32
   ScratchVector<Element> zeros;
-  Buffer<Element> strip;     // of the image, rounded or framed
+  Buffer<Element> strip;     // of the image, rounded or padded
   Buffer<Element> gathered;  // the inputs of each of a tile's pixels, one run after the other
 };
 
@@ -136,7 +83,7 @@ class Convolution {
     flatten_if_pointwise();
     joins_runs_ = run_is_odd() && !pointwise() && !gathers();
     if (rounds() && pointwise()) in_.channels = rounded_pitch();
-    if (frames()) frame_image();
+    if (pads()) pad_image();
   }
 
   void run(int ith, int nth) {
@@ -267,26 +214,26 @@ class Convolution {
     }
   }
 
-  // Whether the image is copied with its padding, zeros, around it: then all pixels have all taps, and those of a
-  // kernel's row are one run.
-  bool frames() const {
+  // Whether the image is copied with zero padding: then all taps are inside it, and those of a kernel's row are one
+  // run.
+  bool pads() const {
     const auto fits = [](const Axis& w) {
-      return w.up == 1 && w.pad >= 0 && w.pad <= kMostFrame && (w.kernel - 1) * w.dilation <= 2 * kMostFrame;
+      return w.up == 1 && w.pad >= 0 && w.pad <= kMostPadding && (w.kernel - 1) * w.dilation <= 2 * kMostPadding;
     };
-    const bool pads = horizontal_.pad > 0 || vertical_.pad > 0;
+    const bool has_padding = horizontal_.pad > 0 || vertical_.pad > 0;
     const bool pays = rounds() || (kOnFloats && params_.groups == 1 && in_.channels * horizontal_.kernel <= kShortRun);
-    return kHasWindows && !pointwise() && pads && pays && fits(horizontal_) && fits(vertical_);
+    return kHasWindows && !pointwise() && has_padding && pays && fits(horizontal_) && fits(vertical_);
   }
 
-  void frame_image() {
-    is_framed_ = true;
+  void pad_image() {
+    is_padded_ = true;
     left_ = std::exchange(horizontal_.pad, 0);
     above_ = std::exchange(vertical_.pad, 0);
-    const auto framed = [](const Axis& w, int64_t before, int64_t in, int64_t out) {
+    const auto padded = [](const Axis& w, int64_t before, int64_t in, int64_t out) {
       return std::max(before + in, (out - 1) * w.stride + (w.kernel - 1) * w.dilation + 1);
     };
-    in_.width = framed(horizontal_, left_, in_.width, out_.width);
-    in_.height = framed(vertical_, above_, in_.height, out_.height);
+    in_.width = padded(horizontal_, left_, in_.width, out_.width);
+    in_.height = padded(vertical_, above_, in_.height, out_.height);
   }
 
   // Copies the pixels of a pointwise convolution with a padded pitch where a tile of them would map to the same sets of
@@ -499,7 +446,7 @@ class Convolution {
 
   bool rounds() const { return !kOnFloats && floats_ != nullptr; }
 
-  bool copies() const { return rounds() || is_framed_; }
+  bool copies() const { return rounds() || is_padded_; }
 
   // Elements from a rounded pixel to the next: an even number, and none that maps a tile's pixels to few sets of L1.
   int64_t rounded_pitch() const {
@@ -519,14 +466,14 @@ class Convolution {
     return std::max<int64_t>(1, bytes / std::max<int64_t>(1, pixel * area * tiling.even));
   }
 
-  // The inputs of some output pixels, rounded or framed, which x_ has from element x_begin_ of the image on.
+  // The inputs of some output pixels, rounded or padded, which x_ has from element x_begin_ of the image on.
   void copy_inputs(Range pixels) {
     if (pointwise()) return round_pixels(pixels);
     const Range rows = input_rows(pixels);
     const int64_t row = in_.width * in_.channels;
     Element* to = scratch_.strip.sized(rows.size() * row + kCopied);
-    if (is_framed_) {
-      for (int64_t y = rows.begin; y < rows.end; ++y) copy_framed_row(y, to + (y - rows.begin) * row);
+    if (is_padded_) {
+      for (int64_t y = rows.begin; y < rows.end; ++y) copy_padded_row(y, to + (y - rows.begin) * row);
     } else {
       copy_elements(floats_ + rows.begin * row, rows.size() * row, to);
     }
@@ -534,8 +481,8 @@ class Convolution {
     x_begin_ = rows.begin * row;
   }
 
-  // A row of the framed images, which lie one below the other.
-  void copy_framed_row(int64_t row, Element* to) const {
+  // A row of the padded images, which lie one below the other.
+  void copy_padded_row(int64_t row, Element* to) const {
     const int64_t y = row % in_.height - above_;
     Element* const end = to + in_.width * in_.channels;
     if (!in_range(y, source_.height)) {
@@ -767,8 +714,8 @@ class Convolution {
   bool is_pointwise_;
   const Element* x_;
   const float* floats_;  // the image, if it is of floats
-  bool is_framed_ = false;
-  int64_t left_ = 0;  // pixels of the frame
+  bool is_padded_ = false;
+  int64_t left_ = 0;  // pixels of padding
   int64_t above_ = 0;
   int64_t x_begin_ = 0;  // the element of the image that x_ begins with
   bool joins_runs_ = false;
@@ -799,22 +746,6 @@ class Convolution {
 };
 
 }  // namespace
-
-const BfloatTiles* bfloat_tiles_for(Isa isa) {
-  auto tiles = KERNEL_PICK_AMX(isa, bfloat_tiles);
-  if (tiles == nullptr)
-    tiles = kIsArm64 ? KERNEL_PICK_NEONBF16(isa, bfloat_tiles) : KERNEL_PICK_AVX512BF16(isa, bfloat_tiles);
-  return tiles != nullptr ? &tiles() : nullptr;
-}
-
-const BfloatTiles* bfloat_conv_tiles(Isa isa) {
-  return is_built(DType::Bf16) ? bfloat_tiles_for(amx_or_below(AmxType::Bfloat16, isa)) : nullptr;
-}
-
-const BfloatTiles& bfloat_tiles_of_node() {
-  const BfloatTiles* tiles = bfloat_conv_tiles();
-  return tiles != nullptr ? *tiles : *bfloat_conv_tiles(best_isa());
-}
 
 void activate_pixels(float* const* pixels, int64_t count, int64_t channels, Activation activation) {
   const auto activate_floats = KERNEL_PICK(activate);

@@ -97,7 +97,7 @@ VEC_INLINE Float vec_exp_normal(Float x) {
   return pick(x < kLowest, splat(0.0f), pick(x > kHighest, splat(kInfinity), y));
 }
 
-// The same for x below 88, where that is known; keeps NaN.
+// The same for x below 88, where that is known; without scaling 0 below the normal floats. Keeps NaN.
 VEC_INLINE Float vec_exp_below(Float x) {
   constexpr float kLowest = kHasScaling ? -104.0f : -87.3365f;
   const ExpParts e = split_exp(at_least(x, kLowest));
