@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <exception>
 #include <mutex>
 #include <new>
@@ -43,16 +44,16 @@ class Contention {
     return now.time_since_epoch().count() < until_.load(std::memory_order_relaxed);
   }
 
-  // Called by callers, often: it asks the system once a window.
-  void watch(Clock::time_point now) {
+  // Called by callers, often: it asks the system once a window. True where that one ended and they were contended.
+  bool watch(Clock::time_point now) {
     static thread_local Window window{now, platform::waited_for_a_core()};
     const Clock::duration elapsed = now - window.begin;
-    if (elapsed < kWindow) return;
+    if (elapsed < kWindow) return false;
     const std::chrono::nanoseconds waited = platform::waited_for_a_core();
-    if ((waited - window.waited) * kWaitedPart >= elapsed) {
-      until_.store((now + kContended).time_since_epoch().count(), std::memory_order_relaxed);
-    }
+    const bool contended = (waited - window.waited) * kWaitedPart >= elapsed;
+    if (contended) until_.store((now + kContended).time_since_epoch().count(), std::memory_order_relaxed);
     window = {now, waited};
+    return contended;
   }
 
  private:
@@ -88,10 +89,12 @@ struct alignas(64) Job {
   std::atomic<uint64_t> state{0};
   std::atomic<int> done{0};
   std::atomic<bool> caller_sleeps{false};
+  std::atomic<int> meeting{kNowhere};  // the core that its helper should come to
   Pieces pieces;
   std::mutex mutex;
   std::condition_variable all_done;
 
+  static constexpr int kNowhere = -1;
   static constexpr uint64_t kCount = uint64_t{1} << 16;
   static constexpr uint64_t kSet = uint64_t{1} << 32;
   static int taken(uint64_t state) { return static_cast<int>(state % kCount); }
@@ -102,6 +105,17 @@ struct alignas(64) Job {
     done.store(0);
     const uint64_t set = state.load() / kSet + 1;
     state.store(set * kSet + static_cast<uint64_t>(next.count) * kCount);
+  }
+
+  // Two threads that each share a core with another process's stop one another: what either has begun waits until the
+  // other process's slice is over. On one core they take turns, and the system moves the other processes to the other
+  // core: none gets more or less of the time than before.
+  void bring_helper() { meeting.store(platform::current_core(), std::memory_order_relaxed); }
+
+  void meet_caller() {
+    if (meeting.load(std::memory_order_relaxed) == kNowhere) return;
+    const int core = meeting.exchange(kNowhere);
+    if (core != kNowhere && core != platform::current_core()) platform::move_to_core(core);
   }
 
   // The pieces that nobody has taken, until there are none.
@@ -145,7 +159,8 @@ class ThreadPool final : private ForkListener {
     std::lock_guard<std::mutex> lock(parts_->mutex);
     const auto add = [&] {
       while (!parts_->ends && static_cast<int>(parts_->threads.size()) < count) {
-        parts_->threads.emplace_back([parts = parts_] { parts->serve(); });
+        Sleeper& self = parts_->places.emplace_back();
+        parts_->threads.emplace_back([parts = parts_, &self] { parts->serve(&self); });
       }
       return Status();
     };
@@ -170,8 +185,8 @@ class ThreadPool final : private ForkListener {
     if (job != nullptr) parts_->crews.fetch_and(~(uint64_t{1} << (job - parts_->jobs.data())));
   }
 
-  void run(const Pieces& pieces, Job* job) {
-    contention.watch(Clock::now());
+  void run(const Pieces& pieces, Job* job, int helpers) {
+    if (contention.watch(Clock::now()) && helpers == 1) job->bring_helper();
     job->publish(pieces);
     parts_->announce(pieces.count - 1);
     job->work();
@@ -179,6 +194,11 @@ class ThreadPool final : private ForkListener {
   }
 
  private:
+  struct Sleeper {
+    std::condition_variable wake;
+    bool sleeps = false;
+  };
+
   struct Parts {
     std::array<Job, kJobs> jobs;
     std::atomic<uint64_t> crews{0};  // whose jobs are taken
@@ -186,31 +206,37 @@ class ThreadPool final : private ForkListener {
     std::atomic<int> looking{0};     // threads that look for work, or were woken to
     std::atomic<int> wanted{0};      // helpers, by all crews
     std::mutex mutex;
-    std::condition_variable wake;
-    int sleeping = 0;
-    int to_wake = 0;  // of those that sleep
+    std::deque<Sleeper> places;      // of all threads, to sleep in
+    std::vector<Sleeper*> sleepers;  // the last one is woken first: its core and caches are those of the caller's work
     bool ends = false;
     std::vector<std::thread> threads;
 
     // Threads that are awake already look for themselves: of the others as many are woken as are still wanted.
     void announce(int helpers) {
       epoch.fetch_add(1);
-      helpers -= looking.load();
-      if (helpers <= 0) return;
-      {
-        std::lock_guard<std::mutex> lock(mutex);
-        helpers = std::min(helpers, sleeping - to_wake);
-        to_wake += helpers;
-        looking.fetch_add(helpers);
+      for (helpers -= looking.load(); helpers > 0; --helpers) {
+        Sleeper* last = nullptr;
+        {
+          std::lock_guard<std::mutex> lock(mutex);
+          if (sleepers.empty()) return;
+          last = sleepers.back();
+          sleepers.pop_back();
+          last->sleeps = false;
+          looking.fetch_add(1);
+        }
+        last->wake.notify_one();
       }
-      for (; helpers > 0; --helpers) wake.notify_one();
     }
 
     void work() {
-      for (uint64_t left = crews.load(); left != 0; left &= left - 1) jobs[__builtin_ctzll(left)].work();
+      for (uint64_t left = crews.load(); left != 0; left &= left - 1) {
+        Job& job = jobs[__builtin_ctzll(left)];
+        job.meet_caller();
+        job.work();
+      }
     }
 
-    void serve() {
+    void serve(Sleeper* self) {
       looking.fetch_add(1);
       for (;;) {
         const uint64_t seen = epoch.load();
@@ -225,11 +251,10 @@ class ThreadPool final : private ForkListener {
           looking.fetch_add(1);
           continue;
         }
-        ++sleeping;
-        wake.wait(lock, [this] { return ends || to_wake > 0; });
-        --sleeping;
+        self->sleeps = true;
+        sleepers.push_back(self);
+        self->wake.wait(lock, [this, self] { return ends || !self->sleeps; });
         if (ends) return;
-        --to_wake;
       }
     }
   };
@@ -247,7 +272,7 @@ class ThreadPool final : private ForkListener {
       parts_->ends = true;
       threads.swap(parts_->threads);
     }
-    parts_->wake.notify_all();
+    for (Sleeper& place : parts_->places) place.wake.notify_one();
     for (std::thread& thread : threads) thread.join();
   }
 
@@ -288,7 +313,7 @@ void run_pieces(const Pieces& pieces) {
   if (pieces.count <= 1 || Crew::threads() == 1) return run_alone(pieces);
   const Crew* crew = current;
   current = nullptr;  // its job is taken until these are done
-  ThreadPool::instance().run(pieces, crew->job_);
+  ThreadPool::instance().run(pieces, crew->job_, crew->helpers_);
   current = crew;
 }
 

@@ -3,6 +3,7 @@
 
 #include "thread_pool.h"
 
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "kernels/kernels.h"
+#include "platform/platform.h"
 #include "run_kernel.h"
 
 namespace executorch_ggml::testing {
@@ -190,6 +192,57 @@ int pieces_of(int64_t work) {
   return pieces_seen;
 }
 
+#if defined(__linux__)
+// The part of the sets of two pieces that ran on one core, of those that two threads ran.
+double share_on_one_core(std::chrono::milliseconds duration) {
+  const Crew crew(1);
+  int on_one = 0;
+  int by_two = 0;
+  const auto end = std::chrono::steady_clock::now() + duration;
+  while (std::chrono::steady_clock::now() < end) {
+    std::thread::id threads[2];
+    int cores[2];
+    run_in_pieces(2, [&](int piece, int) {
+      const auto piece_end = std::chrono::steady_clock::now() + 100us;
+      while (std::chrono::steady_clock::now() < piece_end) {
+      }
+      threads[piece] = std::this_thread::get_id();
+      cores[piece] = platform::current_core();
+    });
+    if (threads[0] == threads[1]) continue;
+    ++by_two;
+    if (cores[0] == cores[1]) ++on_one;
+  }
+  return by_two == 0 ? 0 : double(on_one) / by_two;
+}
+
+void test_a_helper_comes_to_the_core_of_its_caller() {
+  if (access("/proc/thread-self/schedstat", R_OK) != 0) return;
+  const BusyProcesses busy;
+  double most = 0;
+  for (int attempt = 0; attempt < 20 && most < 0.8; ++attempt) most = std::max(most, share_on_one_core(200ms));
+  expect(most >= 0.8, "beside other processes a helper shares its caller's core");
+}
+
+// A thread that is moved may run on the cores that it might run on before.
+void test_moved_threads_stay_free() {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;  // more cores than the set has
+  for (int core = -1; core <= CPU_SETSIZE; ++core) {
+    const bool may = core >= 0 && core < CPU_SETSIZE && CPU_ISSET(static_cast<size_t>(core), &allowed);
+    bool moved = false;
+    for (int attempt = 0; attempt < (may ? 100 : 1) && !moved; ++attempt) {
+      platform::move_to_core(core);
+      moved = platform::current_core() == core;
+    }
+    expect(moved == may, "a thread moves to the cores that it may run on");
+    cpu_set_t after;
+    expect(sched_getaffinity(0, sizeof(after), &after) == 0 && CPU_EQUAL(&after, &allowed),
+           "and may run on all as before");
+  }
+}
+#endif
+
 // Spinning beside other processes would only let the system take the core away sooner.
 void test_threads_that_share_their_cores_sleep() {
   if (access("/proc/thread-self/schedstat", R_OK) != 0) return;  // the system does not say how long threads wait
@@ -293,6 +346,10 @@ int main() {
 #if !defined(__SANITIZE_THREAD__)  // which ends a forked process that starts threads
 #if defined(RUSAGE_THREAD)
   test_threads_that_share_their_cores_sleep();
+#if defined(__linux__)
+  test_a_helper_comes_to_the_core_of_its_caller();
+  test_moved_threads_stay_free();
+#endif
 #endif
   test_fork();
   test_fork_within_a_run();

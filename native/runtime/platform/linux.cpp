@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <link.h>
 #include <math.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -47,6 +48,18 @@ std::chrono::nanoseconds waited_for_a_core() {
   text[std::max<ssize_t>(size, 0)] = '\0';
   unsigned long long waited = 0;
   return std::chrono::nanoseconds(std::sscanf(text, "%*u %llu", &waited) == 1 ? waited : 0);
+}
+
+int current_core() { return sched_getcpu(); }
+
+void move_to_core(int core) {
+  cpu_set_t allowed;
+  if (core < 0 || core >= CPU_SETSIZE || sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+  if (!CPU_ISSET(static_cast<size_t>(core), &allowed)) return;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(static_cast<size_t>(core), &one);
+  if (sched_setaffinity(0, sizeof(one), &one) == 0) sched_setaffinity(0, sizeof(allowed), &allowed);
 }
 
 std::chrono::nanoseconds coarse_time() {

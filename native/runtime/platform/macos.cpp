@@ -17,6 +17,10 @@ size_t memory_limit() {
 
 std::chrono::nanoseconds waited_for_a_core() { return {}; }
 
+int current_core() { return -1; }
+
+void move_to_core(int) {}
+
 std::chrono::nanoseconds coarse_time() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
 std::vector<std::string> loaded_libraries() {

@@ -83,6 +83,12 @@ void at_fork(void (*prepare)(), void (*in_parent)(), void (*in_child)());
 // How long the calling thread was runnable without a core so far; 0 where the system does not say. Allocates nothing.
 std::chrono::nanoseconds waited_for_a_core();
 
+// The core that the calling thread is on; -1 where the system does not say.
+int current_core();
+
+// Has the calling thread go on there, if it may run there; the system may move it again at any time.
+void move_to_core(int core);
+
 // A clock that never goes back, as cheap to read as there is; it may step by milliseconds.
 std::chrono::nanoseconds coarse_time();
 

@@ -181,6 +181,10 @@ void at_fork(void (*)(), void (*)(), void (*)()) {}
 
 std::chrono::nanoseconds waited_for_a_core() { return {}; }
 
+int current_core() { return -1; }
+
+void move_to_core(int) {}
+
 std::chrono::nanoseconds coarse_time() { return std::chrono::milliseconds(GetTickCount64()); }
 
 Status enable_tile_registers() { return Status::error("Windows is not asked for them"); }
