@@ -11,7 +11,7 @@ namespace executorch_ggml {
 constexpr int64_t kPieceWork = 1 << 13;
 
 // The same where other processes want the cores: the other thread has to be woken, and may have to wait for a core.
-constexpr int64_t kContendedPieceWork = 1 << 16;
+constexpr int64_t kContendedPieceWork = 1 << 18;
 
 // The function of all custom nodes; `call` is their KernelCallBase, whose kernel it calls in pieces on the thread's
 // crew. Where ggml has threads of its own (nth > 1: beside a device), the kernel is called with their number.
