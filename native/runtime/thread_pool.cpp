@@ -175,7 +175,9 @@ class ThreadPool final : private ForkListener {
     uint64_t crews = parts_->crews.load();
     while (~crews != 0) {
       const int free = __builtin_ctzll(~crews);
-      if (parts_->crews.compare_exchange_weak(crews, crews | uint64_t{1} << free)) return &parts_->jobs[free];
+      if (!parts_->crews.compare_exchange_weak(crews, crews | uint64_t{1} << free)) continue;
+      parts_->jobs[free].meeting.store(Job::kNowhere);
+      return &parts_->jobs[free];
     }
     return nullptr;
   }
