@@ -1,12 +1,11 @@
 #include "thread_pool.h"
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <deque>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <thread>
@@ -159,8 +158,9 @@ class ThreadPool final : private ForkListener {
     std::lock_guard<std::mutex> lock(parts_->mutex);
     const auto add = [&] {
       while (!parts_->ends && static_cast<int>(parts_->threads.size()) < count) {
-        Sleeper& self = parts_->places.emplace_back();
-        parts_->threads.emplace_back([parts = parts_, &self] { parts->serve(&self); });
+        // One may be there already, of a thread that did not start.
+        if (parts_->places.size() == parts_->threads.size()) parts_->places.emplace_back(new Sleeper());
+        parts_->threads.emplace_back([parts = parts_, self = parts_->places.back().get()] { parts->serve(self); });
       }
       return Status();
     };
@@ -199,6 +199,7 @@ class ThreadPool final : private ForkListener {
   struct Sleeper {
     std::condition_variable wake;
     bool sleeps = false;
+    Sleeper* before = nullptr;  // who slept when it went to sleep
   };
 
   struct Parts {
@@ -208,8 +209,8 @@ class ThreadPool final : private ForkListener {
     std::atomic<int> looking{0};     // threads that look for work, or were woken to
     std::atomic<int> wanted{0};      // helpers, by all crews
     std::mutex mutex;
-    std::deque<Sleeper> places;      // of all threads, to sleep in
-    std::vector<Sleeper*> sleepers;  // the last one is woken first: its core and caches are those of the caller's work
+    std::vector<std::unique_ptr<Sleeper>> places;  // of all threads
+    Sleeper* last_asleep = nullptr;                // is woken first: the caller's data are in the caches of its core
     bool ends = false;
     std::vector<std::thread> threads;
 
@@ -220,9 +221,9 @@ class ThreadPool final : private ForkListener {
         Sleeper* last = nullptr;
         {
           std::lock_guard<std::mutex> lock(mutex);
-          if (sleepers.empty()) return;
-          last = sleepers.back();
-          sleepers.pop_back();
+          if (last_asleep == nullptr) return;
+          last = last_asleep;
+          last_asleep = last->before;
           last->sleeps = false;
           looking.fetch_add(1);
         }
@@ -254,7 +255,8 @@ class ThreadPool final : private ForkListener {
           continue;
         }
         self->sleeps = true;
-        sleepers.push_back(self);
+        self->before = last_asleep;
+        last_asleep = self;
         self->wake.wait(lock, [this, self] { return ends || !self->sleeps; });
         if (ends) return;
       }
@@ -274,7 +276,7 @@ class ThreadPool final : private ForkListener {
       parts_->ends = true;
       threads.swap(parts_->threads);
     }
-    for (Sleeper& place : parts_->places) place.wake.notify_one();
+    for (const std::unique_ptr<Sleeper>& place : parts_->places) place->wake.notify_one();
     for (std::thread& thread : threads) thread.join();
   }
 
