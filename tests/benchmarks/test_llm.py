@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
 from benchmarks.llm import Measured, Plan
 from benchmarks.llm_engines import ENGINES
 
@@ -39,3 +45,32 @@ def test_engines_of_a_file() -> None:
     assert fitting["f16"] == fitting["bf16"] == ["ggml", "ggml-bf16", "llama.cpp", "transformers"]
     assert fitting["q4_0"] == ["ggml", "ggml-panels", "llama.cpp", "xnnpack"]
     assert fitting["q8_0"] == ["ggml", "llama.cpp"]
+
+
+WORKERS = """
+from pathlib import Path
+from benchmarks.llm import Worker
+
+class Libraries:
+    def __init__(self, engine, threads, folder):
+        pass
+
+    def loaded(self):
+        return "libggml" in Path("/proc/self/maps").read_text()
+
+if __name__ == "__main__":
+    for engine in ("llama.cpp", "ggml"):
+        with Worker(engine, 1, Libraries) as worker:
+            print(engine, worker.ask("loaded"))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the process's libraries are read from /proc")
+def test_llama_cpp_has_its_process_without_our_ggml(tmp_path: Path) -> None:
+    (tmp_path / "workers.py").write_text(WORKERS)
+    root = Path(__file__).parents[2]
+    run = subprocess.run(
+        [sys.executable, tmp_path / "workers.py"],
+        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(root)},
+    )  # fmt: skip
+    assert run.stdout.split("\n")[:2] == ["llama.cpp False", "ggml True"]

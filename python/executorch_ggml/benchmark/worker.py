@@ -218,6 +218,7 @@ def _serve(connection: Connection, make: Callable[..., Any], engine: str, thread
 class Worker:
     """The parent's side of one engine's process, which is started at the first request and again if it died.
 
+    The process is named after the engine.
     ``server(engine, threads, folder)`` makes, in that process, what answers the requests by its methods.
     """
 
@@ -244,7 +245,10 @@ class Worker:
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         self._process = context.Process(
-            target=_serve, args=(theirs, self._server, self.engine, self.threads, self._folder.name), daemon=True
+            name=self.engine,
+            target=_serve,
+            args=(theirs, self._server, self.engine, self.threads, self._folder.name),
+            daemon=True,
         )
         self._process.start()
         theirs.close()
