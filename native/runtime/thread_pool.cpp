@@ -9,6 +9,7 @@
 #include <mutex>
 #include <new>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "fork.h"
@@ -88,12 +89,12 @@ struct alignas(64) Job {
   std::atomic<uint64_t> state{0};
   std::atomic<int> done{0};
   std::atomic<bool> caller_sleeps{false};
-  std::atomic<int> meeting{kNowhere};  // the core that its helper should come to
+  std::atomic<int> helper_core{kNoCore};  // where its helper should migrate to
   Pieces pieces;
   std::mutex mutex;
   std::condition_variable all_done;
 
-  static constexpr int kNowhere = -1;
+  static constexpr int kNoCore = -1;  // as `current_core` where the system does not say
   static constexpr uint64_t kCount = uint64_t{1} << 16;
   static constexpr uint64_t kSet = uint64_t{1} << 32;
   static int taken(uint64_t state) { return static_cast<int>(state % kCount); }
@@ -106,15 +107,15 @@ struct alignas(64) Job {
     state.store(set * kSet + static_cast<uint64_t>(next.count) * kCount);
   }
 
-  // Two threads that each share a core with another process's stop one another: what either has begun waits until the
-  // other process's slice is over. On one core they take turns, and the system moves the other processes to the other
-  // core: none gets more or less of the time than before.
-  void bring_helper() { meeting.store(platform::current_core(), std::memory_order_relaxed); }
+  // Two threads that each share a core with another process stall one another: the other waits while either is
+  // preempted in the middle of a piece. On one core they alternate, and the system's load balancing moves the other
+  // processes to the other core: none gets more or less CPU time than before.
+  void call_helper_here() { helper_core.store(platform::current_core(), std::memory_order_relaxed); }
 
-  void meet_caller() {
-    if (meeting.load(std::memory_order_relaxed) == kNowhere) return;
-    const int core = meeting.exchange(kNowhere);
-    if (core != kNowhere && core != platform::current_core()) platform::move_to_core(core);
+  void migrate_to_caller() {
+    if (helper_core.load(std::memory_order_relaxed) == kNoCore) return;
+    const int core = helper_core.exchange(kNoCore);
+    if (core != kNoCore && core != platform::current_core()) platform::move_to_core(core);
   }
 
   // The pieces that nobody has taken, until there are none.
@@ -157,10 +158,11 @@ class ThreadPool final : private ForkListener {
   Status start(int count) {
     std::lock_guard<std::mutex> lock(parts_->mutex);
     const auto add = [&] {
-      while (!parts_->ends && static_cast<int>(parts_->threads.size()) < count) {
-        // One may be there already, of a thread that did not start.
-        if (parts_->places.size() == parts_->threads.size()) parts_->places.emplace_back(new Sleeper());
-        parts_->threads.emplace_back([parts = parts_, self = parts_->places.back().get()] { parts->serve(self); });
+      while (!parts_->ends && static_cast<int>(parts_->workers.size()) < count) {
+        parts_->workers.reserve(parts_->workers.size() + 1);
+        auto worker = std::make_unique<Worker>();
+        worker->thread = std::thread([parts = parts_, self = worker.get()] { parts->serve(self); });
+        parts_->workers.push_back(std::move(worker));
       }
       return Status();
     };
@@ -176,7 +178,7 @@ class ThreadPool final : private ForkListener {
     while (~crews != 0) {
       const int free = __builtin_ctzll(~crews);
       if (!parts_->crews.compare_exchange_weak(crews, crews | uint64_t{1} << free)) continue;
-      parts_->jobs[free].meeting.store(Job::kNowhere);
+      parts_->jobs[free].helper_core.store(Job::kNoCore);
       return &parts_->jobs[free];
     }
     return nullptr;
@@ -188,7 +190,7 @@ class ThreadPool final : private ForkListener {
   }
 
   void run(const Pieces& pieces, Job* job, int helpers) {
-    if (contention.watch(Clock::now()) && helpers == 1) job->bring_helper();
+    if (contention.watch(Clock::now()) && helpers == 1) job->call_helper_here();
     job->publish(pieces);
     parts_->announce(pieces.count - 1);
     job->work();
@@ -196,10 +198,11 @@ class ThreadPool final : private ForkListener {
   }
 
  private:
-  struct Sleeper {
+  struct Worker {
+    std::thread thread;
     std::condition_variable wake;
     bool sleeps = false;
-    Sleeper* before = nullptr;  // who slept when it went to sleep
+    Worker* next_sleeper = nullptr;
   };
 
   struct Parts {
@@ -209,21 +212,20 @@ class ThreadPool final : private ForkListener {
     std::atomic<int> looking{0};     // threads that look for work, or were woken to
     std::atomic<int> wanted{0};      // helpers, by all crews
     std::mutex mutex;
-    std::vector<std::unique_ptr<Sleeper>> places;  // of all threads
-    Sleeper* last_asleep = nullptr;                // is woken first: the caller's data are in the caches of its core
+    Worker* sleepers = nullptr;  // a stack: the last to sleep wakes first, its core's caches have the caller's data
     bool ends = false;
-    std::vector<std::thread> threads;
+    std::vector<std::unique_ptr<Worker>> workers;
 
     // Threads that are awake already look for themselves: of the others as many are woken as are still wanted.
     void announce(int helpers) {
       epoch.fetch_add(1);
       for (helpers -= looking.load(); helpers > 0; --helpers) {
-        Sleeper* last = nullptr;
+        Worker* last = nullptr;
         {
           std::lock_guard<std::mutex> lock(mutex);
-          if (last_asleep == nullptr) return;
-          last = last_asleep;
-          last_asleep = last->before;
+          if (sleepers == nullptr) return;
+          last = sleepers;
+          sleepers = last->next_sleeper;
           last->sleeps = false;
           looking.fetch_add(1);
         }
@@ -234,12 +236,12 @@ class ThreadPool final : private ForkListener {
     void work() {
       for (uint64_t left = crews.load(); left != 0; left &= left - 1) {
         Job& job = jobs[__builtin_ctzll(left)];
-        job.meet_caller();
+        job.migrate_to_caller();
         job.work();
       }
     }
 
-    void serve(Sleeper* self) {
+    void serve(Worker* self) {
       looking.fetch_add(1);
       for (;;) {
         const uint64_t seen = epoch.load();
@@ -255,8 +257,8 @@ class ThreadPool final : private ForkListener {
           continue;
         }
         self->sleeps = true;
-        self->before = last_asleep;
-        last_asleep = self;
+        self->next_sleeper = sleepers;
+        sleepers = self;
         self->wake.wait(lock, [this, self] { return ends || !self->sleeps; });
         if (ends) return;
       }
@@ -270,14 +272,12 @@ class ThreadPool final : private ForkListener {
 
   // Waits for the pieces that threads have begun. Callers do without them from then on.
   void end() {
-    std::vector<std::thread> threads;
     {
       std::lock_guard<std::mutex> lock(parts_->mutex);
       parts_->ends = true;
-      threads.swap(parts_->threads);
     }
-    for (const std::unique_ptr<Sleeper>& place : parts_->places) place->wake.notify_one();
-    for (std::thread& thread : threads) thread.join();
+    for (const std::unique_ptr<Worker>& worker : parts_->workers) worker->wake.notify_one();
+    for (const std::unique_ptr<Worker>& worker : parts_->workers) worker->thread.join();
   }
 
   // The threads are the parent's, and what they were changing may be in any condition: it is not ended but made anew.

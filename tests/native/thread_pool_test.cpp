@@ -216,12 +216,12 @@ double share_on_one_core(std::chrono::milliseconds duration) {
   return by_two == 0 ? 0 : double(on_one) / by_two;
 }
 
-void test_a_helper_comes_to_the_core_of_its_caller() {
+void test_a_helper_migrates_to_its_callers_core() {
   if (access("/proc/thread-self/schedstat", R_OK) != 0) return;
   const BusyProcesses busy;
   double most = 0;
-  for (int attempt = 0; attempt < 40 && most < 0.5; ++attempt) most = std::max(most, share_on_one_core(100ms));
-  expect(most >= 0.5, "beside other processes a helper shares its caller's core");
+  for (int attempt = 0; attempt < 40 && most < 0.8; ++attempt) most = std::max(most, share_on_one_core(100ms));
+  expect(most >= 0.8, "beside other processes a helper shares its caller's core");
 }
 
 // A thread that is moved may run on the cores that it might run on before.
@@ -347,7 +347,7 @@ int main() {
 #if defined(RUSAGE_THREAD)
   test_threads_that_share_their_cores_sleep();
 #if defined(__linux__)
-  test_a_helper_comes_to_the_core_of_its_caller();
+  test_a_helper_migrates_to_its_callers_core();
   test_moved_threads_stay_free();
 #endif
 #endif
