@@ -15,6 +15,9 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
+
+# Images set it. Each process that imports torch would compile its sources anew, which takes ten seconds.
+unexport PYTHONDONTWRITEBYTECODE
 GGML ?= variants
 PYTEST_ARGS ?= -n 2 --dist loadfile --no-loadscope-reorder
 FUZZ_SECONDS ?= 3600
