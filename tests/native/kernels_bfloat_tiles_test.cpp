@@ -402,6 +402,7 @@ void check_products(const BfloatTiles& tiles, const std::string& name) {
     Product(20, 58, 33, 1, true, special).check(tiles, name);
   }
   Product(9, 0, 20, 1, true, Special::None).check(tiles, name);
+  Product(132, 16384, 26, 1, false, Special::None).check(tiles, name);  // several panels, blocks and packings
 }
 
 void check_all(const BfloatTiles& tiles, const std::string& name) {

@@ -12,6 +12,7 @@ struct BfloatElements {
   using Element = uint16_t;
   static constexpr int kAdjacent = 2;
   static constexpr bool kByLane = false;
+  static constexpr bool kPrefetches = false;
 };
 
 using BfloatTile = ConvTileOf<uint16_t>;

@@ -419,7 +419,9 @@ class Convolution {
       for (int64_t begin = blocks.begin; begin < blocks.end; begin += pass) {
         const Range of_pass = {begin, std::min(begin + pass, blocks.end)};
         pack_weights(of_pass);
-        for (int64_t tile = tiles.begin; tile < tiles.end; ++tile) run_tile(tiling.tile(tile), of_pass);
+        for (int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
+          run_tile(tiling.tile(tile), of_pass, blocks_to_next(tile, tiles, of_pass, blocks));
+        }
       }
     }
   }
@@ -543,7 +545,15 @@ class Convolution {
     return {begin, std::max(begin, row_of(pixels.end - 1, scratch_.taps.at.back().y)) + 1};
   }
 
-  void run_tile(Range pixels, Range blocks) {
+  // How far ahead the weights are that a tile prefetches; 0 where it prefetches none. A pass's last two tiles prefetch
+  // the next pass: each a block of the two that it multiplies with. The first tile waits for weights itself.
+  int64_t blocks_to_next(int64_t tile, Range tiles, Range of_pass, Range blocks) const {
+    const int64_t tiles_left = tiles.end - 1 - tile;
+    const bool prefetches = tile > tiles.begin && tiles_left < 2 && of_pass.end + of_pass.size() <= blocks.end;
+    return prefetches ? of_pass.size() + tiles_left : 0;
+  }
+
+  void run_tile(Range pixels, Range blocks, int64_t to_next) {
     const auto rows = static_cast<int>(pixels.size());
     float* outputs[kMaxTileRows];
     ConvTileOf<Element> tile = {};
@@ -577,6 +587,7 @@ class Convolution {
       tile.output_offset = group * group_out_ + first * kOcBlock;
       tile.weights = weights_ + (block - first_block_) * block_stride_;
       tile.bias = bias_ == nullptr ? nullptr : bias_ + tile.output_offset;
+      tile.next = to_next > 0 ? tile.weights + to_next * block_stride_ : nullptr;
       shape.by_rows[rows - 1](tile);
       const int64_t done = (tile.channels + kOcBlock - 1) / kOcBlock;
       block += done;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/convolution/conv_2d.h"
+#include "kernels/simd/prefetch.h"
 #include "kernels/simd/vec.h"
 
 namespace executorch_ggml::kernels::KERNEL_ISA {
@@ -29,12 +30,14 @@ constexpr int sums_of(int vectors) {
 //   plus(sum, x, w)   a sum with the products of each lane
 //   kByLane           whether a vector of inputs is loaded, and weights are multiplied by one of its lanes at a time:
 //   plus_lane<Lane>(sum, x, w)
+//   kPrefetches       whether large tiles prefetch what is read next
 template <class Products, int Rows, int Lanes, int Vectors>
 struct Tile {
   using V = Vec<float, Lanes>;
   using Element = typename Products::Element;
   static constexpr int kRowElements = kOcBlock * Products::kAdjacent;  // of weights
   static constexpr int kSums = sums_of(Rows * Vectors);
+  static constexpr bool kPrefetches = Products::kPrefetches && kSums == 1;
   static constexpr int kStep = Products::kByLane ? Lanes : kSums > 2 ? kSums : 2;  // products a round of the inner loop
 
   // The offset of vector v's weights: vectors fill one block before the next.
@@ -101,6 +104,23 @@ struct Tile {
     }
   }
 
+  // A product reads as many bytes of weights as it prefetches: one offset says where.
+  static VEC_INLINE void accumulate_steps(V (&sum)[kSums][Rows][Vectors], const Element* const (&input)[Rows],
+                                          int64_t products, const ConvTileOf<Element>& tile, const Element* weights) {
+    const void* next = tile.next != nullptr ? tile.next : tile.weights;
+    const intptr_t ahead = reinterpret_cast<intptr_t>(next) - reinterpret_cast<intptr_t>(tile.weights);
+    int64_t k = 0;
+    for (; k + kStep <= products; k += kStep) {
+      accumulate_step(sum, input, k, weights, tile.block_stride);
+      if constexpr (kPrefetches) prefetch(reinterpret_cast<const char*>(weights) + ahead, kStep * kCacheLineBytes);
+      weights += kStep * kRowElements;
+    }
+    for (; k < products; ++k) {
+      accumulate(sum[0], input, k, weights, tile.block_stride);
+      weights += kRowElements;
+    }
+  }
+
   // The results' cache lines come while the sums are computed: rows of pixels are too far apart for the CPU to guess.
   static VEC_INLINE void prefetch_results(const ConvTileOf<Element>& tile) {
     constexpr int kLineFloats = 16;
@@ -162,16 +182,7 @@ struct Tile {
         const Element* from = tile.inputs[t * Rows + m];
         input[m] = from == tile.zeros ? from : from + tile.input_offset;
       }
-      const Element* weights = tile.weights + tile.tap_weights[t];
-      int64_t k = 0;
-      for (; k + kStep <= products; k += kStep) {
-        accumulate_step(sum, input, k, weights, tile.block_stride);
-        weights += kStep * kRowElements;
-      }
-      for (; k < products; ++k) {
-        accumulate(sum[0], input, k, weights, tile.block_stride);
-        weights += kRowElements;
-      }
+      accumulate_steps(sum, input, products, tile, tile.weights + tile.tap_weights[t]);
     }
     VEC_UNROLL
     for (int s = 1; s < kSums; ++s) {

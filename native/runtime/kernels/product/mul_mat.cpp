@@ -24,7 +24,7 @@ constexpr int64_t kIntegerRows = 256;          // that a panel of integers is mu
 
 struct Scratch {
   Buffer<float> floats, panel, products;
-  Buffer<uint16_t> halves, bfloat_panel, columns_of_tile;
+  Buffer<uint16_t> halves, bfloat_panel, spread_columns;
   Buffer<RowBlock> rows;
   Buffer<ColumnBlock> columns;
 };
@@ -186,13 +186,16 @@ class HalfProduct {
 
 // bf16 GEMM (VDPBF16PS, TDPBF16PS) of weights read in place and activations packed in panels, in pairs of elements.
 // Packing the weights, mostly the larger operand, cost as much as multiplying them with ten rows. It computes the
-// transpose of the result.
+// transpose of the result. A block of weights is multiplied with all panels while it is in L2.
 class BfloatProduct {
  public:
   BfloatProduct(ggml_tensor* dst, const BfloatTiles& tiles)
       : dst_(dst), a_(dst->src[0]), b_(dst->src[1]), tiles_(tiles), length_(a_->ne[0]), rounded_(dst->src[2]) {
-    const int64_t block_bytes = std::max<int64_t>(1, length_) * kPackedColumns * static_cast<int64_t>(sizeof(uint16_t));
-    panel_ = std::max<int64_t>(1, std::max(kPanelBytes, tiles.gathered_bytes) / block_bytes) * kPackedColumns;
+    const int64_t row_bytes = std::max<int64_t>(1, length_) * static_cast<int64_t>(sizeof(uint16_t));
+    const int64_t panel_bytes = std::max(kPanelBytes, tiles.gathered_bytes);
+    panel_ = std::max<int64_t>(1, panel_bytes / row_bytes / kPackedColumns) * kPackedColumns;
+    panels_ = std::max<int64_t>(1, kPackedBytes / row_bytes / panel_) * panel_;
+    block_ = std::clamp<int64_t>(kBlockBytes / row_bytes / tiles.rows, 1, kMostTiles) * tiles.rows;
   }
 
   void run(int ith, int nth) const {
@@ -203,6 +206,11 @@ class BfloatProduct {
   }
 
  private:
+  static constexpr int64_t kPanelBytes = 512 << 10;  // of rows, which stay in L2
+  static constexpr int64_t kPackedBytes = 4 << 20;   // of all panels, which stay in L3
+  static constexpr int64_t kBlockBytes = 192 << 10;  // of weights, which stay in L2 beside a panel and the next block
+  static constexpr int64_t kMostTiles = 8;           // of a block: its products stay in L2 too
+
   HalfRows rounded_rows(const Matrices& of, int64_t matrix, Range rows) const {
     if (rounded_ != nullptr) {
       return {static_cast<const uint16_t*>(rounded_->data) + (matrix * dst_->ne[1] + rows.begin) * length_, length_};
@@ -217,30 +225,51 @@ class BfloatProduct {
 
   void multiply(const Matrices& of, HalfRows rows, Range columns, Range part) const {
     TileSession session(tiles_.setup);
-    for (int64_t begin = 0; begin < part.size(); begin += panel_) {
-      const int64_t count = std::min(panel_, part.size() - begin);
-      const int64_t packed = ceil_div(count, kPackedColumns) * kPackedColumns;
-      uint16_t* panel = thread_scratch<Scratch>().bfloat_panel.sized(packed * length_);
-      // A pair of a row moves as a float does.
-      const FloatRows pairs = {reinterpret_cast<const float*>(rows.row(begin)), rows.stride / 2};
-      KERNEL_PICK(pack_columns)(pairs, count, length_ / 2, reinterpret_cast<float*>(panel));
-      multiply_columns(session, of, columns, panel, {part.begin + begin, part.begin + begin + count});
+    for (int64_t begin = 0; begin < part.size(); begin += panels_) {
+      const Range packed = {begin, std::min(begin + panels_, part.size())};
+      const uint16_t* panels = pack(rows, packed);
+      const Range of_part = {part.begin + packed.begin, part.begin + packed.end};
+      for (Range block = {columns.begin, 0}; block.begin < columns.end; block.begin = block.end) {
+        block.end = std::min(block.begin + block_, columns.end);
+        const char* next = block.end < columns.end ? of.a + block.end * a_->nb[1] : nullptr;
+        multiply_block(session, of, block, panels, of_part, next);
+      }
     }
   }
 
-  void multiply_columns(TileSession& session, const Matrices& of, Range columns, const uint16_t* panel,
-                        Range rows) const {
-    const uint16_t* tile[kMaxTileRows];
-    float* products = thread_scratch<Scratch>().products.sized(tiles_.rows * rows.size());
-    for (int64_t first = columns.begin; first < columns.end; first += tiles_.rows) {
-      const int64_t count = std::min<int64_t>(tiles_.rows, columns.end - first);
-      const HalfRows of_tile = spread({reinterpret_cast<const uint16_t*>(of.a + first * a_->nb[1]),
-                                       static_cast<int64_t>(a_->nb[1] / sizeof(uint16_t))},
-                                      count);
-      for (int64_t i = 0; i < count; ++i) tile[i] = of_tile.row(i);
-      multiply_packed(tiles_, session, tile, count, length_, panel, rows.size(), products, rows.size());
-      store_transposed({products, rows.size()}, count, rows, reinterpret_cast<float*>(of.output) + first);
+  // A pair of a row moves as a float does.
+  const uint16_t* pack(HalfRows rows, Range part) const {
+    uint16_t* packed = thread_scratch<Scratch>().bfloat_panel.sized(whole_blocks(part.size()) * length_);
+    const FloatRows pairs = {reinterpret_cast<const float*>(rows.row(part.begin)), rows.stride / 2};
+    KERNEL_PICK(pack_columns)(pairs, part.size(), length_ / 2, reinterpret_cast<float*>(packed));
+    return packed;
+  }
+
+  void multiply_block(TileSession& session, const Matrices& of, Range columns, const uint16_t* panels, Range rows,
+                      const char* next) const {
+    const HalfRows weights = spread({reinterpret_cast<const uint16_t*>(of.a + columns.begin * a_->nb[1]),
+                                     static_cast<int64_t>(a_->nb[1] / sizeof(uint16_t))},
+                                    columns.size());
+    auto* output = reinterpret_cast<float*>(of.output) + columns.begin;
+    for (Range panel = {rows.begin, 0}; panel.begin < rows.end; panel.begin = panel.end) {
+      panel.end = std::min(panel.begin + panel_, rows.end);
+      multiply_panel(session, weights, columns.size(), panels + (panel.begin - rows.begin) * length_, panel, output,
+                     next);
+      next = nullptr;
     }
+  }
+
+  void multiply_panel(TileSession& session, HalfRows weights, int64_t count, const uint16_t* panel, Range rows,
+                      float* output, const char* next) const {
+    const uint16_t* tile[kMaxTileRows];
+    float* products = thread_scratch<Scratch>().products.sized(block_ * rows.size());
+    for (int64_t first = 0; first < count; first += tiles_.rows) {
+      const int64_t tile_rows = std::min<int64_t>(tiles_.rows, count - first);
+      for (int64_t i = 0; i < tile_rows; ++i) tile[i] = weights.row(first + i);
+      multiply_packed(tiles_, session, tile, tile_rows, length_, panel, rows.size(), products + first * rows.size(),
+                      rows.size(), next != nullptr ? next + first * a_->nb[1] : nullptr);
+    }
+    store_transposed({products, rows.size()}, count, rows, output);
   }
 
   // A copy with a padded pitch of columns that map to the same sets of L1.
@@ -248,22 +277,25 @@ class BfloatProduct {
     constexpr int64_t kAliasing = 4096 / sizeof(uint16_t);
     if (columns.stride % kAliasing != 0) return columns;
     const int64_t pitch = length_ + kPackedColumns * 2;
-    uint16_t* copy = thread_scratch<Scratch>().columns_of_tile.sized(count * pitch);
+    uint16_t* copy = thread_scratch<Scratch>().spread_columns.sized(count * pitch);
     for (int64_t i = 0; i < count; ++i) std::copy_n(columns.row(i), length_, copy + i * pitch);
     return {copy, pitch};
   }
 
   void store_transposed(FloatRows products, int64_t count, Range rows, float* output) const {
-    const int64_t blocks = ceil_div(count, kPackedColumns);
-    float* block = thread_scratch<Scratch>().floats.sized(blocks * kPackedColumns * rows.size());
-    KERNEL_PICK(pack_columns)(products, count, rows.size(), block);
-    for (int64_t first = 0; first < count; first += kPackedColumns) {
-      const int64_t width = std::min(kPackedColumns, count - first);
-      for (int64_t row = rows.begin; row < rows.end; ++row, block += kPackedColumns) {
-        std::copy_n(block, width, output + row * dst_->ne[0] + first);
+    const int64_t width = whole_blocks(count);
+    float* blocks = thread_scratch<Scratch>().floats.sized(width * rows.size());
+    KERNEL_PICK(pack_columns)(products, count, rows.size(), blocks);
+    for (int64_t i = 0; i < rows.size(); ++i) {
+      float* to = output + (rows.begin + i) * dst_->ne[0];
+      for (int64_t first = 0; first < count; first += kPackedColumns) {
+        const float* from = blocks + first * rows.size() + i * kPackedColumns;
+        std::copy_n(from, std::min(kPackedColumns, count - first), to + first);
       }
     }
   }
+
+  static int64_t whole_blocks(int64_t count) { return ceil_div(count, kPackedColumns) * kPackedColumns; }
 
   ggml_tensor* dst_;
   const ggml_tensor* a_;
@@ -271,6 +303,8 @@ class BfloatProduct {
   const BfloatTiles& tiles_;
   int64_t length_;
   int64_t panel_;               // its rows
+  int64_t panels_;              // rows that are packed at a time
+  int64_t block_;               // columns that are multiplied with all panels in turn
   const ggml_tensor* rounded_;  // the rows in bf16; null where each thread rounds them for itself
 };
 

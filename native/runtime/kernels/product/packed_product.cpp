@@ -8,7 +8,7 @@ namespace {
 
 template <class Element>
 void multiply(const ConvTilesOf<Element>& tiles, const Element* const* rows, int64_t count, int64_t length,
-              const Element* packed, int64_t columns, float* output, int64_t stride) {
+              const Element* packed, int64_t columns, float* output, int64_t stride, const char* next = nullptr) {
   const int64_t first_tap = 0;
   float* outputs[kMaxTileRows];
   for (int64_t i = 0; i < count; ++i) outputs[i] = output + i * stride;
@@ -21,6 +21,7 @@ void multiply(const ConvTilesOf<Element>& tiles, const Element* const* rows, int
   tile.outputs = outputs;
   tile.low = -std::numeric_limits<float>::infinity();
   tile.high = std::numeric_limits<float>::infinity();
+  tile.next = next;
   for (int64_t column = 0; column < columns;) {
     const ConvTileShapeOf<Element>& shape = tiles.shape_for(columns - column);
     tile.channels = std::min(shape.channels, columns - column);
@@ -28,6 +29,7 @@ void multiply(const ConvTilesOf<Element>& tiles, const Element* const* rows, int
     tile.output_offset = column;
     shape.by_rows[count - 1](tile);
     column += tile.channels;
+    tile.next = nullptr;
   }
 }
 
@@ -39,9 +41,10 @@ void multiply_packed(const float* const* rows, int64_t count, int64_t length, co
 }
 
 void multiply_packed(const BfloatTiles& tiles, TileSession& session, const uint16_t* const* rows, int64_t count,
-                     int64_t length, const uint16_t* packed, int64_t columns, float* output, int64_t stride) {
+                     int64_t length, const uint16_t* packed, int64_t columns, float* output, int64_t stride,
+                     const char* next) {
   session.shape(count, length);
-  multiply(tiles, rows, count, length, packed, columns, output, stride);
+  multiply(tiles, rows, count, length, packed, columns, output, stride, next);
 }
 
 }  // namespace executorch_ggml::kernels

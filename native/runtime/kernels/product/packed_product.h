@@ -20,6 +20,7 @@ void multiply_packed(const float* const* rows, int64_t count, int64_t length, co
 // The same in bf16, of rows of an even number of elements, one right after the other, by tiles that take as many rows
 // at most as they say, in a session of their setup.
 void multiply_packed(const BfloatTiles& tiles, TileSession& session, const uint16_t* const* rows, int64_t count,
-                     int64_t length, const uint16_t* packed, int64_t columns, float* output, int64_t stride);
+                     int64_t length, const uint16_t* packed, int64_t columns, float* output, int64_t stride,
+                     const char* next = nullptr);
 
 }  // namespace executorch_ggml::kernels

@@ -8,6 +8,7 @@ struct BfloatProducts {
   using Element = uint16_t;
   static constexpr int kAdjacent = 2;
   static constexpr bool kByLane = false;
+  static constexpr bool kPrefetches = true;
 
   template <class V>
   static VEC_INLINE V input(const uint16_t* from) {

@@ -19,6 +19,7 @@ struct BfloatProducts {
   using Element = uint16_t;
   static constexpr int kAdjacent = 2;
   static constexpr bool kByLane = true;
+  static constexpr bool kPrefetches = false;
 
   template <class V>
   static VEC_INLINE V input(const uint16_t* from) {
