@@ -44,7 +44,9 @@ def test_crash(tmp_path: Path, signal: str, before: str) -> None:
     (tmp_path / "test_b.py").write_text(LONG if "started" in before else OTHERS)
     for name in "cdef":
         (tmp_path / f"test_{name}.py").write_text(OTHERS)
-    command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadfile", "-p", "tests.worker_crashes"]
+    # In the files' order the first two go to a worker each: else the long one may wait behind the crashing one.
+    spread = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
+    command = [sys.executable, "-m", "pytest", *spread, "-p", "tests.worker_crashes"]
     # The plugins that this project does not need take seconds to load.
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     log = tmp_path / "log"

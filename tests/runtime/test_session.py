@@ -158,6 +158,7 @@ def test_devices() -> None:
 
 
 def test_thread_counts() -> None:
+    executorch_ggml.set_num_threads(0)  # commands that ran in this process may have set it
     before = executorch_ggml.get_num_threads()
     try:
         executorch_ggml.set_num_threads(1)
