@@ -337,7 +337,7 @@ class Product {
   std::vector<float> run(Multiply multiply) {
     std::vector<float> output(static_cast<size_t>(count_ * stride_), kUntouched);
     run_share(count_ % 2 == 0 ? 3 : 0, "products",
-              [&] { multiply(&row(0), count_, blocks_, &block(0), columns_, output.data(), stride_); });
+              [&] { multiply(&row(0), count_, blocks_, &block(0), columns_, output.data(), stride_, {}); });
     return output;
   }
 
@@ -467,9 +467,9 @@ void run_wrongly(const kernels::QuantizedTile& tile) {
 void run_into_a_signal(const kernels::QuantizedTile&) { raise(SIGILL); }
 
 void multiply_wrongly(const RowBlock* rows, int64_t count, int64_t blocks, const ColumnBlock* panel, int64_t columns,
-                      float* output, int64_t stride) {
+                      float* output, int64_t stride, kernels::NextRead next) {
   kernels::emulated::MatrixProduct<testing::EmulatedTiles, false, false>::multiply(rows, count, blocks, panel, columns,
-                                                                                   output, stride);
+                                                                                   output, stride, next);
   output[count * stride - 1] += 1.0f;
 }
 

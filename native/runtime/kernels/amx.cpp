@@ -131,7 +131,7 @@ class ProductTrial {
   }
 
   void run(Multiply multiply) {
-    multiply(rows_.data(), of_.rows, of_.blocks, panel_.data(), of_.columns, output_.data(), of_.columns);
+    multiply(rows_.data(), of_.rows, of_.blocks, panel_.data(), of_.columns, output_.data(), of_.columns, {});
   }
 
   const std::vector<float>& output() const { return output_; }

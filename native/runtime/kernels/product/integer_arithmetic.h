@@ -22,6 +22,7 @@ constexpr int kBlockVectors = kBlockLanes / kLanes;  // of a ColumnBlock's lanes
 constexpr int kBlockQuads = static_cast<int>(kIntegerBlock) / 4;
 constexpr int kTileVectors = 2;
 constexpr int kTileColumns = kTileVectors * kLanes;
+constexpr int64_t kNextBytes = 9 * kCacheLineBytes;  // a block: two tiles then prefetch the next columns of any type
 
 // --------------------------------------------------------------------------------------------------------- packing
 
@@ -221,9 +222,10 @@ struct Tile {
     for (int v = 0; v < kTileVectors; ++v) store_lanes(output + v * kLanes, row[v], columns - v * kLanes);
   }
 
-  // `count` rows; the last one takes the place of those that a tile has beyond them.
+  // `count` rows; the last one takes the place of those that a tile has beyond them. With each block kNextBytes are
+  // prefetched from `next` on, unless it is null.
   static void run(const RowBlock* first, int64_t count, int64_t blocks, const ColumnBlock* panel, int first_lane,
-                  int64_t columns, float* output, int64_t stride) {
+                  int64_t columns, float* output, int64_t stride, const char* next) {
     const int lane = kTileColumns < kBlockLanes ? first_lane : 0;
     Float sums[Rows][kTileVectors] = {};
     const RowBlock* rows[Rows];
@@ -232,6 +234,10 @@ struct Tile {
     for (int64_t block = 0; block < blocks; ++block, panel += kIntegerColumns / kIntegerLanes) {
       VEC_UNROLL
       for (int part = 0; part < Part::kCount; ++part) accumulate(rows, panel, lane, part, sums);
+      if (next != nullptr) {
+        prefetch(next, kNextBytes);
+        next += kNextBytes;
+      }
       VEC_UNROLL
       for (int r = 0; r < Rows; ++r) ++rows[r];
     }
@@ -260,14 +266,16 @@ struct Tiles {
 
 template <bool Halves, bool Mins, class Dot>
 void multiply(const RowBlock* rows, int64_t count, int64_t blocks, const ColumnBlock* panel, int64_t columns,
-              float* output, int64_t stride) {
+              float* output, int64_t stride, NextRead next) {
   static constexpr Tiles<Halves, Mins, Dot> kTiles;
+  int64_t prefetched = 0;
   for (int64_t first = 0; first < columns; first += kTileColumns) {
     for (int64_t row = 0; row < count; row += Dot::kRows) {
       const int64_t left = count - row < Dot::kRows ? count - row : Dot::kRows;
       kTiles.run[left - 1](rows + row * blocks, left, blocks, panel + first / kIntegerLanes,
                            static_cast<int>(first % kIntegerLanes), columns - first, output + row * stride + first,
-                           stride);
+                           stride, prefetched < next.bytes ? next.data + prefetched : nullptr);
+      prefetched += blocks * kNextBytes;
     }
   }
 }

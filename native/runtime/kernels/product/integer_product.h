@@ -34,9 +34,15 @@ struct ColumnBlock {
 struct PanelProduct {
   // Unpacks a panel into one vector's part of the panel that IntegerProduct::multiply takes.
   void (*unpack)(const char* panel, int64_t blocks, ColumnBlock* to);
-  // As IntegerProduct::multiply, with at most kStreamRows rows.
+  // output[i * stride + j] = row i . column j of at most kStreamRows rows
   void (*stream)(const RowBlock* rows, int64_t count, int64_t blocks, const char* panel, int64_t columns, float* output,
                  int64_t stride);
+};
+
+// Memory that is read after a product's, which it may prefetch.
+struct NextRead {
+  const char* data = nullptr;
+  int64_t bytes = 0;
 };
 
 // int8 GEMM for the matrices of one type.
@@ -48,7 +54,7 @@ struct IntegerProduct {
   void (*pack)(const char* columns, size_t stride, int64_t count, int64_t blocks, ColumnBlock* panel);
   // output[i * stride + j] = row i . column j of a panel that holds `columns`
   void (*multiply)(const RowBlock* rows, int64_t count, int64_t blocks, const ColumnBlock* panel, int64_t columns,
-                   float* output, int64_t stride);
+                   float* output, int64_t stride, NextRead next);
   // output[i * row_stride + j] = row i . column j of at most kStreamRows rows, the columns `stride` bytes apart, as
   // fast as they come from memory. Null for types that have panels for this, or are left to ggml.
   void (*stream)(const RowBlock* rows, int64_t count, int64_t blocks, const char* columns, size_t stride,

@@ -20,7 +20,7 @@ template <class Tiles, bool Halves, bool Mins>
 class MatrixProduct {
  public:
   static void multiply(const RowBlock* rows, int64_t count, int64_t blocks, const ColumnBlock* panel, int64_t columns,
-                       float* output, int64_t stride) {
+                       float* output, int64_t stride, NextRead) {
     constexpr int kMost = kTwoTiles;
     TileState before;
     Tiles::save(&before);

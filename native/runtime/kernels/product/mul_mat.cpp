@@ -360,8 +360,16 @@ class IntegersProduct {
     for (int64_t first = columns.begin; first < columns.end; first += kIntegerColumns) {
       const int64_t count = std::min(kIntegerColumns, columns.end - first);
       pack(of.a, first, count, panel);
-      multiply(quantized, rows.size(), blocks_, panel, count, output + first, dst_->ne[0]);
+      const int64_t next = std::min(first + kIntegerColumns, columns.end);
+      multiply(quantized, rows.size(), blocks_, panel, count, output + first, dst_->ne[0],
+               read_of(of.a, {next, std::min(next + kIntegerColumns, columns.end)}));
     }
+  }
+
+  NextRead read_of(const char* a, Range columns) const {
+    if (panels_ == nullptr) return {a + columns.begin * a_->nb[1], columns.size() * static_cast<int64_t>(a_->nb[1])};
+    const int64_t panels = ceil_div(columns.size(), kPanelColumns);
+    return {panel_at(a, columns.begin), panels * static_cast<int64_t>(panel_bytes_)};
   }
 
   void pack(const char* a, int64_t first, int64_t count, ColumnBlock* panel) const {
