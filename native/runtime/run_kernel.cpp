@@ -15,8 +15,8 @@ void call_kernel(ggml_tensor* dst, int ith, int nth, KernelCallBase* call) {
                [&](const char* error) { call->status->fail("%s: %s", call->node, error); });  // of scratch memory
 }
 
-// A kernel's parts, one or several to a piece. How many parts there are decides which rows share a tile, and so how
-// sums round: it depends on the crew alone, so that a program gives the same numbers whatever else the machine does.
+// A kernel's parts, one or several to a piece. The number of parts decides which rows share a tile, and so the order of
+// summation: it depends on the number of threads alone, so that results are bitwise equal under any load.
 struct KernelPieces {
   ggml_tensor* dst;
   KernelCallBase* call;

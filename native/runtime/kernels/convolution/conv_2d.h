@@ -37,7 +37,7 @@ struct ConvTileOf {
   const float* addend = nullptr;        // added to the results before the bounds: one element for each of the image
   const float* output_begin = nullptr;  // that `addend` has the same dims as
   bool results_are_far = false;         // beyond L2, when the tile is begun
-  const void* next = nullptr;           // what is read next: some tiles prefetch a cache line of it with each product
+  const void* next = nullptr;  // weights of a later tile, or null; kPrefetches tiles prefetch 64 bytes a product
 };
 
 // Tiles of so many output channels (a part of a block, or whole blocks); by_rows[n - 1] is for n pixels.

@@ -30,7 +30,7 @@ constexpr int sums_of(int vectors) {
 //   plus(sum, x, w)   a sum with the products of each lane
 //   kByLane           whether a vector of inputs is loaded, and weights are multiplied by one of its lanes at a time:
 //   plus_lane<Lane>(sum, x, w)
-//   kPrefetches       whether large tiles prefetch what is read next
+//   kPrefetches       whether tiles with one sum per output prefetch ConvTileOf::next into L2
 template <class Products, int Rows, int Lanes, int Vectors>
 struct Tile {
   using V = Vec<float, Lanes>;

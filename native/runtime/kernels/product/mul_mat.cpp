@@ -194,7 +194,7 @@ class BfloatProduct {
     const int64_t row_bytes = std::max<int64_t>(1, length_) * static_cast<int64_t>(sizeof(uint16_t));
     const int64_t panel_bytes = std::max(kPanelBytes, tiles.gathered_bytes);
     panel_ = std::max<int64_t>(1, panel_bytes / row_bytes / kPackedColumns) * kPackedColumns;
-    panels_ = std::max<int64_t>(1, kPackedBytes / row_bytes / panel_) * panel_;
+    packed_rows_ = std::max<int64_t>(1, kPackedBytes / row_bytes / panel_) * panel_;
     block_ = std::clamp<int64_t>(kBlockBytes / row_bytes / tiles.rows, 1, kMostTiles) * tiles.rows;
   }
 
@@ -225,8 +225,8 @@ class BfloatProduct {
 
   void multiply(const Matrices& of, HalfRows rows, Range columns, Range part) const {
     TileSession session(tiles_.setup);
-    for (int64_t begin = 0; begin < part.size(); begin += panels_) {
-      const Range packed = {begin, std::min(begin + panels_, part.size())};
+    for (int64_t begin = 0; begin < part.size(); begin += packed_rows_) {
+      const Range packed = {begin, std::min(begin + packed_rows_, part.size())};
       const uint16_t* panels = pack(rows, packed);
       const Range of_part = {part.begin + packed.begin, part.begin + packed.end};
       for (Range block = {columns.begin, 0}; block.begin < columns.end; block.begin = block.end) {
@@ -303,7 +303,7 @@ class BfloatProduct {
   const BfloatTiles& tiles_;
   int64_t length_;
   int64_t panel_;               // its rows
-  int64_t panels_;              // rows that are packed at a time
+  int64_t packed_rows_;         // that all panels of a pass over the weights hold
   int64_t block_;               // columns that are multiplied with all panels in turn
   const ggml_tensor* rounded_;  // the rows in bf16; null where each thread rounds them for itself
 };
