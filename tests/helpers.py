@@ -27,7 +27,8 @@ from executorch_ggml.frontends.aten import LOWERINGS, Lowering
 from executorch_ggml.frontends.aten.graph import is_size_node
 from executorch_ggml.frontends.aten.registry import PRESERVED, overload_of
 from executorch_ggml.frontends.aten.weights import WeightSource
-from executorch_ggml.ir.graph import Graph, IRError
+from executorch_ggml.ir.dims import free_symbols
+from executorch_ggml.ir.graph import Graph, IRError, Symbol
 from executorch_ggml.ir.interpreter import Interpreter
 from executorch_ggml.ir.ops.movement import shape_of
 from executorch_ggml.ir.panels import unpack_panels
@@ -175,6 +176,24 @@ def run_interpreter(graph: Graph, inputs: Inputs) -> list[Tensor]:
     return Interpreter(graph).run(*(value if isinstance(value, Tensor) else torch.tensor(value) for value in inputs))
 
 
+def batch_of(graph: Graph) -> Symbol | None:
+    """The symbol that counts samples which a graph for the CPU computes apart."""
+    return next((entry for entry in graph.symbols if entry.batch), None)
+
+
+def run_apart(graph: Graph, batch: Symbol, inputs: Inputs) -> list[Tensor]:
+    """The outputs by the op table's references, one sample after the other."""
+    tensors = [value if isinstance(value, Tensor) else torch.tensor(value) for value in inputs]
+    samples = tensors[batch.input].shape[0] // batch.scale
+    of_batch = [batch.symbol in free_symbols(port.shape) for port in graph.inputs]
+
+    def part(sample: int) -> list[Tensor]:
+        return [x.tensor_split(samples)[sample] if of else x for x, of in zip(tensors, of_batch, strict=True)]
+
+    parts = [run_interpreter(graph, tuple(part(sample))) for sample in range(samples)]
+    return [torch.cat(outputs) for outputs in zip(*parts, strict=True)]
+
+
 def check_program(
     function: Callable[..., Any],
     *args: Any,
@@ -191,6 +210,9 @@ def check_program(
         what = f"inputs {number}"
         assert_all_same(run_interpreter(graph, inputs), expected, tolerance, f"interpreter, {what}")
         assert_all_same(run_session(ready, inputs), expected, tolerance, f"session, {what}")
+        batch = batch_of(graph)
+        if batch is not None and inputs[batch.input].numel() > 0:
+            assert_all_same(run_apart(graph, batch, inputs), expected, tolerance, f"samples apart, {what}")
     return graph
 
 

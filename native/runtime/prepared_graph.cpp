@@ -189,6 +189,31 @@ Status bind_sizes(const fb::Graph& graph, const std::vector<int64_t>& key, Shape
   return check_sizes(graph, *shapes, key);
 }
 
+int64_t symbol_value(const fb::Graph& graph, const std::vector<int64_t>& key, size_t symbol) {
+  const int64_t scale = graph.symbols()->Get(static_cast<flatbuffers::uoffset_t>(symbol))->scale();
+  return symbol_sources(graph, key)[symbol] / scale;
+}
+
+Status key_with_symbol(const fb::Graph& graph, const std::vector<int64_t>& key, size_t symbol, int64_t value,
+                       std::vector<int64_t>* changed) {
+  std::vector<int64_t> sources = symbol_sources(graph, key);
+  const int64_t scale = graph.symbols()->Get(static_cast<flatbuffers::uoffset_t>(symbol))->scale();
+  sources[symbol] = saturating_mul(scale, value);
+  Shapes shapes;
+  EXECUTORCH_GGML_TRY(shapes.bind(graph, sources));
+  changed->clear();
+  for (size_t i = 0; i < size_of(graph.inputs()); ++i) {
+    const auto* shape = graph.inputs()->Get(static_cast<flatbuffers::uoffset_t>(i))->shape();
+    if (size_of(shape) == 0) changed->push_back(key[changed->size()]);
+    for (size_t d = 0; d < size_of(shape); ++d) {
+      int64_t size = 0;
+      EXECUTORCH_GGML_TRY(shapes.size(shape->Get(static_cast<flatbuffers::uoffset_t>(d)), &size));
+      changed->push_back(size);
+    }
+  }
+  return {};
+}
+
 bool PreparedGraph::takes(const std::vector<int64_t>& key, const Shapes& shapes) {
   if (!shapes_.gave_same(shapes)) return false;
   key_ = key;
@@ -495,6 +520,7 @@ Status PreparedGraph::check_memory(size_t bytes) const {
 
 Status PreparedGraph::plan_on_cpu() {
   const MemoryPlan memory(cgraph_);
+  needed_memory_ = memory.size();
   size_t needed = memory.size();
   for (const Boundary& output : outputs_) needed += ggml_nbytes(output.tensor);
   EXECUTORCH_GGML_TRY(check_memory(needed));
@@ -741,14 +767,16 @@ Status PreparedGraph::compute(NodeObserver* observer) {
     }
   }
   end_run();
+  return outcome(result);
+}
+
+Status PreparedGraph::outcome(ggml_status result) const {
   if (!status_.ok()) return Status::error(status_.message());
   if (result == GGML_STATUS_ABORTED) return Status::error("the run was interrupted");
   return result == GGML_STATUS_SUCCESS ? Status() : Status::error(format("ggml: %s", ggml_status_to_string(result)));
 }
 
-Status PreparedGraph::run(void* const* inputs, void* const* outputs, NodeObserver* observer) {
-  const DeviceCall call(devices_.backends());
-  status_.clear();
+void PreparedGraph::place(void* const* inputs, void* const* outputs) {
   for (size_t i = 0; i < inputs_.size(); ++i) {
     if (inputs_[i].in_place) {
       inputs_[i].place(inputs[i]);
@@ -759,12 +787,27 @@ Status PreparedGraph::run(void* const* inputs, void* const* outputs, NodeObserve
   for (size_t i = 0; i < outputs_.size(); ++i) {
     if (outputs_[i].in_place) outputs_[i].place(outputs[i]);
   }
+}
+
+Status PreparedGraph::run(void* const* inputs, void* const* outputs, NodeObserver* observer) {
+  const DeviceCall call(devices_.backends());
+  status_.clear();
+  place(inputs, outputs);
   EXECUTORCH_GGML_TRY(compute(observer));
   for (size_t i = 0; i < outputs_.size(); ++i) {
     if (outputs_[i].in_place) continue;
     ggml_backend_tensor_get(outputs_[i].tensor, outputs[i], 0, ggml_nbytes(outputs_[i].tensor));
   }
   return {};
+}
+
+Status PreparedGraph::run_alone(void* const* inputs, void* const* outputs) {
+  status_.clear();
+  place(inputs, outputs);
+  begin_run(/*is_short=*/work_ < kParallelWork);
+  const bool whole = run_own_steps();
+  end_run();
+  return outcome(whole ? GGML_STATUS_SUCCESS : GGML_STATUS_ABORTED);
 }
 
 }  // namespace executorch_ggml

@@ -124,11 +124,21 @@ class PreparedGraph {
 
   const std::vector<int64_t>& output_sizes(size_t index) const { return output_sizes_[index]; }
 
+  // Of the caller's memory, in bytes.
+  size_t input_bytes(size_t index) const { return ggml_nbytes(inputs_[index].tensor); }
+  size_t output_bytes(size_t index) const { return ggml_nbytes(outputs_[index].tensor); }
+
+  // Multiply-adds of a run.
+  int64_t work() const { return work_; }
+
   // On the CPU alone; null also where there are no intermediate values.
   const std::shared_ptr<WorkingMemory>& memory() const { return memory_; }
 
   // Lets go of its own for other memory, at least as large. Not while it runs.
   void move_to(const std::shared_ptr<WorkingMemory>& memory);
+
+  // Bytes that intermediate values take on the CPU.
+  size_t needed_memory() const { return needed_memory_; }
 
   // Bytes that intermediate values take on a device, which does not share them.
   size_t device_memory() const { return device_memory_; }
@@ -145,6 +155,9 @@ class PreparedGraph {
   // Run with inputs read from, and outputs written to, these addresses. Allocates nothing. `observer` is told of each
   // node; null: nobody is.
   Status run(void* const* inputs, void* const* outputs, NodeObserver* observer);
+
+  // The same on the calling thread alone, where ggml computes no node.
+  Status run_alone(void* const* inputs, void* const* outputs);
 
  private:
   // A tensor at the boundary and the views whose data moves with it, where it is the caller's memory.
@@ -188,6 +201,8 @@ class PreparedGraph {
   Status make_plan();
   void find_own_steps();
   bool run_own_steps();
+  void place(void* const* inputs, void* const* outputs);
+  Status outcome(ggml_status result) const;
   Status schedule();
   Status place_nodes(ggml_backend_t cpu);
   void order_views();
@@ -219,6 +234,7 @@ class PreparedGraph {
   std::unordered_map<const ggml_tensor*, Position> positions_;        // of tensors, where there are devices
   ggml_tensor* last_tensor_ = nullptr;                                // of the arena, that next_tensor() has come to
   int64_t work_ = 0;
+  size_t needed_memory_ = 0;
   size_t device_memory_ = 0;
   // The CPU alone: memory, and ggml's plan for the backend that it was made with. Else the scheduler, which has both.
   std::shared_ptr<WorkingMemory> memory_;
@@ -242,5 +258,12 @@ Status input_key(const fb::Graph& graph, const TensorView* inputs, size_t count,
 
 // The program's sizes for inputs of a key, which must be those that the ports' expressions give.
 Status bind_sizes(const fb::Graph& graph, const std::vector<int64_t>& key, Shapes* shapes);
+
+// The value of a symbol for inputs of a key, where its offset is 0; rounded down if their sizes are wrong.
+int64_t symbol_value(const fb::Graph& graph, const std::vector<int64_t>& key, size_t symbol);
+
+// The key of inputs that differ from those of a key in a symbol's value, whose offset is 0.
+Status key_with_symbol(const fb::Graph& graph, const std::vector<int64_t>& key, size_t symbol, int64_t value,
+                       std::vector<int64_t>* changed);
 
 }  // namespace executorch_ggml

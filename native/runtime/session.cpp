@@ -17,9 +17,6 @@
 namespace executorch_ggml {
 namespace {
 
-// How many sets of sizes stay ready; the one not used for longest goes first.
-constexpr size_t kMaxPrepared = 8;
-
 constexpr uintptr_t kAlignment = 32;  // what ggml's CPU buffers ask for
 
 constexpr size_t kMaxRank = 16;  // what ExecuTorch and numpy take
@@ -149,15 +146,29 @@ Status Session::open(const void* payload, size_t size, ConstantSource* constants
   EXECUTORCH_GGML_TRY(plan_devices());
   EXECUTORCH_GGML_TRY(make_constants(constants));
   if constexpr (kHasStates) EXECUTORCH_GGML_TRY(make_states(constants));
+  divides_batches_ = devices_.empty() && options.memory == nullptr && state_count() == 0;
   work_ = new_work();
   return options.memory != nullptr ? plan_memory(options.memory) : Status();
 }
 
 std::unique_ptr<Session::Work> Session::new_work() const {
-  auto work = std::make_unique<Work>();
+  const size_t limit = limits_.memory_limit();
+  const size_t memory = limit - std::min(limit, state_memory_);
+  auto work = std::make_unique<Work>(PreparedGraphs(*graph_, maker(), memory));
+  if (kHasBatches && divides_batches_ && Batch::is_in(*graph_)) {
+    work->batch = std::make_unique<Batch>(*graph_, maker(), cpu_, leaf_bytes_[kHost], limits_);
+  }
   work->input_data.resize(inputs_.size());
   work->output_data.resize(outputs_.size());
   return work;
+}
+
+PreparedGraphs::Make Session::maker() const {
+  return [this](std::vector<int64_t> key, Shapes shapes, std::shared_ptr<WorkingMemory> memory,
+                std::unique_ptr<PreparedGraph>* made) {
+    return PreparedGraph::make(*graph_, program_, std::move(key), std::move(shapes), leaves_, devices_, plan_, cpu_,
+                               limits_, std::move(memory), made);
+  };
 }
 
 // What another thread was changing when the process was forked may be in any condition, and schedulers keep to threads
@@ -175,7 +186,7 @@ Status Session::renew_after_fork() {
 
 size_t Session::prepared_count() {
   std::lock_guard<Mutex> lock(mutex_);
-  return work_->prepared.size();
+  return work_->prepared.size() + (work_->batch != nullptr ? work_->batch->prepared_count() : 0);
 }
 
 Session::~Session() {
@@ -469,54 +480,7 @@ Status Session::make_states(ConstantSource* source) {
 
 Status Session::prepare(const TensorView* inputs, size_t count, PreparedGraph** prepared) {
   EXECUTORCH_GGML_TRY(input_key(*graph_, inputs, count, &work_->key));
-  for (auto it = work_->prepared.begin(); it != work_->prepared.end(); ++it) {
-    if ((*it)->key() == work_->key) return use_again(it, prepared);
-  }
-  Shapes shapes;
-  EXECUTORCH_GGML_TRY(bind_sizes(*graph_, work_->key, &shapes));
-  for (auto it = work_->prepared.begin(); it != work_->prepared.end(); ++it) {
-    if ((*it)->takes(work_->key, shapes)) return use_again(it, prepared);
-  }
-  std::unique_ptr<PreparedGraph> made;
-  EXECUTORCH_GGML_TRY(PreparedGraph::make(*graph_, program_, work_->key, std::move(shapes), leaves_, devices_, plan_,
-                                          cpu_, limits_, working_memory(), &made));
-  if (made->memory() != nullptr) {
-    for (const auto& graph : work_->prepared) graph->move_to(made->memory());
-  }
-  work_->prepared.push_front(std::move(made));
-  make_room();
-  *prepared = work_->prepared.front().get();
-  return {};
-}
-
-Status Session::use_again(PreparedGraphs::iterator found, PreparedGraph** prepared) {
-  work_->prepared.splice(work_->prepared.begin(), work_->prepared, found);
-  *prepared = work_->prepared.front().get();
-  return {};
-}
-
-// The memory that all prepared graphs share which need some; null before there is one.
-std::shared_ptr<WorkingMemory> Session::working_memory() const {
-  for (const auto& graph : work_->prepared) {
-    if (graph->memory() != nullptr) return graph->memory();
-  }
-  return nullptr;
-}
-
-// What states and prepared graphs hold.
-size_t Session::held_memory() const {
-  const std::shared_ptr<WorkingMemory> memory = working_memory();
-  size_t bytes = state_memory_ + (memory != nullptr ? memory->size() : 0);
-  for (const auto& graph : work_->prepared) bytes += graph->device_memory();
-  return bytes;
-}
-
-// Drops what was not used for longest until the rest is few enough and, together, within the memory limit.
-void Session::make_room() {
-  while (work_->prepared.size() > 1 &&
-         (work_->prepared.size() > kMaxPrepared || held_memory() > limits_.memory_limit())) {
-    work_->prepared.pop_back();
-  }
+  return work_->prepared.find(work_->key, prepared);
 }
 
 Status Session::run(const TensorView* inputs, size_t count, OutputSink* sink, NodeObserver* observer) {
@@ -552,19 +516,25 @@ Status Session::memory_use(const TensorView* inputs, size_t count, MemoryUse* us
   });
 }
 
+// An observer is told of the nodes of the whole batch.
 Status Session::run_prepared(const TensorView* inputs, size_t count, OutputSink* sink, NodeObserver* observer) {
-  PreparedGraph* prepared = nullptr;
-  EXECUTORCH_GGML_TRY(prepare(inputs, count, &prepared));
+  EXECUTORCH_GGML_TRY(input_key(*graph_, inputs, count, &work_->key));
+  Batch* batch = kHasBatches && observer == nullptr ? work_->batch.get() : nullptr;
+  const bool by_parts = batch != nullptr && batch->divide(work_->key);
+  PreparedGraph* whole = nullptr;
+  if (!by_parts) EXECUTORCH_GGML_TRY(work_->prepared.find(work_->key, &whole));
   for (size_t i = 0; i < count; ++i) work_->input_data[i] = inputs[i].data;
   for (size_t i = 0; i < outputs_.size(); ++i) {
-    EXECUTORCH_GGML_TRY(sink->place(i, outputs_[i].dtype, prepared->output_sizes(i), &work_->output_data[i]));
+    const std::vector<int64_t>& sizes = by_parts ? batch->output_sizes(i) : whole->output_sizes(i);
+    EXECUTORCH_GGML_TRY(sink->place(i, outputs_[i].dtype, sizes, &work_->output_data[i]));
   }
+  if (by_parts) return batch->run(work_->input_data.data(), work_->output_data.data());
   std::unique_lock<Mutex> states;
   if (kHasStates && state_count() > 0) {
     states = std::unique_lock<Mutex>(states_->mutex());
     EXECUTORCH_GGML_TRY(states_->check_whole());
   }
-  return prepared->run(work_->input_data.data(), work_->output_data.data(), observer);
+  return whole->run(work_->input_data.data(), work_->output_data.data(), observer);
 }
 
 }  // namespace executorch_ggml

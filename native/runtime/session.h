@@ -1,17 +1,17 @@
 // The native runtime's front: load a program once, run it on any sizes that it allows.
 #pragma once
 
-#include <list>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "batch.h"
 #include "device_list.h"
 #include "device_plan.h"
 #include "kernels/scratch.h"
 #include "packed_weights.h"
-#include "prepared_graph.h"
+#include "prepared_graphs.h"
 #include "readers.h"
 #include "states.h"
 
@@ -127,11 +127,12 @@ class Session {
   Status upload(ggml_tensor* tensor, ggml_backend_t device, const void* data, const StorageLayout& layout);
   Status own(ggml_tensor* tensor, ggml_backend_t backend, size_t bytes);
   ggml_tensor* twin_of(const ggml_tensor* tensor);
-  using PreparedGraphs = std::list<std::unique_ptr<PreparedGraph>>;  // the last used first
 
   // What runs change. A forked process leaves it alone where another thread was about to.
   struct Work {
+    explicit Work(PreparedGraphs graphs) : prepared(std::move(graphs)) {}
     PreparedGraphs prepared;
+    std::unique_ptr<Batch> batch;  // null where the program's samples are not apart
     std::vector<int64_t> key;
     std::vector<void*> input_data;
     std::vector<void*> output_data;
@@ -139,11 +140,8 @@ class Session {
 
   Status renew_after_fork();
   std::unique_ptr<Work> new_work() const;
+  PreparedGraphs::Make maker() const;
   Status prepare(const TensorView* inputs, size_t count, PreparedGraph** prepared);
-  Status use_again(PreparedGraphs::iterator found, PreparedGraph** prepared);
-  std::shared_ptr<WorkingMemory> working_memory() const;
-  size_t held_memory() const;
-  void make_room();
   Status plan_memory(MemorySource* memory);
   Status check_static() const;
   Status run_on_zeros(kernels::ScratchSet* scratch);
@@ -159,6 +157,7 @@ class Session {
   Limits limits_;
   Arena arena_;
   size_t state_memory_ = 0;
+  bool divides_batches_ = false;
   std::vector<ggml_backend_buffer_t> buffers_;
   Leaves leaves_;
   std::shared_ptr<States> states_;

@@ -138,7 +138,7 @@ Status Session::plan_memory(MemorySource* memory) {
     EXECUTORCH_GGML_TRY(run_on_zeros(&measured));
     scratch_bytes = measured.measured();
   }
-  const std::shared_ptr<WorkingMemory> allocated = working_memory();
+  const std::shared_ptr<WorkingMemory> allocated = work_->prepared.working_memory();
   const size_t values_bytes = allocated != nullptr ? rounded(allocated->size()) : 0;
   const size_t bytes = values_bytes + scratch_bytes;
   if (bytes == 0) return {};
@@ -152,7 +152,7 @@ Status Session::plan_memory(MemorySource* memory) {
   if (allocated != nullptr) {
     ggml_backend_buffer_t buffer = ggml_backend_cpu_buffer_from_ptr(block, values_bytes);
     if (buffer == nullptr) return Status::error("ggml cannot make a buffer");
-    work_->prepared.front()->move_to(std::make_shared<WorkingMemory>(buffer));
+    work_->prepared.move_to(std::make_shared<WorkingMemory>(buffer));
   }
   scratch_ = std::make_unique<kernels::ScratchSet>(block + values_bytes, scratch_bytes);
   return run_on_zeros(scratch_.get());

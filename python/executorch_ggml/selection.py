@@ -34,6 +34,7 @@ class Selection:
     families: tuple[str, ...]
     states: bool
     ggml: bool
+    batches: bool
 
     def to_json(self) -> str:
         """What CMake's EXECUTORCH_GGML_SELECTION names."""
@@ -54,6 +55,7 @@ def selection_of(programs: Sequence[str | os.PathLike[str]]) -> Selection:
         tuple(sorted({name for node in nodes for name in node.spec.families_of(node.inputs, node.attrs)})),
         states=any(graph.states for graph in graphs),
         ggml=any(map(_may_run_in_ggml, graphs)),
+        batches=any(symbol.batch for graph in graphs for symbol in graph.symbols),
     )
 
 

@@ -94,7 +94,7 @@ class Builder:
         self.graph.states.append(State(key, value, first))
         return value
 
-    def symbol(self, symbol: sympy.Symbol, input: int, dim: int, **how: int) -> None:
+    def symbol(self, symbol: sympy.Symbol, input: int, dim: int, **how: Any) -> None:
         """Say where a symbol's value is read (see :class:`Symbol`)."""
         self.graph.symbols.append(Symbol(symbol, input, dim, **how))
 

@@ -58,7 +58,8 @@ class Selection:
     """What a runtime is built for: these ops and types alone, on the CPU. ``ops`` of None: all of them, on any device.
 
     ``kinds`` has the members that attributes have, by their enum; ``families`` the kernels (see :func:`~.op.op`);
-    ``states`` is whether programs have some, and ``ggml`` whether ggml computes some nodes.
+    ``states`` is whether programs have some, ``batches`` whether they compute samples apart, and ``ggml`` whether ggml
+    computes some nodes.
     """
 
     ops: frozenset[str] | None = None
@@ -67,6 +68,7 @@ class Selection:
     families: frozenset[str] | None = None
     states: bool = True
     ggml: bool = True
+    batches: bool = True
 
     @staticmethod
     def read(path: Path) -> Selection:
@@ -89,6 +91,7 @@ class Selection:
             chosen,
             selected.get("states", True),
             selected.get("ggml", True),
+            selected.get("batches", True),
         )
 
     def rows(self) -> list[OpSpec]:
@@ -183,7 +186,8 @@ enum ExprOp : ubyte { Const = 0, Symbol = 1, Add = 2, Mul = 3, FloorDiv = 4, Mod
 struct Expr { op:ExprOp; a:long; b:long; }
 
 // A symbol is read off an input: size(input, dim) == scale * symbol + offset; dim -1 is the value of a scalar input.
-table Symbol { name:string; input:int; dim:int; scale:long = 1; offset:long = 0; min:long; max:long; }
+// That of a batch counts samples which the graph computes apart, in equal parts of inputs' and outputs' first dims.
+table Symbol { name:string; input:int; dim:int; scale:long = 1; offset:long = 0; min:long; max:long; batch:bool; }
 
 // Four sdims, innermost first.
 struct Ne { n0:long; n1:long; n2:long; n3:long; }
@@ -301,8 +305,10 @@ def selection_header(selection: Selection) -> str:
         f"constexpr uint64_t kBuiltTypes = 0x{types:x}ull;\n\n"
         "constexpr bool is_built(DType type) { return (kBuiltTypes >> static_cast<unsigned>(type) & 1u) != 0; }\n"
         "constexpr bool kHasQuantizedTypes = (kBuiltTypes >> static_cast<unsigned>(DType::Q40)) != 0;\n\n"
-        "// Whether programs have states, and whether ggml's kernels compute some of their nodes.\n"
+        "// Whether programs have states, whether they compute samples of a batch apart, and whether ggml's kernels\n"
+        "// compute some of their nodes.\n"
         f"constexpr bool kHasStates = {str(selection.states).lower()};\n"
+        f"constexpr bool kHasBatches = {str(selection.batches).lower()};\n"
         f"constexpr bool kHasGgmlKernels = {str(selection.ggml).lower()};\n\n"
         "// What attributes may say, and which kernels there are for some calls alone. Unknown numbers are others to\n"
         f"// refuse.\n{built}\n"

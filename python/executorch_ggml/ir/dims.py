@@ -33,6 +33,16 @@ def product(sizes: Iterable[Dim]) -> Dim:
     return total if isinstance(total, int) else as_dim(sympy.expand(total))
 
 
+def quotient(a: Dim, b: Dim) -> Dim | None:
+    """``a / b`` where that is a whole number whatever the symbols' values, as far as is known; else None."""
+    if isinstance(b, int) and b == 0:
+        return None
+    if isinstance(a, int) and isinstance(b, int):
+        return None if a % b else a // b
+    parts = sympy.expand(sympy.sympify(a) / b)
+    return as_dim(parts) if parts.as_numer_denom()[1] == 1 else None
+
+
 def same(a: Dim, b: Dim) -> bool:
     """Whether two dims are provably equal."""
     if isinstance(a, int) and isinstance(b, int):

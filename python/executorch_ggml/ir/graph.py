@@ -168,7 +168,10 @@ class State:
 
 @dataclass(frozen=True)
 class Symbol:
-    """Where a symbol is read: ``shape[dim]`` of an input is ``scale * symbol + offset``; dim -1: a scalar's value."""
+    """Where a symbol is read: ``shape[dim]`` of an input is ``scale * symbol + offset``; dim -1: a scalar's value.
+
+    A ``batch``'s counts samples which the graph computes apart, in equal parts of inputs' and outputs' first dims.
+    """
 
     symbol: sympy.Symbol
     input: int
@@ -177,6 +180,7 @@ class Symbol:
     offset: int = 0
     min: int = 0
     max: int = 2**31 - 1
+    batch: bool = False
 
 
 @dataclass

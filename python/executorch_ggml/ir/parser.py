@@ -23,7 +23,9 @@ _LEAF = re.compile(
 _NODE = re.compile(
     rf"(?P<host>host )?(?P<result>%\w+) = (?P<op>\w+)\((?P<arguments>.*)\): {_TYPE}(?:\s+# (?P<name>.*))?"
 )
-_SYMBOL = re.compile(r"symbol (?P<name>\w+): input (?P<input>\d+) dim (?P<dim>-?\d+), (?P<min>\d+) to (?P<max>\d+)")
+_SYMBOL = re.compile(
+    r"symbol (?P<name>\w+): input (?P<input>\d+) dim (?P<dim>-?\d+), (?P<min>\d+) to (?P<max>\d+)(?P<batch>, batch)?"
+)
 _OUTPUT = re.compile(r"output (?P<name>\S+): (?P<value>\S+) as \[(?P<shape>[^\]]*)\]")
 
 
@@ -66,7 +68,8 @@ class _Reader:
     def _symbol(self, match: re.Match[str]) -> None:
         symbol = sympy.Symbol(match["name"], integer=True, positive=True)
         bounds = {"min": int(match["min"]), "max": int(match["max"])}
-        self.builder.symbol(symbol, int(match["input"]), int(match["dim"]), **bounds)
+        batch = match["batch"] is not None
+        self.builder.symbol(symbol, int(match["input"]), int(match["dim"]), **bounds, batch=batch)
 
     def _leaf(self, match: re.Match[str]) -> None:
         dtype, ne, name = _dtype(match), self._four(match["ne"]), match["name"]

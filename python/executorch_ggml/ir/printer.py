@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from .graph import Graph, Node, Value
+from .graph import Graph, Node, Symbol, Value
 from .storage import PLAIN, StorageLayout
 
 
 def to_text(graph: Graph) -> str:
     """The graph as text. Shapes are in ggml order, innermost first."""
     names: dict[Value, str] = {}
-    lines = [f"symbol {s.symbol}: input {s.input} dim {s.dim}, {s.min} to {s.max}" for s in graph.symbols]
+    lines = [_symbol(entry) for entry in graph.symbols]
     for port in graph.inputs:
         names[port.value] = f"%{port.name}"
         lines.append(f"input %{port.name}: {port.value}")
@@ -28,6 +28,10 @@ def to_text(graph: Graph) -> str:
         lines.append(f"{where}%{number} = {_call(node, names)}: {node.output}  # {node.name}")
     lines += [f"output {port.name}: {names[port.value]} as {list(port.shape)}" for port in graph.outputs]
     return "\n".join(lines)
+
+
+def _symbol(s: Symbol) -> str:
+    return f"symbol {s.symbol}: input {s.input} dim {s.dim}, {s.min} to {s.max}{', batch' if s.batch else ''}"
 
 
 def _storage(layout: StorageLayout) -> str:

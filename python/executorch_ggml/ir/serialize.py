@@ -212,6 +212,7 @@ class _Writer:
         packed = fb.SymbolT()
         packed.name, packed.input, packed.dim = str(entry.symbol), entry.input, entry.dim
         packed.scale, packed.offset, packed.min, packed.max = entry.scale, entry.offset, entry.min, entry.max
+        packed.batch = entry.batch
         return packed
 
     def _constant(self, entry: Constant) -> Any:
@@ -285,7 +286,7 @@ class _Reader:
         packed = self.packed
         graph = Graph(target=Target(packed.target))
         for symbol, s in zip(self.symbols, packed.symbols or [], strict=True):
-            graph.symbols.append(Symbol(symbol, s.input, s.dim, s.scale, s.offset, s.min, s.max))
+            graph.symbols.append(Symbol(symbol, s.input, s.dim, s.scale, s.offset, s.min, s.max, s.batch))
         graph.inputs = [self._port(port) for port in packed.inputs or []]
         graph.outputs = [self._port(port) for port in packed.outputs or []]
         graph.constants = [

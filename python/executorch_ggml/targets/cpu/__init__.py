@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ...ir.graph import Graph
-from . import layout
+from . import batch, layout
 
-PASSES = (layout,)
+PASSES = (layout, batch)
 
 
 def run(graph: Graph) -> Graph:
@@ -15,4 +15,4 @@ def run(graph: Graph) -> Graph:
     return graph
 
 
-__all__ = ["PASSES", "layout", "run"]
+__all__ = ["PASSES", "batch", "layout", "run"]
