@@ -84,6 +84,18 @@ Batch::Batch(const fb::Graph& graph, const PreparedGraphs::Make& make, std::shar
       inputs_(size_of(graph.inputs())),
       outputs_(size_of(graph.outputs())) {}
 
+// The graphs of a lane for each piece.
+struct Batch::Making {
+  Batch* batch;
+  const std::vector<int64_t>& key;
+
+  static void run(const void* context, int piece, int) {
+    const auto& making = *static_cast<const Making*>(context);
+    Lane* lane = making.batch->lanes_[static_cast<size_t>(piece)].get();
+    lane->status = without_exceptions([&] { return making.batch->make_graphs(lane, making.key); });
+  }
+};
+
 bool Batch::divide(const std::vector<int64_t>& key) {
   if (key == key_) return divided_;
   key_ = key;
@@ -104,16 +116,26 @@ Status Batch::make_ready(const std::vector<int64_t>& key, bool* divided) {
   if (parts_.count == 1 || parts_.smallest() < least_ || !is_within_limits(cost, samples)) return {};
   const auto lanes = by_ggml_ ? size_t{1} : static_cast<size_t>(std::min<int64_t>(parts_.count, cpu_->threads(true)));
   while (lanes_.size() < lanes) lanes_.push_back(std::make_unique<Lane>(PreparedGraphs(*graph_, make_, memory_limit_)));
-  for (size_t i = 0; i < lanes; ++i) {
-    Lane& lane = *lanes_[i];
-    EXECUTORCH_GGML_TRY(find(&lane, key, parts_.smallest(), &lane.smallest));
-    EXECUTORCH_GGML_TRY(find(&lane, key, parts_.largest(), &lane.largest));
-    if (lane.smallest != lane.largest && lane.ready.size() < 2) return {};  // no memory for both
-    if (!fits(*lane.smallest, parts_.smallest()) || !fits(*lane.largest, parts_.largest())) return {};
-    lane.inputs.resize(inputs_.size());
-    lane.outputs.resize(outputs_.size());
+  const Making making{this, key};
+  {
+    const Lease lease(static_cast<int>(lanes));
+    const Crew crew(lease.threads() - 1);
+    run_pieces({Making::run, &making, static_cast<int>(lanes)});
   }
+  for (size_t i = 0; i < lanes; ++i) EXECUTORCH_GGML_TRY(lanes_[i]->status);
   *divided = true;
+  return {};
+}
+
+// A lane's graphs for its parts. They are the same in all lanes, which make them side by side: new sizes take no longer
+// on many threads.
+Status Batch::make_graphs(Lane* lane, const std::vector<int64_t>& key) const {
+  EXECUTORCH_GGML_TRY(find(lane, key, parts_.smallest(), &lane->smallest));
+  EXECUTORCH_GGML_TRY(find(lane, key, parts_.largest(), &lane->largest));
+  if (lane->smallest != lane->largest && lane->ready.size() < 2) return Status::error("no memory for both");
+  if (!fits(*lane->smallest, parts_.smallest()) || !fits(*lane->largest, parts_.largest())) return not_apart();
+  lane->inputs.resize(inputs_.size());
+  lane->outputs.resize(outputs_.size());
   return {};
 }
 
@@ -192,7 +214,7 @@ bool Batch::is_within_limits(const SampleCost& cost, int64_t samples) const {
   return static_cast<size_t>(bytes) <= memory_limit_ && saturating_mul(samples, cost.work) <= work_limit_;
 }
 
-Status Batch::find(Lane* lane, const std::vector<int64_t>& key, int64_t samples, PreparedGraph** graph) {
+Status Batch::find(Lane* lane, const std::vector<int64_t>& key, int64_t samples, PreparedGraph** graph) const {
   std::vector<int64_t> key_of_part;
   EXECUTORCH_GGML_TRY(key_with_symbol(*graph_, key, symbol_, samples, &key_of_part));
   return lane->ready.find(key_of_part, graph);

@@ -71,11 +71,13 @@ class Batch {
     Status status;
   };
 
+  struct Making;
   struct Turns;
 
   Status make_ready(const std::vector<int64_t>& key, bool* divided);
   Status measure(const std::vector<int64_t>& key, SampleCost* cost);
-  Status find(Lane* lane, const std::vector<int64_t>& key, int64_t samples, PreparedGraph** graph);
+  Status find(Lane* lane, const std::vector<int64_t>& key, int64_t samples, PreparedGraph** graph) const;
+  Status make_graphs(Lane* lane, const std::vector<int64_t>& key) const;
   Status bind(const std::vector<int64_t>& key, int64_t samples);
   Status set_sample_bytes(const PreparedGraph& of_least);
   bool fits(const PreparedGraph& graph, int64_t samples) const;

@@ -633,6 +633,17 @@ def symbolic(p: Program) -> None:
 
 
 @program
+def samples(p: Program) -> None:
+    """A batch with work enough that it is computed by parts; one input is the same for all samples."""
+    n = sympy.Symbol("n", integer=True, positive=True)
+    x = p.input(torch.randn(8, 64, 96), (n, 64, 96))
+    shift = p.random(64, 96)
+    p.build.symbol(n, 0, 0, min=1, max=64, batch=True)
+    y = p.emit("add", p.emit("mul_mat", p.constant(torch.randn(96, 96)), x), shift)
+    p.output(y, p.emit("reduce", y, kind=ReduceKind.MAX, axes=(0,)))
+
+
+@program
 def deep(p: Program) -> None:
     y = p.random(2, 3)
     for _ in range(150):
