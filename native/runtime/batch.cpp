@@ -112,23 +112,47 @@ Status Batch::make_ready(const std::vector<int64_t>& key, bool* divided) {
   SampleCost cost;
   EXECUTORCH_GGML_TRY(bind(key, samples));
   EXECUTORCH_GGML_TRY(measure(key, &cost));
-  parts_ = divide_batch(samples, cost, by_ggml_ ? 1 : cpu_->threads(/*parallel=*/true));
-  if (parts_.count == 1 || parts_.smallest() < least_ || !is_within_limits(cost, samples)) return {};
-  const auto lanes = by_ggml_ ? size_t{1} : static_cast<size_t>(std::min<int64_t>(parts_.count, cpu_->threads(true)));
-  while (lanes_.size() < lanes) lanes_.push_back(std::make_unique<Lane>(PreparedGraphs(*graph_, make_, memory_limit_)));
-  const Making making{this, key};
-  {
-    const Lease lease(static_cast<int>(lanes));
-    const Crew crew(lease.threads() - 1);
-    run_pieces({Making::run, &making, static_cast<int>(lanes)});
+  if (!by_ggml_) {
+    if (!choose_parts(cost, cpu_->threads(/*parallel=*/true))) return {};
+    EXECUTORCH_GGML_TRY(make_graphs(lanes_[0].get(), key));
+    by_ggml_ = lanes_[0]->is_computed_by_ggml();
   }
-  for (size_t i = 0; i < lanes; ++i) EXECUTORCH_GGML_TRY(lanes_[i]->status);
+  if (by_ggml_ && !choose_parts(cost, 1)) return {};
+  EXECUTORCH_GGML_TRY(make_lanes(key));
   *divided = true;
   return {};
 }
 
-// A lane's graphs for its parts. They are the same in all lanes, which make them side by side: new sizes take no longer
-// on many threads.
+bool Batch::choose_parts(const SampleCost& cost, int threads) {
+  parts_ = divide_batch(parts_.samples, cost, threads);
+  return parts_.count > 1 && parts_.smallest() >= least_ && is_within_limits(cost);
+}
+
+// How many parts are computed at a time, at most.
+int Batch::lanes() const {
+  return by_ggml_ ? 1 : static_cast<int>(std::min<int64_t>(parts_.count, cpu_->threads(/*parallel=*/true)));
+}
+
+// They are the same in all lanes, and made side by side: new sizes take no longer on many threads.
+Status Batch::make_lanes(const std::vector<int64_t>& key) {
+  const int count = lanes();
+  while (lanes_.size() < static_cast<size_t>(count)) add_lane();
+  const Making making{this, key};
+  {
+    const Lease lease(count);
+    const Crew crew(lease.threads() - 1);
+    run_pieces({Making::run, &making, count});
+  }
+  for (int i = 0; i < count; ++i) EXECUTORCH_GGML_TRY(lanes_[static_cast<size_t>(i)]->status);
+  return {};
+}
+
+void Batch::add_lane() { lanes_.push_back(std::make_unique<Lane>(PreparedGraphs(*graph_, make_, memory_limit_))); }
+
+bool Batch::Lane::is_computed_by_ggml() const {
+  return smallest->computed_by_ggml() != nullptr || largest->computed_by_ggml() != nullptr;
+}
+
 Status Batch::make_graphs(Lane* lane, const std::vector<int64_t>& key) const {
   EXECUTORCH_GGML_TRY(find(lane, key, parts_.smallest(), &lane->smallest));
   EXECUTORCH_GGML_TRY(find(lane, key, parts_.largest(), &lane->largest));
@@ -167,7 +191,7 @@ Status Batch::bind(const std::vector<int64_t>& key, int64_t samples) {
 }
 
 Status Batch::measure(const std::vector<int64_t>& key, SampleCost* cost) {
-  if (lanes_.empty()) lanes_.push_back(std::make_unique<Lane>(PreparedGraphs(*graph_, make_, memory_limit_)));
+  if (lanes_.empty()) add_lane();
   PreparedGraph* of_least = nullptr;
   std::vector<int64_t> key_of_least;
   EXECUTORCH_GGML_TRY(key_with_symbol(*graph_, key, symbol_, least_, &key_of_least));
@@ -207,11 +231,11 @@ bool Batch::fits(const PreparedGraph& graph, int64_t samples) const {
   return true;
 }
 
-bool Batch::is_within_limits(const SampleCost& cost, int64_t samples) const {
-  const int64_t at_once = std::min<int64_t>(parts_.count, cpu_->threads(/*parallel=*/true)) * parts_.largest();
+bool Batch::is_within_limits(const SampleCost& cost) const {
+  const int64_t at_once = lanes() * parts_.largest();
   int64_t bytes = saturating_mul(at_once, static_cast<int64_t>(cost.memory));
   for (const Tensor& output : outputs_) bytes = saturating_add(bytes, static_cast<int64_t>(output.bytes));
-  return static_cast<size_t>(bytes) <= memory_limit_ && saturating_mul(samples, cost.work) <= work_limit_;
+  return static_cast<size_t>(bytes) <= memory_limit_ && saturating_mul(parts_.samples, cost.work) <= work_limit_;
 }
 
 Status Batch::find(Lane* lane, const std::vector<int64_t>& key, int64_t samples, PreparedGraph** graph) const {
@@ -261,16 +285,16 @@ Status Batch::run_part(Lane* lane, int64_t index, void* const* inputs, void* con
 
 Status Batch::run(void* const* inputs, void* const* outputs) {
   const Turns turns{*this, inputs, outputs};
-  int lanes = 1;
+  int count = 1;
   if (by_ggml_) {
     turns.take(lanes_[0].get());
   } else {
-    const Lease lease(static_cast<int>(std::min<int64_t>(parts_.count, cpu_->threads(/*parallel=*/true))));
+    const Lease lease(lanes());
     const Crew crew(lease.threads() - 1);
-    lanes = Crew::threads();
-    run_pieces({Turns::run, &turns, lanes});
+    count = Crew::threads();
+    run_pieces({Turns::run, &turns, count});
   }
-  for (int i = 0; i < lanes; ++i) EXECUTORCH_GGML_TRY(lanes_[static_cast<size_t>(i)]->status);
+  for (int i = 0; i < count; ++i) EXECUTORCH_GGML_TRY(lanes_[static_cast<size_t>(i)]->status);
   return {};
 }
 

@@ -69,6 +69,8 @@ class Batch {
     PreparedGraph* largest = nullptr;
     std::vector<void*> inputs, outputs;
     Status status;
+
+    bool is_computed_by_ggml() const;
   };
 
   struct Making;
@@ -81,7 +83,11 @@ class Batch {
   Status bind(const std::vector<int64_t>& key, int64_t samples);
   Status set_sample_bytes(const PreparedGraph& of_least);
   bool fits(const PreparedGraph& graph, int64_t samples) const;
-  bool is_within_limits(const SampleCost& cost, int64_t samples) const;
+  bool is_within_limits(const SampleCost& cost) const;
+  bool choose_parts(const SampleCost& cost, int threads);
+  int lanes() const;
+  void add_lane();
+  Status make_lanes(const std::vector<int64_t>& key);
   Status run_part(Lane* lane, int64_t index, void* const* inputs, void* const* outputs) const;
 
   const fb::Graph* graph_;

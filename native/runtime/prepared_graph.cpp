@@ -802,6 +802,7 @@ Status PreparedGraph::run(void* const* inputs, void* const* outputs, NodeObserve
 }
 
 Status PreparedGraph::run_alone(void* const* inputs, void* const* outputs) {
+  if (by_ggml_ != nullptr) return Status::error("ggml's kernels cannot run on this thread alone");
   status_.clear();
   place(inputs, outputs);
   begin_run(/*is_short=*/work_ < kParallelWork);
