@@ -18,12 +18,12 @@ namespace executorch_ggml::kernels {
 namespace {
 
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
-constexpr uint16_t kMaskedHalf = 0xfc00;  // the same in f16
-constexpr int64_t kManyRows = 12;         // from which on packing keys and values pays
-constexpr int64_t kMostRows = 240;        // of a share, so that their sums stay in L2
-constexpr int64_t kFewKeys = 32;          // of a block, so that they stay in L1
-constexpr int64_t kManyKeys = 128;
-constexpr int64_t kUnmaskedKeys = 256;  // without a mask no block is skipped: fewer of them rescale fewer sums
+constexpr uint16_t kMaskedHalf = 0xfc00;   // the same in f16
+constexpr int64_t kManyRows = 12;          // from which on packing keys and values pays
+constexpr int64_t kSumsBytes = 256 << 10;  // of a share's rows, so that they stay in L2
+constexpr int64_t kFewKeys = 32;           // of a block, so that they stay in L1
+constexpr int64_t kMaskedKeys = 128;       // where masked blocks are skipped
+constexpr int64_t kManyKeys = 256;         // else: fewer blocks rescale fewer sums
 
 struct RoundedRow {
   Buffer<uint16_t> halves;
@@ -102,7 +102,7 @@ struct Source {
 };
 
 struct Scratch {
-  Buffer<float> keys, values, packed_keys, packed_values, scores, mask, sums, block_sums;
+  Buffer<float> keys, values, packed_keys, packed_values, scores, sums, block_sums;
   Buffer<Softmax> softmax;
   Buffer<const float*> queries;
   Buffer<float> rounded_queries;
@@ -145,7 +145,8 @@ class Attention {
   // Into how many shares the rows of a head are cut.
   int64_t parts_of_rows(int64_t heads, int nth) const {
     const int64_t wanted = ceil_div(rows_ > kManyRows * 4 ? 4 * nth : nth, heads);
-    return std::clamp<int64_t>(wanted, ceil_div(rows_, kMostRows), rows_);
+    const int64_t most = kSumsBytes / (width() * static_cast<int64_t>(sizeof(float)));
+    return std::clamp<int64_t>(wanted, ceil_div(rows_, std::max<int64_t>(1, most)), rows_);
   }
 
   void run_share(int64_t head, int64_t batch, Range rows) {
@@ -153,7 +154,7 @@ class Attention {
     count_ = rows.size();
     keys_ = {k_, is_of_bfloats_ && k_->type == GGML_TYPE_F32, head, batch};
     values_ = {v_, is_of_bfloats_ && v_->type == GGML_TYPE_F32, head, batch};
-    width_ = ceil_div(v_->ne[0], kPackedColumns) * kPackedColumns;
+    width_ = width();
     sums_ = scratch_.sums.sized(count_ * width_);
     softmax_ = scratch_.softmax.sized(count_);
     queries_ = scratch_.queries.sized(count_);
@@ -174,10 +175,13 @@ class Attention {
     for (int64_t i = 0; i < count_; ++i) write(i);
   }
 
-  // Fewer where rows are long, so that the scratch memory stays small.
+  int64_t width() const { return std::max<int64_t>(1, ceil_div(v_->ne[0], kPackedColumns)) * kPackedColumns; }
+
+  // Fewer where rows are long, so that the scratch memory stays small, and where the first row may skip the last keys.
   int64_t keys_of_block(bool packs) const {
     const int64_t longest = std::max(k_->ne[0], v_->ne[0]);
-    const int64_t most = !packs ? kFewKeys : mask_ == nullptr ? kUnmaskedKeys : kManyKeys;
+    const bool skips = masks_all({0, 1}, {std::max<int64_t>(0, k_->ne[1] - kMaskedKeys), k_->ne[1]});
+    const int64_t most = !packs ? kFewKeys : skips ? kMaskedKeys : kManyKeys;
     return std::clamp<int64_t>(most * 256 / std::max<int64_t>(1, longest), kPackedColumns, most);
   }
 
@@ -239,11 +243,7 @@ class Attention {
 
   float softmax_row(int64_t row, Range keys, float* scores) {
     ScoreParams score = {params_.scale, params_.logit_softcap, nullptr};
-    if (const uint16_t* halves = mask(row)) {
-      float* floats = scratch_.mask.sized(kManyKeys);
-      to_floats(halves + keys.begin, keys.size(), DType::F16, floats);
-      score.mask = floats;
-    }
+    if (const uint16_t* halves = mask(row)) score.mask = halves + keys.begin;
     return KERNEL_PICK(softmax_block)(scores, keys.size(), score, softmax_ + row);
   }
 

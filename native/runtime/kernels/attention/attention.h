@@ -14,8 +14,8 @@ constexpr int64_t kPrefetchRows = 24;
 // How scores are scaled and masked before the softmax.
 struct ScoreParams {
   float scale;
-  float softcap;      // 0: none
-  const float* mask;  // of the block, added to the scores; or nullptr
+  float softcap;         // 0: none
+  const uint16_t* mask;  // of the block, in f16, added to the scores; or nullptr
 };
 
 // The online softmax of a row: the highest score so far, and the sum of the weights e^(score - highest).

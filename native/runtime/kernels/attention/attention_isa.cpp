@@ -165,6 +165,14 @@ struct Scaled {
   }
 };
 
+VEC_INLINE Float load_mask(const uint16_t* mask, AllLanes) { return load_halves(mask); }
+
+VEC_INLINE Float load_mask(const uint16_t* mask, FirstLanes lanes) {
+  uint16_t halves[kLanes] = {};
+  for (int64_t i = 0; i < lanes.n; ++i) halves[i] = mask[i];
+  return load_halves(halves);
+}
+
 struct CappedAndMasked {
   static constexpr bool kStores = true;
   const ScoreParams& params;
@@ -173,7 +181,7 @@ struct CappedAndMasked {
   VEC_INLINE Float at(const float* scores, int64_t i, const Lanes& lanes) const {
     Float x = lanes.load(scores + i) * params.scale;
     if (params.softcap != 0.0f) x = vec_tanh(x / params.softcap) * params.softcap;
-    return params.mask == nullptr ? x : x + lanes.load(params.mask + i);
+    return params.mask == nullptr ? x : x + load_mask(params.mask + i, lanes);
   }
 };
 
