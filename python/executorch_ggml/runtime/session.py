@@ -302,7 +302,10 @@ class Session:
         return Placement(tuple(DeviceUse(*use) for use in devices), placed, splits)
 
     def memory_use(self, *inputs: Any) -> MemoryUse:
-        """Where intermediate values lie on the CPU, for inputs of these types and sizes; nothing is run."""
+        """Where intermediate values lie on the CPU, for inputs of these types and sizes; nothing is run.
+
+        They are those of a run of the whole batch, also where runs are divided.
+        """
         size, steps, blocks = self._session.memory_use(list(inputs))
         return MemoryUse(size, steps, [MemoryBlock(*block) for block in blocks])
 
@@ -322,5 +325,5 @@ class Session:
 
     @property
     def prepared_count(self) -> int:
-        """How many sets of input sizes are kept ready: at most eight."""
+        """How many sets of input sizes are kept ready: at most eight, and as many of the parts of batches."""
         return int(self._session.prepared_count)
