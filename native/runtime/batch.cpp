@@ -15,16 +15,16 @@ namespace {
 // Bytes of a part's intermediate values that fit in the caches a core has to itself, and its share of the others.
 constexpr int64_t kPartMemory = 6 << 20;
 
-// Multiply-adds of a part, below which it counts what it takes to start it.
+// Multiply-adds of a part that amortize the overhead of starting it.
 constexpr int64_t kPartWork = 1 << 21;
 
-// Multiply-adds of a part for each byte of weights: from so many on the time does not count that each part reads the
-// weights again, and below so few it is most of all.
+// Arithmetic intensity of a part, in multiply-adds for each byte of weights: from the first on it is compute-bound
+// though each part reads the weights again, below the second it is memory-bound.
 constexpr int64_t kWorkOfByte = 64;
 constexpr int64_t kLeastWorkOfByte = 8;
 
-// Of a hundred parts of all threads' time so many must be used where each thread has parts of its own.
-constexpr int64_t kUsedTime = 80;
+// The least utilization of the threads, in percent, where each has parts of its own.
+constexpr int64_t kLeastUtilization = 80;
 
 constexpr int kNoSymbol = -1;
 
@@ -66,7 +66,7 @@ BatchParts divide_batch(int64_t samples, const SampleCost& cost, int threads) {
   const int64_t rounds = kernels::ceil_div(share, part);
   const BatchParts parts = {samples, std::min(samples, rounds * threads)};
   const int64_t time = rounds * parts.largest() * threads;
-  return samples * 100 >= kUsedTime * time ? parts : BatchParts{samples, 1};
+  return samples * 100 >= kLeastUtilization * time ? parts : BatchParts{samples, 1};
 }
 
 bool Batch::is_in(const fb::Graph& graph) { return batch_symbol(graph) != kNoSymbol; }
@@ -133,7 +133,7 @@ int Batch::lanes() const {
   return by_ggml_ ? 1 : static_cast<int>(std::min<int64_t>(parts_.count, cpu_->threads(/*parallel=*/true)));
 }
 
-// They are the same in all lanes, and made side by side: new sizes take no longer on many threads.
+// Each lane builds its own graphs, in parallel: the latency of new sizes does not grow with the number of threads.
 Status Batch::make_lanes(const std::vector<int64_t>& key) {
   const int count = lanes();
   while (lanes_.size() < static_cast<size_t>(count)) add_lane();
@@ -173,13 +173,9 @@ Status Batch::bind(const std::vector<int64_t>& key, int64_t samples) {
       const fb::Port& port = *ports->Get(static_cast<flatbuffers::uoffset_t>(i));
       Tensor& tensor = (*tensors)[i];
       tensor.sizes.clear();
+      EXECUTORCH_GGML_TRY(port_shape(shapes, port, &tensor.sizes));
       int64_t elements = 1;
-      for (size_t d = 0; d < size_of(port.shape()); ++d) {
-        int64_t size = 0;
-        EXECUTORCH_GGML_TRY(shapes.size(port.shape()->Get(static_cast<flatbuffers::uoffset_t>(d)), &size));
-        tensor.sizes.push_back(size);
-        elements = saturating_mul(elements, size);
-      }
+      for (const int64_t size : tensor.sizes) elements = saturating_mul(elements, size);
       const auto dtype = graph_->values()->Get(static_cast<flatbuffers::uoffset_t>(port.value()))->dtype();
       const auto item = static_cast<int64_t>(ggml_type_size(storage_type(static_cast<DType>(dtype))));
       tensor.bytes = static_cast<size_t>(saturating_mul(elements, item));

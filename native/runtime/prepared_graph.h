@@ -12,19 +12,12 @@
 #include "cpu.h"
 #include "device_list.h"
 #include "device_plan.h"
+#include "input_key.h"
 #include "node_builder.h"
 #include "node_observer.h"
 #include "resource_limits.h"
 
 namespace executorch_ggml {
-
-// A tensor of the caller's: dense, outermost dim first.
-struct TensorView {
-  void* data = nullptr;
-  DType dtype = DType::F32;
-  const int64_t* sizes = nullptr;
-  int rank = 0;
-};
 
 // What a program keeps from run to run, as tensors: by index in Graph.constants and Graph.states.
 struct Leaves {
@@ -251,19 +244,5 @@ class PreparedGraph {
   std::vector<Boundary> outputs_;
   std::vector<std::vector<int64_t>> output_sizes_;
 };
-
-// Check inputs against the program's ports, and write their sizes one after the other: what a prepared graph is
-// found by. Scalars give their value.
-Status input_key(const fb::Graph& graph, const TensorView* inputs, size_t count, std::vector<int64_t>* key);
-
-// The program's sizes for inputs of a key, which must be those that the ports' expressions give.
-Status bind_sizes(const fb::Graph& graph, const std::vector<int64_t>& key, Shapes* shapes);
-
-// The value of a symbol for inputs of a key, where its offset is 0; rounded down if their sizes are wrong.
-int64_t symbol_value(const fb::Graph& graph, const std::vector<int64_t>& key, size_t symbol);
-
-// The key of inputs that differ from those of a key in a symbol's value, whose offset is 0.
-Status key_with_symbol(const fb::Graph& graph, const std::vector<int64_t>& key, size_t symbol, int64_t value,
-                       std::vector<int64_t>* changed);
 
 }  // namespace executorch_ggml

@@ -5,7 +5,7 @@
 namespace executorch_ggml {
 namespace {
 
-// How many sets of sizes stay ready; the one not used for longest goes first.
+// The capacity of the cache.
 constexpr size_t kMaxPrepared = 8;
 
 }  // namespace
@@ -55,7 +55,7 @@ size_t PreparedGraphs::held_memory() const {
   return bytes;
 }
 
-// Drops what was not used for longest until the rest is few enough and, together, within the memory limit.
+// Evicts the least recently used until the rest are few enough and within the memory limit.
 void PreparedGraphs::make_room() {
   while (graphs_.size() > 1 && (graphs_.size() > kMaxPrepared || held_memory() > memory_limit_)) graphs_.pop_back();
 }

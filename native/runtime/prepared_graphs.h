@@ -1,4 +1,4 @@
-// The graphs of a program that are ready, each for other sizes of inputs.
+// An LRU cache of a program's prepared graphs, by the sizes of inputs.
 #pragma once
 
 #include <functional>
@@ -16,16 +16,16 @@ class PreparedGraphs {
   using Make = std::function<Status(std::vector<int64_t> key, Shapes shapes, std::shared_ptr<WorkingMemory> memory,
                                     std::unique_ptr<PreparedGraph>* made)>;
 
-  // Those not used for longest are dropped where they need more than `memory_limit` bytes together.
+  // The least recently used are evicted where all need more than `memory_limit` bytes together.
   PreparedGraphs(const fb::Graph& graph, Make make, size_t memory_limit)
       : graph_(&graph), make_(std::move(make)), memory_limit_(memory_limit) {}
 
-  // The one for inputs of a key, made where there is none. It stays for so long as few others are asked for.
+  // The graph for inputs of a key, built on a miss. It stays valid until it is evicted as the least recently used.
   Status find(const std::vector<int64_t>& key, PreparedGraph** found);
 
   size_t size() const { return graphs_.size(); }
 
-  // Null before a graph needs some.
+  // Null as long as no graph needs any.
   std::shared_ptr<WorkingMemory> working_memory() const;
 
   // Lets go of it for other memory, at least as large.

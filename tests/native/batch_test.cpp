@@ -1,4 +1,4 @@
-// How runs of a batch are divided, and that what they compute is the same for each number of samples.
+// How batches are divided among threads: parts cover all samples, differ by one at most, and leave few threads idle.
 #include "batch.h"
 
 #include <algorithm>

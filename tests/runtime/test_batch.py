@@ -65,7 +65,7 @@ def session_of(graph: Graph, threads: int = 2, max_work: int | None = None) -> S
 
 
 def runs_by_parts(ready: Session) -> bool:
-    """Whether the first run was: the graph of a sample was made ready beside that of a part."""
+    """Whether the first run was divided: it prepared a graph of one sample, for its cost, beside that of a part."""
     return ready.prepared_count > 1
 
 

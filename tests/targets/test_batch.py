@@ -36,20 +36,20 @@ class Heads(nn.Module):
 
 
 class Words(nn.Module):
-    """The mean of the rows that a mask leaves, of words and of their positions."""
+    """Masked mean pooling of word and position embeddings."""
 
     def __init__(self) -> None:
         super().__init__()
         self.words = nn.Embedding(11, 6)
-        self.places = nn.Parameter(rand(1, 4, 6))
+        self.positions = nn.Parameter(rand(1, 4, 6))
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        x = self.words(ids) + self.places
+        x = self.words(ids) + self.positions
         return (x * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
 
 
 class Steps(nn.Module):
-    """What an LSTM gives for the last step of each sample."""
+    """The hidden state of an LSTM's last step."""
 
     def __init__(self) -> None:
         super().__init__()

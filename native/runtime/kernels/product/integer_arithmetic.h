@@ -222,8 +222,7 @@ struct Tile {
     for (int v = 0; v < kTileVectors; ++v) store_lanes(output + v * kLanes, row[v], columns - v * kLanes);
   }
 
-  // `count` rows; the last one takes the place of those that a tile has beyond them. Each block prefetches kNextBytes
-  // of `next`, unless it is null.
+  // `count` rows; a partial tile repeats the last one. Each block prefetches kNextBytes of `next`, unless it is null.
   static void run(const RowBlock* first, int64_t count, int64_t blocks, const ColumnBlock* panel, int first_lane,
                   int64_t columns, float* output, int64_t stride, const char* next) {
     const int lane = kTileColumns < kBlockLanes ? first_lane : 0;
