@@ -158,7 +158,7 @@ class ThreadPool final : private ForkListener {
   Status start(int count) {
     std::lock_guard<std::mutex> lock(parts_->mutex);
     const auto add = [&] {
-      while (!parts_->ends && static_cast<int>(parts_->workers.size()) < count) {
+      while (!parts_->ends.load() && static_cast<int>(parts_->workers.size()) < count) {
         parts_->workers.reserve(parts_->workers.size() + 1);
         auto worker = std::make_unique<Worker>();
         worker->thread = std::thread([parts = parts_, self = worker.get()] { parts->serve(self); });
@@ -213,7 +213,7 @@ class ThreadPool final : private ForkListener {
     std::atomic<int> wanted{0};      // helpers, by all crews
     std::mutex mutex;
     Worker* sleepers = nullptr;  // a stack: the last to sleep wakes first, its core's caches have the caller's data
-    bool ends = false;
+    std::atomic<bool> ends{false};
     std::vector<std::unique_ptr<Worker>> workers;
 
     // Threads that are awake already look for themselves: of the others as many are woken as are still wanted.
@@ -243,7 +243,7 @@ class ThreadPool final : private ForkListener {
 
     void serve(Worker* self) {
       looking.fetch_add(1);
-      for (;;) {
+      while (!ends.load()) {  // also where a caller goes on, and there is no time to sleep
         const uint64_t seen = epoch.load();
         const auto is_news = [this, seen] { return epoch.load() != seen; };
         looking.fetch_sub(1);
@@ -259,8 +259,7 @@ class ThreadPool final : private ForkListener {
         self->sleeps = true;
         self->next_sleeper = sleepers;
         sleepers = self;
-        self->wake.wait(lock, [this, self] { return ends || !self->sleeps; });
-        if (ends) return;
+        self->wake.wait(lock, [this, self] { return ends.load() || !self->sleeps; });
       }
     }
   };
@@ -274,7 +273,7 @@ class ThreadPool final : private ForkListener {
   void end() {
     {
       std::lock_guard<std::mutex> lock(parts_->mutex);
-      parts_->ends = true;
+      parts_->ends.store(true);
     }
     for (const std::unique_ptr<Worker>& worker : parts_->workers) worker->wake.notify_one();
     for (const std::unique_ptr<Worker>& worker : parts_->workers) worker->thread.join();

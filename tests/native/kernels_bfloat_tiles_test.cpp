@@ -438,7 +438,7 @@ void check_compiled_instructions() {
 // -------------------------------------------------------------------------------------------------------- the trial
 
 void run_wrongly(const kernels::ConvTileOf<uint16_t>& tile) {
-  kShapes.of[1].by_rows[31](tile);
+  kShapes.any.by_rows[31](tile);
   tile.outputs[31][tile.output_offset] += 1.0f;
 }
 
@@ -448,9 +448,9 @@ void check_trial() {
   expect(kernels::difference_of_bfloats(kEmulated, kEmulated).empty(), "right tiles pass the trial");
   kernels::emulated::BfloatShapes<EmulatedTiles> shapes = kShapes;
   const BfloatTiles other = kernels::emulated::bfloat_matrix_tiles_of(shapes, nullptr);
-  shapes.of[1].by_rows[31] = run_wrongly;
+  shapes.any.by_rows[31] = run_wrongly;
   expect(kernels::difference_of_bfloats(other, kEmulated).find("is wrong") != std::string::npos, "wrong ones do not");
-  shapes.of[1].by_rows[31] = run_into_a_signal;
+  shapes.any.by_rows[31] = run_into_a_signal;
   expect(kernels::difference_of_bfloats(other, kEmulated).find("raises SIGILL") != std::string::npos,
          "nor those that die");
 }

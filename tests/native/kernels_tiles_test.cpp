@@ -35,7 +35,7 @@ template <int... Number>
 constexpr QuantizedTiles tiles_of(std::integer_sequence<int, Number...>) {
   return {kMatrixRows,
           kTileRows,
-          kMatrixChannels,
+          kAnyQuantizedChannels,
           sizeof(uint8_t),
           4096,
           true,

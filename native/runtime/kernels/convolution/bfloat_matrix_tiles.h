@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/convolution/conv_2d_tiles.h"
+#include "kernels/simd/prefetch.h"
 #include "kernels/simd/tiles.h"
 
 namespace executorch_ggml::kernels::KERNEL_ISA {
@@ -59,33 +60,6 @@ struct PaddedStep {
   }
 };
 
-// Rows x Blocks tiles of sums; `row_count` pixels are in them.
-template <class Tiles, int Rows, int Blocks>
-VEC_INLINE void sum_bfloats(const BfloatTile& tile, int row_count, float* sums) {
-  constexpr auto kElement = static_cast<int64_t>(sizeof(uint16_t));
-  zero_sums<Tiles, Rows, Blocks>();
-  const TileSteps steps(tile.run / kPair);
-  const int64_t whole = steps.shared > 0 ? steps.count - 1 : steps.count;
-  for (int64_t tap = 0; tap < tile.taps; ++tap) {
-    const uint16_t* const* inputs = tile.inputs + tap * row_count;
-    const int64_t pitch = row_count > 1 ? (inputs[1] - inputs[0]) * kElement : 0;
-    const auto step_at = [&](int64_t i) -> TileStep {
-      const uint16_t* weights = tile.weights + tile.tap_weights[tap] + i * steps.quads * kPairWeights;
-      return {inputs[0] + tile.input_offset + i * steps.quads * kPair,
-              pitch,
-              kTileRows * pitch,
-              {weights, weights + (Blocks > 1 ? tile.block_stride : 0)}};
-    };
-    for (int64_t i = 0; i < whole; ++i) add_step<Tiles, TileProducts::Bfloats, Rows, Blocks>(step_at(i));
-    if (steps.shared > 0) {
-      PaddedStep<Rows, Blocks> last;
-      add_step<Tiles, TileProducts::Bfloats, Rows, Blocks>(
-          last.copy(step_at(whole), row_count, steps.quads - steps.shared));
-    }
-  }
-  store_sums<Tiles, Rows, Blocks>(sums);
-}
-
 // Stores the results of `Rows` pixels.
 template <int Rows, int Blocks>
 VEC_INLINE void finish_rows(const BfloatTile& tile, const float* sums) {
@@ -99,23 +73,120 @@ VEC_INLINE void finish_rows(const BfloatTile& tile, const float* sums) {
   Tile<BfloatElements, Rows, kLanes, kVectors>::finish(tile, sum);
 }
 
-// Once for all numbers of pixels.
-template <class Tiles, int Rows, int Blocks>
-__attribute__((noinline)) void run_bfloat_rows(BfloatTile tile, int row_count) {
-  constexpr int kAtOnce = 4;
-  constexpr int kRowSums = Blocks * kSumLanes;
-  alignas(kTileBytes) float sums[Rows * kTileRows * kRowSums];
-  sum_bfloats<Tiles, Rows, Blocks>(tile, row_count, sums);
-  const float* of_row = sums;
-  for (; row_count >= kAtOnce; row_count -= kAtOnce, tile.outputs += kAtOnce, of_row += kAtOnce * kRowSums) {
-    finish_rows<kAtOnce, Blocks>(tile, of_row);
-  }
-  for (; row_count > 0; --row_count, ++tile.outputs, of_row += kRowSums) finish_rows<1, Blocks>(tile, of_row);
+// The part of a tile that some of its blocks are, the first of them with a channel.
+VEC_INLINE BfloatTile from_channel(const BfloatTile& tile, int64_t channel, int64_t channels) {
+  BfloatTile part = tile;
+  const int64_t offset = channel / kOcBlock * tile.block_stride;
+  part.weights += offset;
+  if (part.next != nullptr) part.next = static_cast<const uint16_t*>(part.next) + offset;
+  if (part.bias != nullptr) part.bias += channel;
+  part.output_offset += channel;
+  part.channels = channels;
+  return part;
 }
 
-template <class Tiles, int Blocks, int RowCount>
+// Sums of blocks that are to be finished.
+template <int Blocks>
+class StoredSums {
+ public:
+  static constexpr int kRowSums = Blocks * kSumLanes;
+
+  StoredSums() = default;
+  VEC_INLINE StoredSums(const BfloatTile& tile, const float* sums, int rows) : tile_(tile), sums_(sums), rows_(rows) {}
+
+  VEC_INLINE void finish_some() {
+    constexpr int kAtOnce = 4;
+    if (rows_ >= kAtOnce) return finish<kAtOnce>();
+    if (rows_ > 0) finish<1>();
+  }
+
+  VEC_INLINE void finish_all() {
+    while (rows_ > 0) finish_some();
+  }
+
+ private:
+  template <int Rows>
+  VEC_INLINE void finish() {
+    finish_rows<Rows, Blocks>(tile_, sums_);
+    tile_.outputs += Rows;
+    sums_ += Rows * kRowSums;
+    rows_ -= Rows;
+  }
+
+  BfloatTile tile_{};
+  const float* sums_ = nullptr;
+  int rows_ = 0;
+};
+
+// As many bytes of each block as a step reads.
+template <int Blocks>
+VEC_INLINE void prefetch_next(const BfloatTile& tile, int64_t offset, int64_t bytes) {
+  if (tile.next == nullptr) return;
+  const uint16_t* next = static_cast<const uint16_t*>(tile.next) + offset;
+  for (int b = 0; b < Blocks; ++b) prefetch(next + b * tile.block_stride, bytes);
+}
+
+// Rows x Blocks tiles of sums; `row_count` pixels are in them. What lies before them is finished between the steps.
+template <class Tiles, int Rows, int Blocks>
+VEC_INLINE void sum_bfloats(const BfloatTile& tile, int row_count, StoredSums<2>& before, float* sums) {
+  constexpr auto kElement = static_cast<int64_t>(sizeof(uint16_t));
+  zero_sums<Tiles, Rows, Blocks>();
+  const TileSteps steps(tile.run / kPair);
+  const int64_t whole = steps.shared > 0 ? steps.count - 1 : steps.count;
+  const auto weights_offset = [&](int64_t tap, int64_t i) {
+    return tile.tap_weights[tap] + i * steps.quads * kPairWeights;
+  };
+  for (int64_t tap = 0; tap < tile.taps; ++tap) {
+    const uint16_t* const* inputs = tile.inputs + tap * row_count;
+    const int64_t pitch = row_count > 1 ? (inputs[1] - inputs[0]) * kElement : 0;
+    const auto step_at = [&](int64_t i) -> TileStep {
+      const uint16_t* weights = tile.weights + weights_offset(tap, i);
+      return {inputs[0] + tile.input_offset + i * steps.quads * kPair,
+              pitch,
+              kTileRows * pitch,
+              {weights, weights + (Blocks > 1 ? tile.block_stride : 0)}};
+    };
+    for (int64_t i = 0; i < whole; ++i) {
+      add_step<Tiles, TileProducts::Bfloats, Rows, Blocks>(step_at(i));
+      prefetch_next<Blocks>(tile, weights_offset(tap, i), steps.quads * kTileBytes);
+      before.finish_some();
+    }
+    if (steps.shared > 0) {
+      PaddedStep<Rows, Blocks> last;
+      add_step<Tiles, TileProducts::Bfloats, Rows, Blocks>(
+          last.copy(step_at(whole), row_count, steps.quads - steps.shared));
+    }
+  }
+  before.finish_all();
+  store_sums<Tiles, Rows, Blocks>(sums);
+}
+
+// Once for all numbers of pixels. Sums that were just stored can't be loaded for a while: they are finished beside the
+// products of the next two blocks.
+template <class Tiles, int Rows>
+__attribute__((noinline)) void run_bfloat_rows(const BfloatTile& tile, int row_count) {
+  alignas(kTileBytes) float sums[2][Rows * kTileRows * kTwoBlocks];
+  StoredSums<2> before;
+  int64_t channel = 0;
+  int phase = 0;
+  for (; tile.channels - channel > kOcBlock; channel += kTwoBlocks, phase = 1 - phase) {
+    const int64_t left = tile.channels - channel;
+    const BfloatTile two = from_channel(tile, channel, left < kTwoBlocks ? left : kTwoBlocks);
+    sum_bfloats<Tiles, Rows, 2>(two, row_count, before, sums[phase]);
+    before = {two, sums[phase], row_count};
+  }
+  if (channel < tile.channels) {
+    const BfloatTile last = from_channel(tile, channel, tile.channels - channel);
+    sum_bfloats<Tiles, Rows, 1>(last, row_count, before, sums[phase]);
+    StoredSums<1>(last, sums[phase], row_count).finish_all();
+  } else {
+    before.finish_all();
+  }
+}
+
+template <class Tiles, int RowCount>
 void run_bfloat_tile(const BfloatTile& tile) {
-  run_bfloat_rows<Tiles, (RowCount > kTileRows ? 2 : 1), Blocks>(tile, RowCount);
+  run_bfloat_rows<Tiles, (RowCount > kTileRows ? 2 : 1)>(tile, RowCount);
 }
 
 template <class Tiles>
@@ -130,26 +201,24 @@ struct BfloatSetup {
   static constexpr TileSetup kSetup = {save, shape, restore};
 };
 
-template <class Tiles, int Blocks, int Rows = 1>
+template <class Tiles, int Rows = 1>
 void fill_bfloat_rows(ConvTileShapeOf<uint16_t>& shape) {
-  shape.by_rows[Rows - 1] = run_bfloat_tile<Tiles, Blocks, Rows>;
-  if constexpr (Rows < kTwoTiles) fill_bfloat_rows<Tiles, Blocks, Rows + 1>(shape);
+  shape.by_rows[Rows - 1] = run_bfloat_tile<Tiles, Rows>;
+  if constexpr (Rows < kTwoTiles) fill_bfloat_rows<Tiles, Rows + 1>(shape);
 }
 
+// One shape of any number of channels.
 template <class Tiles>
 struct BfloatShapes {
-  ConvTileShapeOf<uint16_t> of[2] = {{kOcBlock, {}}, {kTwoBlocks, {}}};
+  ConvTileShapeOf<uint16_t> any = {kAnyChannels, {}};
 
-  BfloatShapes() {
-    fill_bfloat_rows<Tiles, 1>(of[0]);
-    fill_bfloat_rows<Tiles, 2>(of[1]);
-  }
+  BfloatShapes() { fill_bfloat_rows<Tiles>(any); }
 };
 
 // `few` computes what tiles would be slower at.
 template <class Tiles>
 BfloatTiles bfloat_matrix_tiles_of(const BfloatShapes<Tiles>& shapes, const BfloatTiles* few) {
-  return {kTwoTiles, 2, shapes.of, &BfloatSetup<Tiles>::kSetup, kGatheredBfloats, few};
+  return {kTwoTiles, 1, &shapes.any, &BfloatSetup<Tiles>::kSetup, kGatheredBfloats, few};
 }
 
 }  // namespace

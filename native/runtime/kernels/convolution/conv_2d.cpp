@@ -30,6 +30,7 @@ constexpr int64_t kLongestCopy = 1 << 20;        // elements
 constexpr int64_t kRoundedInL1 = 16 * 1024;      // bytes of rounded pixels that one pass of weights is multiplied with
 constexpr int64_t kRoundedForPasses = 1 << 20;   // of those that are read several times, for passes or for taps
 constexpr int64_t kFarResults = 128 * 1024;      // elements; larger outputs are not in L2 when they are stored
+constexpr int64_t kMostBlocks = 2;               // that inputs are multiplied with at a time
 constexpr int64_t kCopied = 16;                  // elements of a run that are copied at a time, some of them beyond it
 constexpr int64_t kMostPadding = 16;             // pixels on a side that an image is padded by before it is read
 constexpr int64_t kShortRun = 32;  // floats of a kernel's row, whose taps one by one take longer than a copy
@@ -408,7 +409,7 @@ class Convolution {
   void run_passes(Range pixels, Range blocks) {
     const int64_t block_bytes = std::max<int64_t>(1, static_cast<int64_t>(scratch_.taps.at.size()) * group_in_) *
                                 kOcBlock * static_cast<int64_t>(sizeof(Element));
-    const int64_t most = std::max<int64_t>(1, tiles_.shape[tiles_.shapes - 1].channels / kOcBlock);
+    const int64_t most = std::clamp<int64_t>(tiles_.shape[tiles_.shapes - 1].channels / kOcBlock, 1, kMostBlocks);
     const int64_t pass = std::max<int64_t>(1, kWeightsInCache / block_bytes / most) * most;
     const Tiling tiling(pixels, tiles_.rows, /*full=*/tiles_.setup != nullptr);
     const bool copies_strips = copies() && !gathers();

@@ -40,7 +40,10 @@ struct ConvTileOf {
   const void* next = nullptr;  // weights of a later tile, or null; kPrefetches tiles prefetch 64 bytes a product
 };
 
-// Tiles of so many output channels (a part of a block, or whole blocks); by_rows[n - 1] is for n pixels.
+constexpr int64_t kAnyChannels = int64_t{1} << 40;
+
+// Tiles of so many output channels (a part of a block, or whole blocks), or of kAnyChannels; by_rows[n - 1] is for n
+// pixels.
 template <class Element>
 struct ConvTileShapeOf {
   int64_t channels;

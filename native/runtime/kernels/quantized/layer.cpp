@@ -21,7 +21,8 @@ namespace {
 constexpr int64_t kArrangedBytes = 256 * 1024;  // of rows of the image that are arranged at a time
 constexpr int64_t kWeightBytes = 256 * 1024;    // for one pass over the pixels
 
-constexpr int64_t kCopied = 32;  // bytes at a time
+constexpr int64_t kMostBlocks = 2;  // that inputs are multiplied with at a time
+constexpr int64_t kCopied = 32;     // bytes at a time
 
 // While it lives, this thread can run tiles.
 class TileSetup {
@@ -305,11 +306,23 @@ class QuantizedLayer {
   }
 
   void gather(Range pixels, int64_t group) {
+    const int64_t pitch = quads_ * kQuad;
+    const int64_t rows = ceil_div(pixels.size(), tiles_.row_step) * tiles_.row_step;  // tiles read so many
+    // Pixels that lie side by side are arranged where they are.
+    const bool is_dense = pointwise_ && params_.groups == 1 && pitch == in_.channels && !as_they_are_;
+    source_ = is_dense ? x_ + pixels.begin * pitch : copy_windows(pixels, group, rows);
+    if (as_they_are_) return;
+    char* arranged = scratch_.arranged.sized(rows * pitch * tiles_.element_bytes);
+    arrange(source_, pixels.size() * pitch, arranged);
+    source_ = arranged;
+  }
+
+  // What some pixels see, in memory for so many rows.
+  const char* copy_windows(Range pixels, int64_t group, int64_t rows) {
     const Window& across = params_.window.w;
     const Window& down = params_.window.h;
     const int64_t run = across.kernel * group_in_;
     const int64_t pitch = quads_ * kQuad;
-    const int64_t rows = ceil_div(pixels.size(), tiles_.row_step) * tiles_.row_step;  // tiles read so many
     char* gathered = scratch_.gathered.sized(rows * pitch + kCopied);
     const char** lines = scratch_.lines.sized(down.kernel);
     PixelWalk at(pixels.begin, out_);
@@ -327,11 +340,7 @@ class QuantizedLayer {
         }
       }
     }
-    source_ = gathered;
-    if (as_they_are_) return;
-    char* arranged = scratch_.arranged.sized(rows * pitch * tiles_.element_bytes);
-    arrange(gathered, pixels.size() * pitch, arranged);
-    source_ = arranged;
+    return gathered;
   }
 
   // The line of the image, from a group's first channel on, that each row of the kernel sees; null outside of it.
@@ -395,7 +404,7 @@ class QuantizedLayer {
       const Range of_group = {std::max(blocks.begin, group * group_blocks_),
                               std::min(blocks.end, (group + 1) * group_blocks_)};
       if (gathers_) gather(pixels, group);
-      const int64_t blocks_of_tile = tiles_.channels / kQuantizedBlock;
+      const int64_t blocks_of_tile = std::min<int64_t>(tiles_.channels / kQuantizedBlock, kMostBlocks);
       const int64_t pass = std::max<int64_t>(1, kWeightBytes / block_bytes_ / blocks_of_tile) * blocks_of_tile;
       for (int64_t at = of_group.begin; at < of_group.end; at += pass) {
         run_pass(pixels, group, {at, std::min(at + pass, of_group.end)});

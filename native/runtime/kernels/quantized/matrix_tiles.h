@@ -31,8 +31,56 @@ VEC_INLINE void copy_last_quads(const QuantizedTile& tile, int rows, int64_t kep
   }
 }
 
+// The part of a tile that some of its blocks are, the first of them with a channel.
+VEC_INLINE QuantizedTile from_channel(const QuantizedTile& tile, int64_t channel, int64_t channels) {
+  QuantizedTile part = tile;
+  const int64_t bytes = channel / kQuantizedBlock * tile.block_bytes;
+  part.weights += bytes;
+  part.sums = reinterpret_cast<const int32_t*>(reinterpret_cast<const char*>(tile.sums) + bytes);
+  part.scale += channel;
+  part.bias = bias_from(tile, channel);
+  part.output += channel * output_bytes(tile);
+  part.channels = channels;
+  return part;
+}
+
+// Sums of a tile that is to be finished.
+class StoredSums {
+ public:
+  StoredSums() = default;
+  VEC_INLINE StoredSums(const QuantizedTile& tile, const int32_t* sums, int rows)
+      : tile_(tile),
+        sums_(sums),
+        rows_(rows),
+        channels_(tile.channels > kQuantizedBlock ? kMatrixChannels : kQuantizedBlock) {}
+
+  VEC_INLINE void finish_some() {
+    constexpr int kAtOnce = 8;
+    if (channel_ >= tile_.channels) return;
+    const int64_t end = row_ + kAtOnce < rows_ ? row_ + kAtOnce : rows_;
+    finish_rows(tile_, sums_, channels_, channel_, row_, end);
+    row_ = end;
+    if (row_ < rows_) return;
+    row_ = 0;
+    channel_ += kQuantizedBlock;
+  }
+
+  VEC_INLINE void finish_all() {
+    while (channel_ < tile_.channels) finish_some();
+  }
+
+ private:
+  QuantizedTile tile_{};
+  const int32_t* sums_ = nullptr;
+  int64_t rows_ = 0;
+  int channels_ = 0;
+  int64_t row_ = 0;
+  int64_t channel_ = 0;
+};
+
+// What lies before the tile is finished between the steps.
 template <class Tiles, int Rows, int Blocks>
-VEC_INLINE void sum_products(const QuantizedTile& tile, int32_t* sums) {
+VEC_INLINE void sum_products(const QuantizedTile& tile, StoredSums& before, int32_t* sums) {
   alignas(kTileBytes) int32_t start[Blocks][kQuantizedBlock];  // minus the zero point's share
   for (int b = 0; b < Blocks; ++b) {
     const auto* of_block = reinterpret_cast<const char*>(tile.sums) + b * tile.block_bytes;
@@ -52,8 +100,10 @@ VEC_INLINE void sum_products(const QuantizedTile& tile, int32_t* sums) {
     const int8_t* weights = tile.weights + quad * kQuadBytes;
     return {rows + quad * kQuad, row_bytes(tile), kTileRows * row_bytes(tile), {weights, weights + tile.block_bytes}};
   };
-  for (int64_t i = 0; i < whole; ++i)
+  for (int64_t i = 0; i < whole; ++i) {
     add_step<Tiles, TileProducts::UnsignedBySigned, Rows, Blocks>(step_at(i * steps.quads));
+    before.finish_some();
+  }
   if (steps.shared > 0) {  // begins before the end of the step before it, with zeros for what that has multiplied
     alignas(kTileBytes) uint8_t last[Rows * kTileRows * kTileBytes];
     copy_last_quads(tile, Rows * kTileRows, steps.quads - steps.shared, last);
@@ -63,19 +113,32 @@ VEC_INLINE void sum_products(const QuantizedTile& tile, int32_t* sums) {
     step.tile_stride = kTileRows * kTileBytes;
     add_step<Tiles, TileProducts::UnsignedBySigned, Rows, Blocks>(step);
   }
+  before.finish_all();
   store_sums<Tiles, Rows, Blocks>(sums);
+}
+
+// Sums that were just stored can't be loaded for a while: they are finished beside the products of the next two blocks.
+template <class Tiles, int Rows>
+__attribute__((noinline)) void run_matrix_rows(const QuantizedTile& tile, int rows) {
+  alignas(kTileBytes) int32_t sums[2][Rows * kTileRows * kMatrixChannels];
+  StoredSums before;
+  int phase = 0;
+  for (int64_t channel = 0; channel < tile.channels; channel += kMatrixChannels, phase = 1 - phase) {
+    const int64_t left = tile.channels - channel;
+    const QuantizedTile part = from_channel(tile, channel, left < kMatrixChannels ? left : kMatrixChannels);
+    if (left > kQuantizedBlock) {
+      sum_products<Tiles, Rows, 2>(part, before, sums[phase]);
+    } else {
+      sum_products<Tiles, Rows, 1>(part, before, sums[phase]);
+    }
+    before = {part, sums[phase], rows};
+  }
+  before.finish_all();
 }
 
 template <class Tiles>
 void run_matrix_tile(const QuantizedTile& tile, int rows) {
-  alignas(kTileBytes) int32_t sums[kMatrixRows * kMatrixChannels];
-  const bool two_blocks = tile.channels > kQuantizedBlock;
-  if (rows > kTileRows) {
-    two_blocks ? sum_products<Tiles, 2, 2>(tile, sums) : sum_products<Tiles, 2, 1>(tile, sums);
-  } else {
-    two_blocks ? sum_products<Tiles, 1, 2>(tile, sums) : sum_products<Tiles, 1, 1>(tile, sums);
-  }
-  finish_tile(tile, sums, rows, two_blocks ? kMatrixChannels : kQuantizedBlock);
+  rows > kTileRows ? run_matrix_rows<Tiles, 2>(tile, rows) : run_matrix_rows<Tiles, 1>(tile, rows);
 }
 
 template <class Tiles>

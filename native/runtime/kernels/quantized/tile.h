@@ -212,27 +212,32 @@ VEC_INLINE void finish_tile(const QuantizedTile& tile, const TileSums<Rows, Bloc
   }
 }
 
-// Ends a tile of some rows by `channels` channels, whole blocks that hold those to store.
-// sums[row * channels + channel] are its int32 sums.
-__attribute__((noinline, unused)) void finish_tile(const QuantizedTile& tile, const int32_t* sums, int rows,
-                                                   int channels) {
+// Ends rows `row` to `end` of the block of a tile's channels that `channel` is the first of.
+// sums[row * channels + channel] are their int32 sums.
+VEC_INLINE void finish_rows(const QuantizedTile& tile, const int32_t* sums, int channels, int64_t channel, int64_t row,
+                            int64_t end) {
   constexpr int kAtOnce = TileOutput::kAtOnce;
   const TileOutput output(*tile.format);
+  const int64_t left = tile.channels - channel;
+  const BlockScaling scaled(tile.scale + channel, bias_from(tile, channel), left);
+  char* to = tile.output + channel * output_bytes(tile);
+  for (; row + kAtOnce <= end; row += kAtOnce) {
+    PixelBlock y[kAtOnce];
+    VEC_UNROLL
+    for (int k = 0; k < kAtOnce; ++k) y[k] = scaled(sums + (row + k) * channels + channel);
+    output.write(y, to + row * tile.output_pitch, tile.output_pitch, left);
+  }
+  for (; row < end; ++row) {
+    const PixelBlock y[1] = {scaled(sums + row * channels + channel)};
+    output.write(y, to + row * tile.output_pitch, tile.output_pitch, left);
+  }
+}
+
+// Ends a tile of some rows by `channels` channels, whole blocks that hold those to store.
+__attribute__((noinline, unused)) void finish_tile(const QuantizedTile& tile, const int32_t* sums, int rows,
+                                                   int channels) {
   for (int64_t channel = 0; channel < tile.channels; channel += kQuantizedBlock) {
-    const int64_t left = tile.channels - channel;
-    const BlockScaling scaled(tile.scale + channel, bias_from(tile, channel), left);
-    char* to = tile.output + channel * output_bytes(tile);
-    int64_t row = 0;
-    for (; row + kAtOnce <= rows; row += kAtOnce) {
-      PixelBlock y[kAtOnce];
-      VEC_UNROLL
-      for (int k = 0; k < kAtOnce; ++k) y[k] = scaled(sums + (row + k) * channels + channel);
-      output.write(y, to + row * tile.output_pitch, tile.output_pitch, left);
-    }
-    for (; row < rows; ++row) {
-      const PixelBlock y[1] = {scaled(sums + row * channels + channel)};
-      output.write(y, to + row * tile.output_pitch, tile.output_pitch, left);
-    }
+    finish_rows(tile, sums, channels, channel, 0, rows);
   }
 }
 

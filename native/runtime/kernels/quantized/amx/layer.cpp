@@ -16,7 +16,10 @@ void run_dot_products(QuantizedTile tile, int rows) {
   const QuantizedTiles& tiles = avx512vnni::dot_product_tiles;
   while (rows > 0) {
     const int some = rows < tiles.rows ? rows : tiles.rows;
-    tiles.run[some - 1](tile);
+    for (int64_t channel = 0; channel < tile.channels; channel += tiles.channels) {
+      const int64_t left = tile.channels - channel;
+      tiles.run[some - 1](from_channel(tile, channel, left < tiles.channels ? left : tiles.channels));
+    }
     tile.inputs += some;
     tile.output += some * tile.output_pitch;
     rows -= some;
@@ -44,7 +47,7 @@ template <int... Number>
 constexpr QuantizedTiles tiles_of(std::integer_sequence<int, Number...>) {
   return {kMatrixRows,
           kTileRows,
-          kMatrixChannels,
+          kAnyQuantizedChannels,
           sizeof(uint8_t),
           kMatrixGatheredBytes,
           true,
