@@ -323,6 +323,14 @@ void check_layers(const BfloatTiles& tiles, const std::string& name) {
   check_floats({3, 70, 21, 19, 2, {7, 2, 3}});
   check_floats({64, 70, 9, 8, 2, {3, 1, 1}});
   check_floats({64, 72, 9, 8, 1, {3, 2, 1}, 4});
+  for (const int64_t width : {3, 4, 7, 14, 33}) {  // tiles slide over rows from a width of 4 on
+    check_floats({34, 37, width, 5, 3, {3, 1, 1}, 1, Special::None, Activation::Silu});
+  }
+  check_floats({34, 70, 20, 9, 2, {5, 1, 2}, 1, Special::None, Activation::Clamp});
+  check_floats({96, 68, 12, 6, 2, {3, 1, 2, 2}, 2});
+  check_floats({32, 20, 30, 4, 1, {3, 1, 0}});
+  check_floats({32, 20, 31, 1, 1, {2, 1, 1}});
+  check({32, 20, 30, 6, 2, {3, 1, 0}});
   check_floats({33, 34, 9, 8, 2, {3, 1, 1}});
   check_floats({32, 16, 5, 4, 1, {2, 1, 1, 1, 3}});
 }

@@ -96,8 +96,8 @@ class StoredSums {
 
   VEC_INLINE void finish_some() {
     constexpr int kAtOnce = 4;
-    if (rows_ >= kAtOnce) return finish<kAtOnce>();
-    if (rows_ > 0) finish<1>();
+    if (rows_ >= kAtOnce && have_outputs<kAtOnce>()) return finish<kAtOnce>();
+    if (rows_ > 0) have_outputs<1>() ? finish<1>() : skip<1>();
   }
 
   VEC_INLINE void finish_all() {
@@ -106,8 +106,20 @@ class StoredSums {
 
  private:
   template <int Rows>
+  VEC_INLINE bool have_outputs() const {
+    bool all = true;
+    for (int row = 0; row < Rows; ++row) all = all && tile_.outputs[row] != nullptr;
+    return all;
+  }
+
+  template <int Rows>
   VEC_INLINE void finish() {
     finish_rows<Rows, Blocks>(tile_, sums_);
+    skip<Rows>();
+  }
+
+  template <int Rows>
+  VEC_INLINE void skip() {
     tile_.outputs += Rows;
     sums_ += Rows * kRowSums;
     rows_ -= Rows;

@@ -12,8 +12,10 @@
 #include "kernels/convolution/bfloats.h"
 #include "kernels/convolution/convolution.h"
 #include "kernels/convolution/image.h"
+#include "kernels/convolution/plain_weights.h"
 #include "kernels/convolution/taps.h"
 #include "kernels/convolution/tile_session.h"
+#include "kernels/convolution/tiling.h"
 #include "kernels/elementwise/convert.h"
 #include "kernels/kernels.h"
 #include "kernels/product/packing.h"
@@ -32,11 +34,11 @@ constexpr int64_t kRoundedForPasses = 1 << 20;   // of those that are read sever
 constexpr int64_t kFarResults = 128 * 1024;      // elements; larger outputs are not in L2 when they are stored
 constexpr int64_t kMostBlocks = 2;               // that inputs are multiplied with at a time
 constexpr int64_t kCopied = 16;                  // elements of a run that are copied at a time, some of them beyond it
+constexpr int64_t kShortCopy = 64;               // elements of a run that a call of memcpy would take longer for
 constexpr int64_t kMostPadding = 16;             // pixels on a side that an image is padded by before it is read
 constexpr int64_t kShortRun = 32;  // floats of a kernel's row, whose taps one by one take longer than a copy
 // A build of programs whose only layers are linear has no code for windows.
 constexpr bool kHasWindows = built::conv_2d_nhwc;
-constexpr bool kHasHalves = is_built(DType::F16) || is_built(DType::Bf16);
 
 // Memory that a thread keeps from call to call.
 template <class Element>
@@ -88,9 +90,8 @@ class Convolution {
   }
 
   void run(int ith, int nth) {
-    if (out_.pixels() == 0 || out_.channels == 0) {
-      return;
-    }
+    if (out_.pixels() == 0 || out_.channels == 0) return;
+    slides_ = slides();
     const int64_t pixel_parts = best_pixel_parts(nth);
     const int64_t pixel_part = ith % pixel_parts;
     const Range blocks_of_thread = Range::part(blocks(), ith / pixel_parts, nth / pixel_parts);
@@ -136,13 +137,9 @@ class Convolution {
 
   void pack_weights(Range blocks) {
     if constexpr (kOnFloats) {
-      if (in_place()) {
-        return;
-      }
+      if (in_place()) return;
       const int64_t floats = blocks.size() * block_stride_;
-      if (scratch_.weights.size() < static_cast<size_t>(floats)) {
-        scratch_.weights.resize(static_cast<size_t>(floats));
-      }
+      if (scratch_.weights.size() < static_cast<size_t>(floats)) scratch_.weights.resize(static_cast<size_t>(floats));
       weights_ = scratch_.weights.data();
       first_block_ = blocks.begin;
       for (int64_t block = blocks.begin; block < blocks.end; ++block) pack_block(block);
@@ -151,36 +148,15 @@ class Convolution {
 
   void pack_block(int64_t block) {
     float* to = scratch_.weights.data() + (block - first_block_) * block_stride_;
-    if (!kHasHalves || params_.weights == Storage::Plain) return pack_plain_block(block, to);
+    if (!kHasHalves || params_.weights == Storage::Plain) return plain_weights().pack_block(block, to);
     const int64_t rows = block_stride_ / kOcBlock;
     const int64_t stored = (rows + rows % 2) * kOcBlock;  // in pairs of rows
     widen_pairs(static_cast<const uint16_t*>(packed_) + block * stored, rows, packed_type_, to);
   }
 
-  // One block of plain weights, KW, KH, IC and OC from the inside out: taps, input channels, 16 output channels.
-  void pack_plain_block(int64_t block, float* to) {
-    std::fill(to, to + block_stride_, 0.0f);
-    const int64_t first = block % group_blocks_ * kOcBlock;
+  PlainWeights plain_weights() const {
     const int64_t taps = vertical_.kernel * horizontal_.kernel;
-    for (int64_t lane = 0; lane < std::min<int64_t>(kOcBlock, group_out_ - first); ++lane) {
-      const float* from = plain_row(block / group_blocks_ * group_out_ + first + lane);
-      for (int64_t channel = 0; channel < group_in_; ++channel) {
-        for (int64_t tap = 0; tap < taps; ++tap) {
-          to[(tap * group_in_ + channel) * kOcBlock + lane] = from[channel * taps + tap];
-        }
-      }
-    }
-  }
-
-  // The plain weights of an output channel, in f32.
-  const float* plain_row(int64_t channel) {
-    const int64_t size = block_stride_ / kOcBlock;
-    if (!kHasHalves || packed_type_ == DType::F32) return static_cast<const float*>(packed_) + channel * size;
-    if (scratch_.row.size() < static_cast<size_t>(size)) {
-      scratch_.row.resize(static_cast<size_t>(size));
-    }
-    to_floats(static_cast<const uint16_t*>(packed_) + channel * size, size, packed_type_, scratch_.row.data());
-    return scratch_.row.data();
+    return {packed_, packed_type_, {taps, group_in_, group_out_}, scratch_.row};
   }
 
   bool pointwise() const { return !kHasWindows || is_pointwise_; }
@@ -197,14 +173,27 @@ class Convolution {
     return rounded && fits(horizontal_, in_.width, out_.width) && fits(vertical_, in_.height, out_.height);
   }
 
-  // To gather a tap's run takes some ten cycles, in which as many pairs of inputs are multiplied with a block.
+  // To gather a run takes some ten cycles, in which AVX512-BF16 multiplies half as many pairs of inputs with a block on
+  // CPUs with tile registers. Without groups a run is a kernel's row, where that is adjacent.
   const ConvTilesOf<Element>& tiles_of_window(const ConvTilesOf<Element>& tiles) const {
-    constexpr int64_t kLeastProducts = 16;
-    const bool few = tiles.few != nullptr && !pointwise() && group_in_ / 2 * group_blocks_ < kLeastProducts;
+    constexpr int64_t kLeastProducts = 8;
+    const int64_t run = merges_taps() ? group_in_ * horizontal_.kernel : group_in_;
+    const bool few = tiles.few != nullptr && !pointwise() && ceil_div(run, 2) * group_blocks_ < kLeastProducts;
     return few ? *tiles.few : tiles;
   }
 
-  bool gathers() const { return !kOnFloats && tiles_.gathered_bytes > 0 && !pointwise(); }
+  // Whether the taps of a kernel's row are one run where all are inside of the image.
+  bool merges_taps() const { return params_.groups == 1 && horizontal_.dilation == 1 && horizontal_.up == 1; }
+
+  bool gathers() const { return !kOnFloats && tiles_.gathered_bytes > 0 && !pointwise() && !slides_; }
+
+  // Whether tiles slide over the rows of an image without padding, past their ends: each tap's inputs are evenly apart
+  // then, and nothing is gathered. What lies between two rows of results is computed for nothing.
+  bool slides() const {
+    const auto is_plain = [](const Axis& w) { return w.stride == 1 && w.up == 1 && w.pad == 0; };
+    const bool few_beside = 2 * in_.width <= 3 * out_.width;
+    return gathers() && is_plain(horizontal_) && is_plain(vertical_) && few_beside && !run_is_odd();
+  }
 
   // A 1x1 convolution of adjacent pixels is one GEMM: it is computed as a single row of pixels.
   void flatten_if_pointwise() {
@@ -243,13 +232,9 @@ class Convolution {
     const int64_t pitch = in_.channels + kOcBlock;
     constexpr auto kAliasingPitch = kAliasing / static_cast<int64_t>(sizeof(Element));
     const bool worth = in_.channels % kAliasingPitch == 0 && params_.groups == 1 && blocks >= 8 && pixels.size() >= 8;
-    if (!worth || pixels.size() * pitch > kLongestCopy) {
-      return pixels;
-    }
+    if (!worth || pixels.size() * pitch > kLongestCopy) return pixels;
     const auto elements = static_cast<size_t>(pixels.size() * pitch);
-    if (scratch_.rows.size() < elements) {
-      scratch_.rows.resize(elements);
-    }
+    if (scratch_.rows.size() < elements) scratch_.rows.resize(elements);
     Element* to = scratch_.rows.data();
     for (int64_t i = 0; i < pixels.size(); ++i) {
       const Element* from = x_ + (pixels.begin + i) * in_.channels;
@@ -269,9 +254,7 @@ class Convolution {
     int64_t best = 1;
     double best_cost = -1.0;
     for (int64_t parts = 1; parts <= nth; ++parts) {
-      if (nth % parts != 0) {
-        continue;
-      }
+      if (nth % parts != 0) continue;
       const auto rows = static_cast<double>(ceil_div(out_.pixels(), parts));
       const auto tiles = static_cast<double>(ceil_div(ceil_div(out_.pixels(), parts), tiles_.rows));
       const auto columns = static_cast<double>(ceil_div(blocks(), nth / parts));
@@ -298,12 +281,10 @@ class Convolution {
     }
     scratch_.merged.clear(group_in_ * horizontal_.kernel);
     // Where no pixel needs padding, the taps of a kernel's row merge into one longer run.
-    const bool merges = params_.groups == 1 && horizontal_.dilation == 1 && horizontal_.up == 1;
+    const bool merges = merges_taps();
     for (int64_t ky = 0; ky < vertical_.kernel; ++ky) {
       const int64_t y = vertical_.spread(py, ky);
-      if (y % vertical_.up != 0) {
-        continue;
-      }
+      if (y % vertical_.up != 0) continue;
       for (int64_t kx = 0; kx < horizontal_.kernel; ++kx) {
         const int64_t x = horizontal_.spread(px, kx);
         if (x % horizontal_.up == 0) {
@@ -313,13 +294,12 @@ class Convolution {
     }
     make_room();
     find_interior();
+    if (slides_) phase_width_ = in_.width;
   }
 
   void make_room() {
     const size_t inputs = scratch_.taps.at.size() * static_cast<size_t>(tiles_.rows);
-    if (scratch_.inputs.size() < inputs) {
-      scratch_.inputs.resize(inputs);
-    }
+    if (scratch_.inputs.size() < inputs) scratch_.inputs.resize(inputs);
   }
 
   void add_tap(int64_t kx, int64_t ky, int64_t x, int64_t y, bool merges) {
@@ -351,12 +331,9 @@ class Convolution {
   }
 
   void run_phase(Range pixels, Range blocks) {
-    if (pixels.size() == 0 || blocks.size() == 0) {
-      return;
-    }
-    if (!gathers()) {
-      return run_passes(pixels, blocks);
-    }
+    if (pixels.size() == 0 || blocks.size() == 0) return;
+    if (slides_) return run_images(pixels, blocks);
+    if (!gathers()) return run_passes(pixels, blocks);
     const int64_t row_bytes = std::max<int64_t>(1, gathered_pitch() * params_.groups) * int64_t{sizeof(Element)};
     const int64_t most = std::max<int64_t>(1, tiles_.gathered_bytes / row_bytes / tiles_.rows) * tiles_.rows;
     for (int64_t begin = pixels.begin; begin < pixels.end; begin += most) {
@@ -364,6 +341,18 @@ class Convolution {
       if (copies()) copy_inputs(part);
       gather(part, blocks);
       run_passes(part, blocks);
+    }
+  }
+
+  // Tiles do not slide on to the next image.
+  void run_images(Range pixels, Range blocks) {
+    const int64_t image = phase_width_ * phase_height_;
+    const int64_t results = image - (phase_width_ - out_.width);
+    while (!pixels.empty()) {
+      const int64_t first = pixels.begin / image * image;
+      const Range part = {pixels.begin, std::min(pixels.end, first + results)};
+      if (!part.empty()) run_passes(part, blocks);
+      pixels.begin = std::min(pixels.end, first + image);
     }
   }
 
@@ -378,13 +367,10 @@ class Convolution {
     gathered_ = pixels;
     first_group_ = groups.begin;
     group_offset_ = pixels.size() * gathered_pitch();
-    const auto elements = static_cast<size_t>(groups.size() * group_offset_);
-    if (scratch_.rows.size() < elements) {
-      scratch_.rows.resize(elements);
-    }
-    if (scratch_.outputs.size() < static_cast<size_t>(pixels.size())) {
-      scratch_.outputs.resize(static_cast<size_t>(pixels.size()));
-    }
+    const auto elements = static_cast<size_t>(groups.size() * group_offset_ + kCopied);
+    if (scratch_.rows.size() < elements) scratch_.rows.resize(elements);
+    const auto outputs = static_cast<size_t>(pixels.size());
+    if (scratch_.outputs.size() < outputs) scratch_.outputs.resize(outputs);
     for (int64_t at = 0; at < pixels.size(); at += tiles_.rows) {
       const int64_t rows = std::min<int64_t>(tiles_.rows, pixels.size() - at);
       ConvTileOf<Element> tile = {};
@@ -397,10 +383,15 @@ class Convolution {
   }
 
   void copy_runs(const ConvTileOf<Element>& tile, int64_t rows, int64_t offset, Element* to) const {
+    const bool is_short = copies() && params_.groups == 1 && tile.run <= kShortCopy;
     for (int64_t m = 0; m < rows; ++m) {
       for (int64_t tap = 0; tap < tile.taps; ++tap, to += tile.run) {
         const Element* from = scratch_.inputs[static_cast<size_t>(tap * rows + m)];
-        std::copy_n(from == zeros_ ? from : from + offset, tile.run, to);
+        if (is_short) {  // what is copied after a run is overwritten by the next one
+          for (int64_t i = 0; i < tile.run; i += kCopied) std::memcpy(to + i, from + i, kCopied * sizeof(Element));
+        } else {
+          std::copy_n(from == zeros_ ? from : from + offset, tile.run, to);
+        }
       }
       if (gathered_pitch() > gathered_run()) *to++ = 0;
     }
@@ -426,26 +417,6 @@ class Convolution {
       }
     }
   }
-
-  // Pixels in tiles of even size, a small last one would waste more; or in full ones: in tile registers any number up
-  // to 16 takes as long.
-  struct Tiling {
-    Tiling(Range pixels, int64_t rows, bool full)
-        : all(pixels),
-          count(ceil_div(pixels.size(), rows)),
-          even(full ? rows : pixels.size() / count),
-          larger(full ? 0 : pixels.size() % count) {}
-
-    Range tile(int64_t index) const {
-      const int64_t first = all.begin + index * even + std::min(index, larger);
-      return {first, std::min(first + even + (index < larger ? 1 : 0), all.end)};
-    }
-
-    Range all;
-    int64_t count;
-    int64_t even;
-    int64_t larger;  // so many tiles have one pixel more
-  };
 
   bool rounds() const { return !kOnFloats && floats_ != nullptr; }
 
@@ -474,7 +445,9 @@ class Convolution {
     if (pointwise()) return round_pixels(pixels);
     const Range rows = input_rows(pixels);
     const int64_t row = in_.width * in_.channels;
-    Element* to = scratch_.strip.sized(rows.size() * row + kCopied);
+    // Tiles that slide read on after the last row.
+    const int64_t beyond = (horizontal_.kernel - 1) * horizontal_.dilation * in_.channels;
+    Element* to = scratch_.strip.sized(rows.size() * row + std::max(kCopied, beyond));
     if (is_padded_) {
       for (int64_t y = rows.begin; y < rows.end; ++y) copy_padded_row(y, to + (y - rows.begin) * row);
     } else {
@@ -561,6 +534,8 @@ class Convolution {
     tile.outputs = outputs;
     if (pointwise()) {
       find_adjacent_pixels(pixels, outputs, tile);
+    } else if (slides_) {
+      if (!find_sliding_pixels(pixels, outputs, tile)) return;
     } else if (gathers()) {
       find_gathered_pixels(pixels, outputs, tile);
     } else {
@@ -602,7 +577,9 @@ class Convolution {
     // All channels of a pixel at once: those of a tile are too few for a loop.
     const int64_t begin = first_channel(blocks.begin);
     const int64_t end = first_channel(blocks.end);
-    for (int64_t m = 0; m < rows; ++m) outputs[m] += begin;
+    for (int64_t m = 0; m < rows; ++m) {
+      if (outputs[m] != nullptr) outputs[m] += begin;
+    }
     activate_pixels(outputs, rows, end - begin, params_.epilogue.activation);
   }
 
@@ -623,6 +600,29 @@ class Convolution {
       scratch_.inputs[static_cast<size_t>(m)] = from + m * in_.channels;
       outputs[m] = to + m * out_.channels;
     }
+  }
+
+  // Pixels between two rows of results have no output. False where none has one.
+  bool find_sliding_pixels(Range pixels, float** outputs, ConvTileOf<Element>& tile) {
+    const Taps& taps = scratch_.merged.at.empty() ? scratch_.taps : scratch_.merged;
+    tile.taps = static_cast<int64_t>(taps.at.size());
+    tile.tap_weights = taps.weights.data();
+    tile.run = taps.run;
+    const int64_t image = pixels.begin / (phase_width_ * phase_height_);
+    const int64_t skipped = image * (in_.height - phase_height_) * in_.width;  // rows that only taps see
+    const Element* from = x_ + ((pixels.begin + skipped) * in_.channels - x_begin_);
+    const Element** to = scratch_.inputs.data();
+    for (const Tap& tap : taps.at) {
+      for (int64_t m = 0; m < pixels.size(); ++m) *to++ = from + tap.delta + m * in_.channels;
+    }
+    bool has_output = false;
+    for (int64_t m = 0; m < pixels.size(); ++m) {
+      const int64_t row = (pixels.begin + m) / phase_width_;
+      const int64_t column = (pixels.begin + m) % phase_width_;
+      outputs[m] = column < out_.width ? y_ + (row * out_.width + column) * out_.channels : nullptr;
+      has_output = has_output || outputs[m] != nullptr;
+    }
+    return has_output;
   }
 
   // Where a phase has all taps, their weights lie one right after the other as the inputs do: all are one run.
@@ -731,6 +731,7 @@ class Convolution {
   int64_t above_ = 0;
   int64_t x_begin_ = 0;  // the element of the image that x_ begins with
   bool joins_runs_ = false;
+  bool slides_ = false;
   const void* packed_;
   DType packed_type_;
   const Element* weights_ = nullptr;  // of first_block_ and those after it
@@ -758,16 +759,6 @@ class Convolution {
 };
 
 }  // namespace
-
-void activate_pixels(float* const* pixels, int64_t count, int64_t channels, Activation activation) {
-  const auto activate_floats = KERNEL_PICK(activate);
-  for (int64_t first = 0, last = 0; first < count; first = last) {
-    last = first + 1;
-    if (pixels[first] == nullptr) continue;
-    while (last < count && pixels[last] == pixels[last - 1] + channels) ++last;
-    activate_floats(pixels[first], (last - first) * channels, activation);
-  }
-}
 
 void conv_2d_pixels(ggml_tensor* dst, const ConvolutionParams& params, DType weights, Range pixels, Range blocks) {
   Convolution<float>(dst, params, weights, KERNEL_PICK(conv_tiles)()).run_pixels(pixels, blocks);

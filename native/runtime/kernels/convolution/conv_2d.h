@@ -29,7 +29,7 @@ struct ConvTileOf {
   const Element* weights;  // the first block
   int64_t block_stride;    // elements from a block to the next
   const float* bias;       // of the first channel, or nullptr
-  float* const* outputs;   // [pixel]
+  float* const* outputs;   // [pixel]; in tile registers null for pixels that are not stored
   int64_t output_offset;   // of the first channel, added to each of `outputs`
   int64_t channels;        // to store, from the first block's first on
   float low;               // bounds of the results

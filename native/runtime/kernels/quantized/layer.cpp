@@ -103,7 +103,8 @@ class QuantizedLayer {
     // Without instructions for it the zero point is subtracted as inputs are arranged.
     const int32_t moved = as_they_are_ ? 0 : tiles_.takes_signed ? -128 : 128;
     arranged_zero_ = tiles_.element_bytes > 1 ? 0 : zero() + moved;
-    x_end_ = x_ + in_.pixels() * in_.channels;
+    image_ = x_;
+    image_end_ = x_ + in_.pixels() * in_.channels;
     flatten_if_pointwise();
     // Arranging whole rows of the image for a 1x1 window that skips pixels would cost more than to gather those it
     // sees.
@@ -116,6 +117,8 @@ class QuantizedLayer {
       row_pad_ = 0;
     }
     gathers_ = !reads_padded_ && (tiles_.gathers || group_in_ % kQuad != 0 || (taps_ == 1 && !pointwise_));
+    // Inputs that several windows see are arranged once, unless they become larger.
+    arranges_first_ = gathers_ && taps_ > 1 && tiles_.element_bytes == 1 && !as_they_are_;
   }
 
   void run(int ith, int nth) {
@@ -274,17 +277,20 @@ class QuantizedLayer {
     return output_row / out_.height * in_.height + std::clamp<int64_t>(spread / down.up, 0, in_.height - 1);
   }
 
-  // Finds the rows of the image that the pixels see, arranged.
+  // Finds the rows of the image that some output pixels see, arranged.
   void arrange_rows(Range pixels) {
-    source_ = x_;
+    source_ = image_ = x_;
+    image_end_ = x_ + in_.pixels() * in_.channels;
     first_row_ = 0;
     if (as_they_are_ || in_.pixels() == 0) return;
     first_row_ = input_row(pixels.begin / out_.width, 0);
     const int64_t end = input_row((pixels.end - 1) / out_.width, params_.window.h.kernel - 1) + 1;
     const int64_t row = in_.width * in_.channels;
-    char* arranged = scratch_.arranged.sized((end - first_row_) * row * tiles_.element_bytes);
+    const int64_t bytes = (end - first_row_) * row * tiles_.element_bytes;
+    char* arranged = scratch_.arranged.sized(bytes + kCopied);
     arrange(x_ + first_row_ * row, (end - first_row_) * row, arranged);
-    source_ = arranged;
+    source_ = image_ = arranged;
+    image_end_ = arranged + bytes + kCopied;
   }
 
   // Finds the same rows in an arranged copy with the padding that windows see on both sides.
@@ -311,7 +317,7 @@ class QuantizedLayer {
     // Pixels that lie side by side are arranged where they are.
     const bool is_dense = pointwise_ && params_.groups == 1 && pitch == in_.channels && !as_they_are_;
     source_ = is_dense ? x_ + pixels.begin * pitch : copy_windows(pixels, group, rows);
-    if (as_they_are_) return;
+    if (as_they_are_ || arranges_first_) return;
     char* arranged = scratch_.arranged.sized(rows * pitch * tiles_.element_bytes);
     arrange(source_, pixels.size() * pitch, arranged);
     source_ = arranged;
@@ -348,8 +354,8 @@ class QuantizedLayer {
     const Window& down = params_.window.h;
     for (int64_t ky = 0; ky < down.kernel; ++ky) {
       const int64_t y = inside(at.line * down.stride - down.pad + ky * down.dilation, down.up, in_.height);
-      const int64_t first = (at.image * in_.height + y) * in_.width * in_.channels + group * group_in_;
-      lines[ky] = y < 0 ? nullptr : x_ + first;
+      const int64_t row = at.image * in_.height + y - first_row_;
+      lines[ky] = y < 0 ? nullptr : image_ + row * in_.width * in_.channels + group * group_in_;
     }
   }
 
@@ -374,7 +380,7 @@ class QuantizedLayer {
   // Fast for short runs: copies whole vectors where the input goes on for so long. What that writes after the run is
   // overwritten by the next one, or is weighted with 0.
   char* copy(char* to, const char* from, int64_t n) const {
-    if (from + n + kCopied <= x_end_) {
+    if (from + n + kCopied <= image_end_) {
       for (int64_t i = 0; i < n; i += kCopied) std::memcpy(to + i, from + i, kCopied);
     } else {
       std::memcpy(to, from, static_cast<size_t>(n));
@@ -384,7 +390,7 @@ class QuantizedLayer {
 
   // Inputs that stand for 0.
   char* fill(char* to, int64_t n) const {
-    std::memset(to, zero(), static_cast<size_t>(n));
+    std::memset(to, arranges_first_ ? arranged_zero_ : zero(), static_cast<size_t>(n));
     return to + n;
   }
 
@@ -397,7 +403,7 @@ class QuantizedLayer {
   void run_pixels(Range pixels, Range blocks) {
     if (reads_padded_) {
       pad_rows(pixels);
-    } else if (!gathers_) {
+    } else if (!gathers_ || arranges_first_) {
       arrange_rows(pixels);
     }
     for (int64_t group = blocks.begin / group_blocks_; group * group_blocks_ < blocks.end; ++group) {
@@ -542,7 +548,8 @@ class QuantizedLayer {
   int64_t item_;
   const QuantizedTiles& tiles_;
   Scratch& scratch_ = thread_scratch<Scratch>();
-  const char* x_end_ = nullptr;
+  const char* image_ = nullptr;  // its rows from first_row_ on, which windows are copied from
+  const char* image_end_ = nullptr;
   const char* source_ = nullptr;  // the first of the inputs that were gathered or arranged, or all in place
   int64_t first_row_ = 0;         // of the image, in an arranged source
   const char* zeros_ = nullptr;
@@ -564,6 +571,7 @@ class QuantizedLayer {
   int64_t row_pad_ = 0;    // that these rows lack
   bool reads_padded_ = false;
   bool gathers_ = false;
+  bool arranges_first_ = false;
 };
 
 }  // namespace
