@@ -219,6 +219,14 @@ class Attention {
     return reinterpret_cast<const uint16_t*>(at);
   }
 
+  // They come while scores are computed: rows are too far apart for the CPU to guess.
+  void prefetch_masks(Range rows, Range keys) const {
+    if (mask_ == nullptr) return;
+    for (int64_t row = rows.begin; row < rows.end; ++row) {
+      prefetch(mask(row) + keys.begin, keys.size() * static_cast<int64_t>(sizeof(uint16_t)));
+    }
+  }
+
   bool masks_all(Range rows, Range keys) const {
     const uint16_t* before = nullptr;
     for (int64_t row = rows.begin; row < rows.end; ++row) {
@@ -313,6 +321,7 @@ class Attention {
     const bool is_first = keys.begin == 0;  // there is nothing to add to
     float* block_sums = is_first ? sums : scratch_.block_sums.sized(tile_rows_ * width_);
     float factors[kMaxTileRows];
+    prefetch_masks(rows, keys);
     if (tiles_ != nullptr) {
       multiply_bfloats(rows, keys, block, factors, block_sums);
     } else {

@@ -18,7 +18,7 @@ struct ScoreParams {
   const uint16_t* mask;  // of the block, in f16, added to the scores; or nullptr
 };
 
-// The online softmax of a row: the highest score so far, and the sum of the weights e^(score - highest).
+// The online softmax of a row: the highest score so far, times log2(e), and the sum of the weights e^(score - highest).
 struct Softmax {
   float highest;
   float sum;

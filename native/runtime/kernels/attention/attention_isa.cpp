@@ -154,10 +154,15 @@ VEC_INLINE void each_score(int64_t n, const Body& body) {
   if (i < n) body(0, i, FirstLanes{n - i}, n - i);
 }
 
-// What scores are before their softmax. Where that is a product, it is computed again instead of stored.
+constexpr float kLog2E = 1.44269504f;
+
+// What scores are before their softmax, times log2(e): weights are powers of 2. Where that is a product, it is computed
+// again instead of stored.
 struct Scaled {
   static constexpr bool kStores = false;
   Float scale;
+
+  VEC_INLINE explicit Scaled(float of_scores) : scale(splat(of_scores * kLog2E)) {}
 
   template <class Lanes>
   VEC_INLINE Float at(const float* scores, int64_t i, const Lanes& lanes) const {
@@ -173,15 +178,27 @@ VEC_INLINE Float load_mask(const uint16_t* mask, FirstLanes lanes) {
   return load_halves(halves);
 }
 
+struct Masked {
+  static constexpr bool kStores = true;
+  Float scale;
+  const uint16_t* mask;
+
+  VEC_INLINE explicit Masked(const ScoreParams& params) : scale(splat(params.scale * kLog2E)), mask(params.mask) {}
+
+  template <class Lanes>
+  VEC_INLINE Float at(const float* scores, int64_t i, const Lanes& lanes) const {
+    return lanes.load(scores + i) * scale + load_mask(mask + i, lanes) * kLog2E;
+  }
+};
+
 struct CappedAndMasked {
   static constexpr bool kStores = true;
   const ScoreParams& params;
 
   template <class Lanes>
   VEC_INLINE Float at(const float* scores, int64_t i, const Lanes& lanes) const {
-    Float x = lanes.load(scores + i) * params.scale;
-    if (params.softcap != 0.0f) x = vec_tanh(x / params.softcap) * params.softcap;
-    return params.mask == nullptr ? x : x + load_mask(params.mask + i, lanes);
+    const Float capped = vec_tanh(lanes.load(scores + i) * params.scale / params.softcap) * (params.softcap * kLog2E);
+    return params.mask == nullptr ? capped : capped + load_mask(params.mask + i, lanes) * kLog2E;
   }
 };
 
@@ -200,13 +217,13 @@ VEC_INLINE float highest_score(float* scores, int64_t count, const Score& score)
   return max_lane(high[0]);
 }
 
-// Writes the weights e^(score - base), and returns their sum.
+// Writes the weights 2^(score - base), and returns their sum.
 template <class Score>
 VEC_INLINE float weigh_scores(float* scores, int64_t count, const Score& score, float base) {
   Float sum[kChains] = {};
   each_score(count, [&](int chain, int64_t i, auto lanes, int64_t n) {
     const Float x = Score::kStores ? lanes.load(scores + i) : score.at(scores, i, lanes);
-    const Float weight = vec_exp_below(x - base);
+    const Float weight = vec_exp2_below(x - base);
     lanes.store(scores + i, weight);
     sum[chain] += n < kLanes ? first_or(weight, n, 0.0f) : weight;
   });
@@ -221,7 +238,7 @@ VEC_INLINE float softmax_of(float* scores, int64_t count, const Score& score, So
   const float base = highest == -kInfinity ? 0.0f : highest;  // all keys so far are masked
   const float sum = weigh_scores(scores, count, score, base);
   const bool is_first = before == -kInfinity;
-  const float factor = before == highest ? 1.0f : is_first ? 0.0f : vec_exp(splat(before - highest))[0];
+  const float factor = before == highest ? 1.0f : is_first ? 0.0f : vec_exp2_below(splat(before - highest))[0];
   softmax->highest = highest;
   softmax->sum = softmax->sum * factor + sum;
   return factor;
@@ -251,10 +268,9 @@ void sum_few_halves(const float* weights, int64_t stride, int64_t rows, HalfRows
 bool reads_halves() { return kHasHalfConversion; }
 
 float softmax_block(float* scores, int64_t count, const ScoreParams& params, Softmax* softmax) {
-  if (params.mask == nullptr && params.softcap == 0.0f) {
-    return softmax_of(scores, count, Scaled{splat(params.scale)}, softmax);
-  }
-  return softmax_of(scores, count, CappedAndMasked{params}, softmax);
+  if (params.softcap != 0.0f) return softmax_of(scores, count, CappedAndMasked{params}, softmax);
+  if (params.mask != nullptr) return softmax_of(scores, count, Masked(params), softmax);
+  return softmax_of(scores, count, Scaled(params.scale), softmax);
 }
 
 void scale_and_add(float factor, const float* x, int64_t n, float* y) {

@@ -239,9 +239,9 @@ VEC_INLINE Int sign_bit(Float x) { return bits(x) & static_cast<int32_t>(0x80000
 VEC_INLINE Float with_sign(Float magnitude, Int sign) { return from_bits(bits(magnitude) | sign); }
 
 // Keeps NaN in x.
-VEC_INLINE Float at_most(Float x, float limit) { return pick(x > limit, splat(limit), x); }
+VEC_INLINE Float at_most(Float x, float limit) { return pick(limit < x, splat(limit), x); }
 
-VEC_INLINE Float at_least(Float x, float limit) { return pick(x < limit, splat(limit), x); }
+VEC_INLINE Float at_least(Float x, float limit) { return pick(limit > x, splat(limit), x); }
 
 // Keeps NaN in x; where low > high, high wins.
 template <class V>
