@@ -32,7 +32,7 @@ SIZES = {
     "lstm": ({"batch": 1}, {"batch": 5}),
     "gru": (),  # ExecuTorch's check of Edge programs fixes its batch at the example's; see test_gru_of_any_batch
 }
-SLOW = {"mobilenet_v2", "llama_packed"}  # resnet18 and the other llamas stand for them
+SLOW = {"mobilenet_v2", "llama_packed", "llama_masked", "gru"}  # resnet18, llama and lstm stand for them
 
 
 def test_every_model_is_tested() -> None:

@@ -23,7 +23,6 @@ ERROR, FAMILY_ERROR = 1e-3, 2e-2  # f32; f16 caches
 DEFAULT = {
     ("resnet18", "standin:cuda"),
     ("llama_f16", RPC),
-    ("family_gemma3", "standin:cuda"),
     ("family_mixtral", "standin:cuda"),
 }
 EXPERTS = {

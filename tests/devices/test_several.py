@@ -526,7 +526,7 @@ def check_generation(path: Path, device: DeviceNames, model: LlamaForCausalLM, b
 CACHES: dict[CacheType, float] = {"f32": 1e-3, "f16": 2e-2, "q8_0": 5e-2}
 
 
-@pytest.mark.parametrize(("cache", "layers"), [("f32", 2), ("f16", 4), ("q8_0", 2)])
+@pytest.mark.parametrize(("cache", "layers"), [("f32", 2), pytest.param("f16", 4, marks=pytest.mark.slow), ("q8_0", 2)])
 def test_llama(cache: CacheType, layers: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model, program = exported_llama(cache, layers=layers)
     program.save(str(tmp_path / "model.pte"))
@@ -561,7 +561,7 @@ def test_a_llama_is_cut_between_layers(names: dict[str, float], angles: int, att
     assert second.bytes_from == 64 * 4
 
 
-@pytest.mark.parametrize("cache", ["f16", "q8_0"])
+@pytest.mark.parametrize("cache", ["f16", pytest.param("q8_0", marks=pytest.mark.slow)])
 def test_a_llama_for_the_cpu_alone(cache: CacheType, tmp_path: Path) -> None:
     model, program = exported_llama(cache, targets=("cpu",))
     program.save(str(tmp_path / "model.pte"))
