@@ -282,6 +282,14 @@ void check_layers(const QuantizedTiles& tiles, const char* name) {
   check_layer(tiles, name, {24, 40, 9, 8, 2, {3, 1, 1}, 1, false, 0, DType::U8});
   check_layer(tiles, name, {24, 40, 9, 8, 1, {3, 1, 2, 2}, 4, false, 9});
   check_layer(tiles, name, {8, 70, 30, 10, 1, {1, 2}, 2});
+  for (const int64_t width : {7, 14, 16, 28, 30, 45}) {  // but for 7, tiles are of pixels of one line
+    const bool is_signed = below(2) == 0;
+    check_layer(tiles, name, {12, 37, width, 5, 2, {3, 1, 1}, 1, is_signed, below(100), DType::U8, below(2) == 0});
+    check_layer(tiles, name, {70, 20, width, 3, 1, {3, 1, 1}, 1, is_signed, below(100), DType::F32});
+  }
+  check_layer(tiles, name, {3, 40, 63, 9, 1, {7, 2, 3}});
+  check_layer(tiles, name, {5, 24, 30, 6, 2, {5, 1, 2}});
+  check_layer(tiles, name, {16, 33, 31, 4, 1, {3, 2, 0}, 1, false, 7, DType::U8});
 }
 
 void check_every_isa() {

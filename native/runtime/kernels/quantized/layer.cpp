@@ -22,6 +22,7 @@ constexpr int64_t kArrangedBytes = 256 * 1024;  // of rows of the image that are
 constexpr int64_t kWeightBytes = 256 * 1024;    // for one pass over the pixels
 
 constexpr int64_t kMostBlocks = 2;  // that inputs are multiplied with at a time
+constexpr int64_t kLeastQuads = 4;  // of a kernel's row, for tiles of fewer are as slow as to gather the inputs
 constexpr int64_t kCopied = 32;     // bytes at a time
 
 // While it lives, this thread can run tiles.
@@ -127,8 +128,8 @@ class QuantizedLayer {
     const Range blocks = Range::part(params_.groups * group_blocks_, ith / pixel_parts, nth / pixel_parts);
     if (pixels.empty() || blocks.empty()) return;
     if (params_.weights == Storage::Plain || params_.weights == Storage::Depthwise) pack(blocks);
-    if (reads_padded_) align_kernel_rows(blocks);
-    const TileSetup setup(tiles_, quads_);
+    if (reads_padded_ && kernel_row() % kQuad != 0) align_kernel_rows(blocks);
+    const TileSetup setup(tiles_, reads_padded_ ? quads_ / params_.window.h.kernel : quads_);
     inputs_ = scratch_.inputs.sized(taps_ * tiles_.rows);
     if (!gathers_) find_zeros();
     const int64_t chunk = pixels_at_once();
@@ -184,7 +185,7 @@ class QuantizedLayer {
 
   // Moves the weights of each row of the kernel to whole quads of their own, the last filled with 0.
   void align_kernel_rows(Range blocks) {
-    const int64_t run = params_.window.w.kernel * group_in_;
+    const int64_t run = kernel_row();
     const int64_t row_quads = ceil_div(run, kQuad);
     const int64_t quads = params_.window.h.kernel * row_quads;
     const int64_t sums_bytes = block_bytes_ - quads_ * kQuadBytes;
@@ -229,11 +230,19 @@ class QuantizedLayer {
   // that fill its last quad are multiplied with 0. For tiles that may begin at any byte, and little padding.
   bool reads_padded_rows() const {
     const Window& across = params_.window.w;
-    const bool in_any_order = tiles_.element_bytes == 1 && !tiles_.gathers;
-    const bool plain = adjacent_ && params_.window.h.up == 1 && group_in_ % kQuad != 0 && in_.pixels() > 0;
-    return in_any_order && plain && across.pad >= 0 && across.pad <= padded_width() &&
-           padded_width() <= 2 * in_.width + kCopied;
+    const bool plain = adjacent_ && params_.window.h.up == 1 && in_.pixels() > 0 && tiles_.element_bytes == 1;
+    const bool fits = across.pad >= 0 && across.pad <= padded_width() && padded_width() <= 2 * in_.width + kCopied;
+    return plain && fits && (tiles_.gathers ? fills_lines() : group_in_ % kQuad != 0);
   }
+
+  // Whether tiles of pixels of one line each leave little of their last rows unused.
+  bool fills_lines() const {
+    const int64_t rows = ceil_div(out_.width, tiles_.row_step) * tiles_.row_step;
+    return taps_ > 1 && ceil_div(kernel_row(), kQuad) >= kLeastQuads && 4 * rows <= 5 * out_.width;
+  }
+
+  // Inputs that a window sees in one row of the image.
+  int64_t kernel_row() const { return params_.window.w.kernel * group_in_; }
 
   // Of the image, with what windows see beside it.
   int64_t padded_width() const { return (out_.width - 1) * params_.window.w.stride + params_.window.w.kernel; }
@@ -300,7 +309,9 @@ class QuantizedLayer {
     const int64_t left = params_.window.w.pad * in_.channels;
     const int64_t pitch = row_width_ * in_.channels;
     const int64_t inside = std::clamp<int64_t>(pitch - left, 0, in_.width * in_.channels);
-    char* to = scratch_.arranged.sized((end - first_row_) * pitch + kQuad);
+    // Tiles read whole steps of rows, also after the last pixel.
+    const int64_t beyond = tiles_.row_step * params_.window.w.stride * in_.channels + kernel_row();
+    char* to = scratch_.arranged.sized((end - first_row_) * pitch + kQuad + beyond);
     source_ = to;
     const char* from = x_ + first_row_ * in_.width * in_.channels;
     for (int64_t row = first_row_; row < end; ++row, from += in_.width * in_.channels, to += pitch) {
@@ -425,14 +436,18 @@ class QuantizedLayer {
     tile.output_pitch = out_.channels * item_;
     tile.zero = arranged_zero_;
     tile.format = &params_.output;
-    int64_t at = pixels.begin;
-    for (int64_t left = ceil_div(pixels.size(), tiles_.rows); left > 0; --left) {
-      const int64_t steps = ceil_div(pixels.end - at, tiles_.row_step);
-      const int64_t even = ceil_div(steps, left) * tiles_.row_step;  // a small last tile would waste more
-      const int64_t rows = std::min(even, pixels.end - at);
-      find_inputs(tile, {at, at + rows}, at - pixels.begin, group);
-      run_blocks(tile, {at, at + rows}, group, blocks);
-      at += rows;
+    const bool by_line = tiles_.gathers && reads_padded_;
+    for (Range line = {pixels.begin, 0}; line.begin < pixels.end; line.begin = line.end) {
+      line.end = by_line ? std::min(pixels.end, (line.begin / out_.width + 1) * out_.width) : pixels.end;
+      int64_t at = line.begin;
+      for (int64_t left = ceil_div(line.size(), tiles_.rows); left > 0; --left) {
+        const int64_t steps = ceil_div(line.end - at, tiles_.row_step);
+        const int64_t even = ceil_div(steps, left) * tiles_.row_step;  // a small last tile would waste more
+        const int64_t rows = std::min(even, line.end - at);
+        find_inputs(tile, {at, at + rows}, at - pixels.begin, group);
+        run_blocks(tile, {at, at + rows}, group, blocks);
+        at += rows;
+      }
     }
   }
 

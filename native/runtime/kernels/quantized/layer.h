@@ -59,7 +59,7 @@ struct QuantizedTiles {
   int channels;            // of a full tile, which is of whole blocks, or kAnyQuantizedChannels
   int element_bytes;       // of arranged inputs: int16 without the zero point, or uint8 with it
   int64_t gathered_bytes;  // of inputs that are arranged at a time: they stay in L2, beside a block of weights
-  bool gathers;            // takes one tap, of all of a row's inputs, and one row right after the other
+  bool gathers;  // takes rows of a tap that are evenly apart: those of other windows than a line's are gathered
   // Makes n inputs, whole quads, what tiles take; `zero` is their zero point.
   void (*arrange)(const void* from, int64_t n, int32_t zero, bool is_signed, void* to);
   // Set a thread up for tiles of so many quads, and end that; null where nothing is to be set up.

@@ -15,15 +15,24 @@ constexpr int64_t kMatrixGatheredBytes = 256 * 1024;  // weights are multiplied 
 static_assert(kMatrixRows <= kMaxQuantizedRows && kQuantizedBlock == kSumLanes && kQuadBytes == kTileBytes,
               "a quad of a block of weights is a row of a tile");
 
-// Rows lie one right after the other (QuantizedTiles::gathers).
-VEC_INLINE int64_t row_bytes(const QuantizedTile& tile) { return tile.tap_quads * kQuad; }
+// The inputs of a tap: rows that are evenly apart (QuantizedTiles::gathers).
+struct TapRows {
+  const uint8_t* first;
+  int64_t pitch;
+
+  VEC_INLINE TapRows(const QuantizedTile& tile, int64_t tap, int row_count) {
+    const void* const* inputs = tile.inputs + tap * row_count;
+    first = static_cast<const uint8_t*>(inputs[0]);
+    pitch = row_count > 1 ? static_cast<const uint8_t*>(inputs[1]) - first : 0;
+  }
+};
 
 // The last `kept` quads of the last 16 of each row, after zeros.
-VEC_INLINE void copy_last_quads(const QuantizedTile& tile, int rows, int64_t kept, uint8_t* to) {
+VEC_INLINE void copy_last_quads(const TapRows& tap, int64_t quads, int rows, int64_t kept, uint8_t* to) {
   static constexpr int32_t kMask[2 * kTileQuads] = {0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,
                                                     -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
-  const auto* from = static_cast<const uint8_t*>(tile.inputs[0]) + (tile.tap_quads - kTileQuads) * kQuad;
-  for (int row = 0; row < rows; ++row, from += row_bytes(tile), to += kTileBytes) {
+  const auto* from = tap.first + (quads - kTileQuads) * kQuad;
+  for (int row = 0; row < rows; ++row, from += tap.pitch, to += kTileBytes) {
     VEC_UNROLL
     for (int at = 0; at < kTileBytes; at += kVectorBytes) {
       store(to + at, load<Int>(from + at) & load<Int>(kMask + kept + at / kQuad));
@@ -78,9 +87,32 @@ class StoredSums {
   int64_t channel_ = 0;
 };
 
-// What lies before the tile is finished between the steps.
+// Adds the products of one tap. What lies before the tile is finished between the steps.
 template <class Tiles, int Rows, int Blocks>
-VEC_INLINE void sum_products(const QuantizedTile& tile, StoredSums& before, int32_t* sums) {
+VEC_INLINE void add_tap(const QuantizedTile& tile, const TapRows& tap, const int8_t* weights, StoredSums& before) {
+  const TileSteps steps(tile.tap_quads);
+  const int64_t whole = steps.shared > 0 ? steps.count - 1 : steps.count;
+  const auto step_at = [&](int64_t quad) -> TileStep {
+    const int8_t* of_step = weights + quad * kQuadBytes;
+    return {tap.first + quad * kQuad, tap.pitch, kTileRows * tap.pitch, {of_step, of_step + tile.block_bytes}};
+  };
+  for (int64_t i = 0; i < whole; ++i) {
+    add_step<Tiles, TileProducts::UnsignedBySigned, Rows, Blocks>(step_at(i * steps.quads));
+    before.finish_some();
+  }
+  if (steps.shared == 0) return;
+  // Begins before the end of the step before it, with zeros for what that has multiplied.
+  alignas(kTileBytes) uint8_t last[Rows * kTileRows * kTileBytes];
+  copy_last_quads(tap, tile.tap_quads, Rows * kTileRows, steps.quads - steps.shared, last);
+  TileStep step = step_at(tile.tap_quads - steps.quads);
+  step.rows = last + (kTileQuads - steps.quads) * kQuad;
+  step.row_stride = kTileBytes;
+  step.tile_stride = kTileRows * kTileBytes;
+  add_step<Tiles, TileProducts::UnsignedBySigned, Rows, Blocks>(step);
+}
+
+template <class Tiles, int Rows, int Blocks>
+VEC_INLINE void sum_products(const QuantizedTile& tile, int row_count, StoredSums& before, int32_t* sums) {
   alignas(kTileBytes) int32_t start[Blocks][kQuantizedBlock];  // minus the zero point's share
   for (int b = 0; b < Blocks; ++b) {
     const auto* of_block = reinterpret_cast<const char*>(tile.sums) + b * tile.block_bytes;
@@ -93,25 +125,9 @@ VEC_INLINE void sum_products(const QuantizedTile& tile, StoredSums& before, int3
   if constexpr (Blocks > 1) Tiles::template load<sum_tile(0, 1)>(start[1], 0);
   if constexpr (Rows > 1 && Blocks > 1) Tiles::template load<sum_tile(1, 1)>(start[1], 0);
 
-  const TileSteps steps(tile.tap_quads);
-  const int64_t whole = steps.shared > 0 ? steps.count - 1 : steps.count;
-  const auto* rows = static_cast<const uint8_t*>(tile.inputs[0]);
-  const auto step_at = [&](int64_t quad) -> TileStep {
-    const int8_t* weights = tile.weights + quad * kQuadBytes;
-    return {rows + quad * kQuad, row_bytes(tile), kTileRows * row_bytes(tile), {weights, weights + tile.block_bytes}};
-  };
-  for (int64_t i = 0; i < whole; ++i) {
-    add_step<Tiles, TileProducts::UnsignedBySigned, Rows, Blocks>(step_at(i * steps.quads));
-    before.finish_some();
-  }
-  if (steps.shared > 0) {  // begins before the end of the step before it, with zeros for what that has multiplied
-    alignas(kTileBytes) uint8_t last[Rows * kTileRows * kTileBytes];
-    copy_last_quads(tile, Rows * kTileRows, steps.quads - steps.shared, last);
-    TileStep step = step_at(tile.tap_quads - steps.quads);
-    step.rows = last + (kTileQuads - steps.quads) * kQuad;
-    step.row_stride = kTileBytes;
-    step.tile_stride = kTileRows * kTileBytes;
-    add_step<Tiles, TileProducts::UnsignedBySigned, Rows, Blocks>(step);
+  for (int64_t tap = 0; tap < tile.taps; ++tap) {
+    const int8_t* weights = tile.weights + tap * tile.tap_quads * kQuadBytes;
+    add_tap<Tiles, Rows, Blocks>(tile, TapRows(tile, tap, row_count), weights, before);
   }
   before.finish_all();
   store_sums<Tiles, Rows, Blocks>(sums);
@@ -127,9 +143,9 @@ __attribute__((noinline)) void run_matrix_rows(const QuantizedTile& tile, int ro
     const int64_t left = tile.channels - channel;
     const QuantizedTile part = from_channel(tile, channel, left < kMatrixChannels ? left : kMatrixChannels);
     if (left > kQuantizedBlock) {
-      sum_products<Tiles, Rows, 2>(part, before, sums[phase]);
+      sum_products<Tiles, Rows, 2>(part, rows, before, sums[phase]);
     } else {
-      sum_products<Tiles, Rows, 1>(part, before, sums[phase]);
+      sum_products<Tiles, Rows, 1>(part, rows, before, sums[phase]);
     }
     before = {part, sums[phase], rows};
   }

@@ -27,6 +27,7 @@ void run_dot_products(QuantizedTile tile, int rows) {
 }
 
 void run_rows(const QuantizedTile& tile, int rows) {
+  if (tile.taps > 1) return run_matrix_tile<CpuTiles>(tile, rows);
   if (tile.tap_quads < kFewQuads) return run_dot_products(tile, rows);
   const int rest = rows % kTileRows <= kFewRows ? rows % kTileRows : 0;
   const int whole = rows - rest;
