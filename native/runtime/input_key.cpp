@@ -38,7 +38,7 @@ Status check_port(const fb::Graph& graph, size_t index, const TensorView& given)
   return {};
 }
 
-// The sizes that the inputs came with are those that the ports' expressions give.
+// Checks a key's sizes against the shape expressions of the ports.
 Status check_sizes(const fb::Graph& graph, const Shapes& shapes, const std::vector<int64_t>& key) {
   size_t at = 0;
   for (size_t i = 0; i < size_of(graph.inputs()); ++i) {

@@ -19,11 +19,11 @@ struct TensorView {
   int rank = 0;
 };
 
-// Check inputs against the program's ports, and write their sizes one after the other: what a prepared graph is
-// found by. Scalars give their value.
+// Checks inputs against the program's ports, and writes the key that prepared graphs are cached under: the sizes of all
+// inputs in order, and the values of scalars.
 Status input_key(const fb::Graph& graph, const TensorView* inputs, size_t count, std::vector<int64_t>* key);
 
-// The program's sizes for inputs of a key, which must be those that the ports' expressions give.
+// Evaluates the program's symbolic shapes for a key; an error where a port's shape expressions contradict it.
 Status bind_sizes(const fb::Graph& graph, const std::vector<int64_t>& key, Shapes* shapes);
 
 // Appends a port's sizes, outermost first.

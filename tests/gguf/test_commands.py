@@ -68,6 +68,7 @@ def test_precision_of_layers(checkpoint: Path, tmp_path: Path, capsys: pytest.Ca
         program = tmp_path / f"{len(sizes)}.pte"
         assert main(["export", str(floats), "-o", str(program), "--max-seq-len", "64", *options]) == 0
         sizes.append(program.stat().st_size)
+        assert Generator(program).generate("Hello world", max_new_tokens=2) is not None
     assert sizes[0] > sizes[1] > sizes[2]
     out = ["-o", str(tmp_path / "x.pte"), "--max-seq-len", "64"]
     assert main(["export", str(halves), *out, "--precision", "bf16"]) == 0

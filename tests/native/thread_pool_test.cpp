@@ -315,8 +315,8 @@ void test_fork_within_a_run() {
   expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a child forked within a run goes on alone");
 }
 
-// Exit while another thread runs: nothing waits for ever, and no thread of ours uses what is gone. A single helper has
-// a core of its own here, and always finds more pieces before it would sleep.
+// Exit while another thread runs: no deadlock and no use after free. One helper has a core of its own here: it finds
+// more pieces each time before it would sleep.
 void test_exit_during_a_run(int helpers) {
   const pid_t child = fork();
   if (child == 0) {

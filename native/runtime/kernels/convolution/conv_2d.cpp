@@ -387,7 +387,7 @@ class Convolution {
     for (int64_t m = 0; m < rows; ++m) {
       for (int64_t tap = 0; tap < tile.taps; ++tap, to += tile.run) {
         const Element* from = scratch_.inputs[static_cast<size_t>(tap * rows + m)];
-        if (is_short) {  // what is copied after a run is overwritten by the next one
+        if (is_short) {  // copies past the end of a run, where the next one overwrites it
           for (int64_t i = 0; i < tile.run; i += kCopied) std::memcpy(to + i, from + i, kCopied * sizeof(Element));
         } else {
           std::copy_n(from == zeros_ ? from : from + offset, tile.run, to);

@@ -105,7 +105,7 @@ VEC_INLINE Float vec_exp_below(Float x) {
   return kHasScaling ? y : pick(x < kLowest, splat(0.0f), y);
 }
 
-// 2^x for x below 127, where that is known; without scaling 0 below the normal floats. Keeps NaN. Half the steps of
+// 2^x for x below 127, where that is known; without scaling 0 below the normal floats. Keeps NaN. Fewer steps than
 // e^x, and no more than 2 ulp.
 VEC_INLINE Float vec_exp2_below(Float x) {
   constexpr float kLowest = kHasScaling ? -150.0f : -126.0f;
