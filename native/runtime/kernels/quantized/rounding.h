@@ -100,17 +100,7 @@ struct Rounding {
       : back(splat(kMagic - zero)), low(splat(lowest)), high(splat(highest)) {}
 
   // Keeps NaN, which becomes 0 in bytes as in torch.
-  VEC_INLINE Float between(Float x) const {
-#if defined(__AVX512F__)
-    const __m512 at_least = _mm512_maskz_max_ps(0xffff, reinterpret_cast<__m512>(low), reinterpret_cast<__m512>(x));
-    return reinterpret_cast<Float>(_mm512_maskz_min_ps(0xffff, reinterpret_cast<__m512>(high), at_least));
-#elif defined(__AVX2__)
-    const __m256 at_least = _mm256_max_ps(reinterpret_cast<__m256>(low), reinterpret_cast<__m256>(x));
-    return reinterpret_cast<Float>(_mm256_min_ps(reinterpret_cast<__m256>(high), at_least));
-#else
-    return clamped(x, low, high);
-#endif
-  }
+  VEC_INLINE Float between(Float x) const { return clamped(x, low, high); }
 
   VEC_INLINE Int steps(Float x) const {
     const Float near = rounded(rounded(x) + kMagic) - back;

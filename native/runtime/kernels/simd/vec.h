@@ -238,16 +238,48 @@ VEC_INLINE Int sign_bit(Float x) { return bits(x) & static_cast<int32_t>(0x80000
 // `magnitude` must not be negative.
 VEC_INLINE Float with_sign(Float magnitude, Int sign) { return from_bits(bits(magnitude) | sign); }
 
-// Keeps NaN in x.
-VEC_INLINE Float at_most(Float x, float limit) { return pick(limit < x, splat(limit), x); }
+// a > b ? a : b, so b where one of them is NaN. GCC compares and blends where one is a constant; this is one
+// instruction.
+template <class V>
+VEC_INLINE V larger(V a, V b) {
+#if defined(__AVX512F__)
+  if constexpr (kLanesOf<V> == 16) {
+    return reinterpret_cast<V>(_mm512_maskz_max_ps(0xffff, reinterpret_cast<__m512>(a), reinterpret_cast<__m512>(b)));
+  }
+#endif
+#if defined(__AVX2__)
+  if constexpr (kLanesOf<V> == 8) {
+    return reinterpret_cast<V>(_mm256_max_ps(reinterpret_cast<__m256>(a), reinterpret_cast<__m256>(b)));
+  }
+#endif
+  return a > b ? a : b;
+}
 
-VEC_INLINE Float at_least(Float x, float limit) { return pick(limit > x, splat(limit), x); }
+// a < b ? a : b, in the same way.
+template <class V>
+VEC_INLINE V smaller(V a, V b) {
+#if defined(__AVX512F__)
+  if constexpr (kLanesOf<V> == 16) {
+    return reinterpret_cast<V>(_mm512_maskz_min_ps(0xffff, reinterpret_cast<__m512>(a), reinterpret_cast<__m512>(b)));
+  }
+#endif
+#if defined(__AVX2__)
+  if constexpr (kLanesOf<V> == 8) {
+    return reinterpret_cast<V>(_mm256_min_ps(reinterpret_cast<__m256>(a), reinterpret_cast<__m256>(b)));
+  }
+#endif
+  return a < b ? a : b;
+}
+
+// Keeps NaN in x.
+VEC_INLINE Float at_most(Float x, float limit) { return smaller(splat(limit), x); }
+
+VEC_INLINE Float at_least(Float x, float limit) { return larger(splat(limit), x); }
 
 // Keeps NaN in x; where low > high, high wins.
 template <class V>
 VEC_INLINE V clamped(V x, V low, V high) {
-  x = low > x ? low : x;
-  return high < x ? high : x;
+  return smaller(high, larger(low, x));
 }
 
 // x, and the compiler no longer knows that it came from a product: keeps it from fusing the product into an FMA.
