@@ -12,6 +12,15 @@ constexpr int64_t kConvolutionMemory = int64_t{16} << 20;
 // ggml takes some sizes as int; the checks before have bounded them.
 int narrow(int64_t value) { return static_cast<int>(value); }
 
+// A row of attention's mask for each query, as ggml reads it; null where that is too large.
+ggml_tensor* mask_of_queries(NodeBuilder& self, ggml_tensor* mask, int64_t queries) {
+  if (mask->ne[1] >= queries) return mask;
+  ggml_context* ctx = self.context();
+  if (!self.fits({mask->ne[0], queries, mask->ne[2], mask->ne[3]}, "the mask of attention")) return nullptr;
+  ggml_tensor* row = ggml_cast(ctx, mask, GGML_TYPE_F32);  // few devices repeat f16
+  return ggml_cast(ctx, ggml_repeat_4d(ctx, row, row->ne[0], queries, row->ne[2], row->ne[3]), GGML_TYPE_F16);
+}
+
 // Attention as products: scores, their softmax, and the sum of the values that it weights.
 ggml_tensor* attention_products(NodeBuilder& self, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v, ggml_tensor* mask,
                                 float scale, float logit_softcap) {
@@ -55,6 +64,10 @@ ggml_tensor* mul_mat(NodeBuilder& self, ggml_tensor* a, ggml_tensor* b) {
 
 ggml_tensor* attention(NodeBuilder& self, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v, ggml_tensor* mask,
                        float scale, float logit_softcap) {
+  if (mask != nullptr) {
+    mask = mask_of_queries(self, mask, q->ne[1]);
+    if (mask == nullptr) return nullptr;
+  }
   ggml_tensor* made = ggml_flash_attn_ext(self.context(), q, k, v, mask, scale, /*max_bias=*/0.0f, logit_softcap);
   ggml_flash_attn_ext_set_prec(made, GGML_PREC_F32);
   return self.runs(made) ? made : attention_products(self, q, k, v, mask, scale, logit_softcap);

@@ -261,8 +261,9 @@ def attention(p: Program) -> None:
                 p.output(p.emit("attention", q, k, v, None, scale=0.3, logit_softcap=softcap))
                 mask = p.input(hidden.half())
                 p.output(p.emit("attention", q, k, v, mask, scale=0.3, logit_softcap=softcap))
-    mask = p.input(torch.randn(2, 4, 8, 7).half())
-    p.output(p.emit("attention", q, k, v, mask, scale=1.0, logit_softcap=0.0))
+    for rows in (1, 8):
+        mask = p.input(torch.randn(2, 4, rows, 7).half())
+        p.output(p.emit("attention", q, k, v, mask, scale=1.0, logit_softcap=0.0))
 
 
 @case("rotary")

@@ -54,10 +54,10 @@ struct Rows {
     memory.resize(t.nb[3] * static_cast<size_t>(batch) + 64);
     t.data = memory.data();
     values.resize(static_cast<size_t>(width * rows * heads * batch));
-    float* to = values.data();
+    for (float& value : values) value = random_float();
     for (int64_t b = 0; b < batch; ++b) {
       for (int64_t h = 0; h < heads; ++h) {
-        for (int64_t r = 0; r < rows; ++r, to += width) put_row(at(r, h, b), to);
+        for (int64_t r = 0; r < rows; ++r) put_row(r, h, b);
       }
     }
   }
@@ -67,39 +67,47 @@ struct Rows {
            static_cast<size_t>(b) * t.nb[3];
   }
 
-  // Random numbers as the type rounds them.
-  void put_row(char* to, float* row) {
+  // Stores a row of values, and rounds them as the type does.
+  void put_row(int64_t r, int64_t h, int64_t b) {
+    char* to = at(r, h, b);
+    float* from = values.data() + index(r, h, b);
     const int64_t n = t.ne[0];
-    for (int64_t i = 0; i < n; ++i) row[i] = random_float();
     if (t.type == GGML_TYPE_F32) {
-      std::memcpy(to, row, static_cast<size_t>(n) * sizeof(float));
+      std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
       return;
     }
-    ggml_quantize_chunk(t.type, row, to, 0, 1, n, nullptr);
-    ggml_get_type_traits(t.type)->to_float(to, row, n);
+    ggml_quantize_chunk(t.type, from, to, 0, 1, n, nullptr);
+    ggml_get_type_traits(t.type)->to_float(to, from, n);
   }
 
-  const float* row(int64_t r, int64_t h, int64_t b) const {
-    return values.data() + ((b * t.ne[2] + h) * t.ne[1] + r) * t.ne[0];
-  }
+  int64_t index(int64_t r, int64_t h, int64_t b) const { return ((b * t.ne[2] + h) * t.ne[1] + r) * t.ne[0]; }
+
+  const float* row(int64_t r, int64_t h, int64_t b) const { return values.data() + index(r, h, b); }
 };
+
+enum class Mask { None, Rows, OneRow };
 
 struct Shape {
   int64_t key_width, value_width, queries, keys, query_heads, key_heads, batch;
   ggml_type type;
-  bool masked, permuted;
+  Mask mask;
+  bool permuted;
   float scale, softcap;
   bool rounds = false;  // keys and values, which are of f32, to bf16
+
+  int64_t mask_rows() const { return mask == Mask::OneRow ? 1 : queries; }
 
   bool is_of_bfloats() const { return rounds || type == GGML_TYPE_BF16; }
 
   std::string text() const {
+    static constexpr const char* kMasks[] = {"", ", masked", ", masked by one row"};
     char text[200];
     std::snprintf(text, sizeof(text), "%lld/%lld wide, %lld queries, %lld keys, %lld/%lld heads, %lld, %s%s, cap %g",
                   static_cast<long long>(key_width), static_cast<long long>(value_width),
                   static_cast<long long>(queries), static_cast<long long>(keys), static_cast<long long>(query_heads),
                   static_cast<long long>(key_heads), static_cast<long long>(batch),
-                  rounds ? "rounded" : ggml_type_name(type), masked ? ", masked" : "", static_cast<double>(softcap));
+                  rounds ? "rounded" : ggml_type_name(type), kMasks[static_cast<int>(mask)],
+                  static_cast<double>(softcap));
     return text;
   }
 };
@@ -136,21 +144,21 @@ struct Case {
         for (float& value : rows->values) value = ggml_bf16_to_fp32(ggml_fp32_to_bf16(value));
       }
     }
-    if (s.masked) make_mask();
+    if (s.mask != Mask::None) make_mask();
   }
   Case(const Case&) = delete;
 
-  // Causal for the first batch, at random for the second, with one row masked as a whole.
+  // Causal for the first batch, at random for the second, with one row of many masked as a whole.
   void make_mask() {
     tmask.type = GGML_TYPE_F16;
-    const int64_t ne[] = {shape.keys, shape.queries, 1, shape.batch};
+    const int64_t ne[] = {shape.keys, shape.mask_rows(), 1, shape.batch};
     std::copy(ne, ne + 4, tmask.ne);
     tmask.nb[0] = sizeof(uint16_t);
     for (int i = 1; i < 4; ++i) tmask.nb[i] = tmask.nb[i - 1] * static_cast<size_t>(tmask.ne[i - 1]);
     mask.resize(static_cast<size_t>(ggml_nelements(&tmask)));
     auto* to = mask.data();
     for (int64_t b = 0; b < shape.batch; ++b) {
-      for (int64_t r = 0; r < shape.queries; ++r) {
+      for (int64_t r = 0; r < shape.mask_rows(); ++r) {
         for (int64_t c = 0; c < shape.keys; ++c) {
           const bool sees = b == 0 ? c <= r + shape.keys - shape.queries : r != 1 && random_size(0, 2) != 0;
           *to++ = ggml_fp32_to_fp16(!sees ? -kInf : b == 0 ? 0.0f : random_float());
@@ -194,8 +202,9 @@ struct Case {
       if (shape.softcap != 0.0f) {
         score = static_cast<double>(shape.softcap) * std::tanh(score / static_cast<double>(shape.softcap));
       }
-      if (shape.masked) {
-        const int64_t index = (b * shape.queries + row) * shape.keys + c;
+      if (shape.mask != Mask::None) {
+        const int64_t mask_row = shape.mask == Mask::OneRow ? 0 : row;
+        const int64_t index = (b * shape.mask_rows() + mask_row) * shape.keys + c;
         score += static_cast<double>(ggml_fp16_to_fp32(mask[static_cast<size_t>(index)]));
       }
       scores[static_cast<size_t>(c)] = score;
@@ -213,7 +222,7 @@ struct Case {
         output[i].error += std::fabs(term) * rounding;
       }
     }
-    const bool masked = shape.masked || shape.keys == 0;
+    const bool masked = shape.mask != Mask::None || shape.keys == 0;
     const double factor = sum == 0.0 && masked ? 0.0 : 1.0 / sum;
     for (Number& number : output) number = {number.value * factor, 2e-5 + number.error * factor};
     return output;
@@ -258,7 +267,7 @@ Shape random_shape() {
   s.key_heads = random_size(1, 3);
   s.query_heads = s.key_heads * random_size(1, 5);
   s.batch = random_size(1, 2);
-  s.masked = random_size(0, 1) != 0;
+  s.mask = static_cast<Mask>(random_size(0, 2));
   s.permuted = random_size(0, 1) != 0;
   s.scale = (random_size(0, 3) == 0 ? -1.0f : 1.0f) / std::sqrt(static_cast<float>(s.key_width));
   s.softcap = random_size(0, 3) == 0 ? 2.0f : 0.0f;
@@ -276,9 +285,30 @@ void check_random_shapes(int count) {
   }
 }
 
+// Scores that rise from block to block by a little, by much, and by so much that weights relative to those before would
+// be infinite; then they fall.
+void check_rising_scores(int64_t queries, Mask mask) {
+  static constexpr float kLevels[] = {0.0f, 4.0f, 3.0f, 20.0f, 110.0f, 100.0f, 0.0f};
+  constexpr int64_t kKeysOfLevel = 128;
+  Case test({32, 32, queries, kKeysOfLevel * static_cast<int64_t>(std::size(kLevels)), 1, 1, 1, GGML_TYPE_F32, mask,
+             false, 1.0f, 0.0f});
+  const auto put = [](Rows& rows, int64_t row, float first) {
+    float* values = rows.values.data() + rows.index(row, 0, 0);
+    std::fill_n(values, rows.t.ne[0], 0.0f);
+    *values = first;
+    rows.put_row(row, 0, 0);
+  };
+  for (int64_t row = 0; row < queries; ++row) put(test.q, row, row % 3 == 2 ? -1.0f : 1.0f);
+  for (int64_t key = 0; key < test.shape.keys; ++key) {
+    put(test.k, key, kLevels[key / kKeysOfLevel] + static_cast<float>(key % 8) / 8.0f);
+  }
+  test.run(1);
+  test.compare();
+}
+
 // NaN, and scores that are infinite, come out as torch has them; masked keys add nothing.
 void check_special_values(ggml_type type, int64_t queries) {
-  Case test({32, 32, queries, 150, 1, 1, 1, type, true, false, 1.0f, 0.0f});
+  Case test({32, 32, queries, 150, 1, 1, 1, type, Mask::Rows, false, 1.0f, 0.0f});
   std::fill(test.mask.begin(), test.mask.end(), static_cast<uint16_t>(0));
   const auto first = [&] { return test.out[static_cast<size_t>(kGuard)]; };
   for (const float value : {std::nanf(""), kInf}) {
@@ -303,23 +333,23 @@ void check_special_values(ggml_type type, int64_t queries) {
 // Of all shapes, or of one.
 void bench(int only) {
   const Shape shapes[] = {
-      {128, 128, 1, 256, 16, 8, 1, GGML_TYPE_F16, true, true, 0.1f, 0.0f},
-      {128, 128, 1, 2048, 16, 8, 1, GGML_TYPE_F16, true, true, 0.1f, 0.0f},
-      {128, 128, 1, 2048, 16, 8, 1, GGML_TYPE_F16, true, false, 0.1f, 0.0f},
-      {128, 128, 1, 2048, 16, 8, 1, GGML_TYPE_Q8_0, true, true, 0.1f, 0.0f},
-      {64, 64, 1, 2048, 32, 8, 1, GGML_TYPE_F16, true, true, 0.1f, 0.0f},
-      {128, 128, 1, 2048, 64, 8, 1, GGML_TYPE_F16, true, false, 0.1f, 0.0f},
-      {128, 128, 3, 512, 16, 8, 1, GGML_TYPE_F16, true, true, 0.1f, 0.0f},
-      {128, 128, 5, 512, 16, 8, 1, GGML_TYPE_F16, true, true, 0.1f, 0.0f},
-      {128, 128, 2, 512, 64, 8, 1, GGML_TYPE_F16, true, true, 0.1f, 0.0f},
-      {128, 128, 3, 512, 64, 8, 1, GGML_TYPE_F16, true, true, 0.1f, 0.0f},
-      {128, 128, 32, 256, 16, 8, 1, GGML_TYPE_F16, true, true, 0.1f, 0.0f},
-      {128, 128, 512, 512, 16, 8, 1, GGML_TYPE_F16, true, true, 0.1f, 0.0f},
-      {64, 64, 512, 512, 32, 8, 1, GGML_TYPE_F16, true, true, 0.1f, 0.0f},
-      {64, 64, 197, 197, 12, 12, 1, GGML_TYPE_F32, false, true, 0.1f, 0.0f},
-      {32, 32, 128, 128, 12, 12, 1, GGML_TYPE_F32, false, true, 0.1f, 0.0f},
-      {64, 64, 197, 197, 12, 12, 1, GGML_TYPE_BF16, false, true, 0.1f, 0.0f},
-      {32, 32, 128, 128, 12, 12, 1, GGML_TYPE_BF16, false, true, 0.1f, 0.0f},
+      {128, 128, 1, 256, 16, 8, 1, GGML_TYPE_F16, Mask::Rows, true, 0.1f, 0.0f},
+      {128, 128, 1, 2048, 16, 8, 1, GGML_TYPE_F16, Mask::Rows, true, 0.1f, 0.0f},
+      {128, 128, 1, 2048, 16, 8, 1, GGML_TYPE_F16, Mask::Rows, false, 0.1f, 0.0f},
+      {128, 128, 1, 2048, 16, 8, 1, GGML_TYPE_Q8_0, Mask::Rows, true, 0.1f, 0.0f},
+      {64, 64, 1, 2048, 32, 8, 1, GGML_TYPE_F16, Mask::Rows, true, 0.1f, 0.0f},
+      {128, 128, 1, 2048, 64, 8, 1, GGML_TYPE_F16, Mask::Rows, false, 0.1f, 0.0f},
+      {128, 128, 3, 512, 16, 8, 1, GGML_TYPE_F16, Mask::Rows, true, 0.1f, 0.0f},
+      {128, 128, 5, 512, 16, 8, 1, GGML_TYPE_F16, Mask::Rows, true, 0.1f, 0.0f},
+      {128, 128, 2, 512, 64, 8, 1, GGML_TYPE_F16, Mask::Rows, true, 0.1f, 0.0f},
+      {128, 128, 3, 512, 64, 8, 1, GGML_TYPE_F16, Mask::Rows, true, 0.1f, 0.0f},
+      {128, 128, 32, 256, 16, 8, 1, GGML_TYPE_F16, Mask::Rows, true, 0.1f, 0.0f},
+      {128, 128, 512, 512, 16, 8, 1, GGML_TYPE_F16, Mask::Rows, true, 0.1f, 0.0f},
+      {64, 64, 512, 512, 32, 8, 1, GGML_TYPE_F16, Mask::Rows, true, 0.1f, 0.0f},
+      {64, 64, 197, 197, 12, 12, 1, GGML_TYPE_F32, Mask::None, true, 0.1f, 0.0f},
+      {32, 32, 128, 128, 12, 12, 1, GGML_TYPE_F32, Mask::None, true, 0.1f, 0.0f},
+      {64, 64, 197, 197, 12, 12, 1, GGML_TYPE_BF16, Mask::None, true, 0.1f, 0.0f},
+      {32, 32, 128, 128, 12, 12, 1, GGML_TYPE_BF16, Mask::None, true, 0.1f, 0.0f},
   };
   for (const Shape& shape : shapes) {
     if (only >= 0 && &shape != shapes + only) continue;
@@ -347,6 +377,9 @@ int main(int argc, char** argv) {
   for (const kernels::Isa isa : testing::variants_of_cpu()) {
     kernels::limit_isa(isa);
     check_random_shapes(80);
+    for (const Mask mask : {Mask::None, Mask::Rows, Mask::OneRow}) {
+      for (const int64_t queries : {1, 20}) check_rising_scores(queries, mask);
+    }
     for (const ggml_type type : {GGML_TYPE_F32, GGML_TYPE_BF16}) {
       for (const int64_t queries : {1, 20}) check_special_values(type, queries);
     }

@@ -358,8 +358,9 @@ def attention(p: Program) -> None:
     q = p.random(2, 4, 6, 8)
     k = p.random(2, 2, 7, 8)
     v = p.random(2, 2, 7, 8)
-    mask = p.input(torch.randn(1, 1, 6, 7).half())
-    p.output(p.emit("attention", q, k, v, mask, scale=0.3, logit_softcap=0.0))
+    for rows in (1, 6):
+        mask = p.input(torch.randn(1, 1, rows, 7).half())
+        p.output(p.emit("attention", q, k, v, mask, scale=0.3, logit_softcap=0.0))
     p.output(p.emit("attention", q, k, v, None, scale=0.3, logit_softcap=5.0))
     halves = (p.build.convert(t, DType.BF16) for t in (k, v))
     p.output(p.emit("attention", q, *halves, None, scale=0.3, logit_softcap=0.0))

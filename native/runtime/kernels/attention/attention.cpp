@@ -102,7 +102,7 @@ struct Source {
 };
 
 struct Scratch {
-  Buffer<float> keys, values, packed_keys, packed_values, scores, sums, block_sums;
+  Buffer<float> keys, values, packed_keys, packed_values, scores, weights, sums, block_sums;
   Buffer<Softmax> softmax;
   Buffer<const float*> queries;
   Buffer<float> rounded_queries;
@@ -210,10 +210,11 @@ class Attention {
     return reinterpret_cast<const float*>(at);
   }
 
-  // A row's mask, or null.
+  // A row's mask, which all may share, or null.
   const uint16_t* mask(int64_t row) const {
     if (mask_ == nullptr) return nullptr;
-    const char* at = static_cast<const char*>(mask_->data) + static_cast<size_t>(position(row)) * mask_->nb[1] +
+    const int64_t mask_row = mask_->ne[1] == 1 ? 0 : position(row);
+    const char* at = static_cast<const char*>(mask_->data) + static_cast<size_t>(mask_row) * mask_->nb[1] +
                      static_cast<size_t>(query_head(row) % mask_->ne[2]) * mask_->nb[2] +
                      static_cast<size_t>(keys_.batch % mask_->ne[3]) * mask_->nb[3];
     return reinterpret_cast<const uint16_t*>(at);
@@ -241,32 +242,33 @@ class Attention {
     return true;
   }
 
-  // Turns a row's scores into weights, which are rounded where they multiply values of bf16; returns the factor that
-  // rescales its sums.
-  float weigh(int64_t row, Range keys, float* scores) {
-    const float factor = softmax_row(row, keys, scores);
-    if (is_of_bfloats_) round_to_bfloats(scores, keys.size(), scores);
+  // Writes a row's weights, which are rounded where they multiply values of bf16; returns the factor that rescales its
+  // sums.
+  float weigh(int64_t row, Range keys, const float* scores, float* weights) {
+    const float factor = softmax_row(row, keys, scores, weights);
+    if (is_of_bfloats_) round_to_bfloats(weights, keys.size(), weights);
     return factor;
   }
 
-  float softmax_row(int64_t row, Range keys, float* scores) {
+  float softmax_row(int64_t row, Range keys, const float* scores, float* weights) {
     ScoreParams score = {params_.scale, params_.logit_softcap, nullptr};
     if (const uint16_t* halves = mask(row)) score.mask = halves + keys.begin;
-    return KERNEL_PICK(softmax_block)(scores, keys.size(), score, softmax_ + row);
+    return KERNEL_PICK(softmax_block)(scores, keys.size(), score, softmax_ + row, weights);
   }
 
   // A block of keys for few rows: each key is read once for all of them.
   void add_few(Range keys, int64_t block) {
     if (masks_all({0, count_}, keys)) return;
     float* scores = scratch_.scores.sized(count_ * block);
+    float* weights = scratch_.weights.sized(count_ * block);
     float factors[kManyRows];
     float* sums[kManyRows];
     score(keys, scores, block);
     for (int64_t row = 0; row < count_; ++row) {
-      factors[row] = weigh(row, keys, scores + row * block);
+      factors[row] = weigh(row, keys, scores + row * block, weights + row * block);
       sums[row] = sums_ + row * width_;
     }
-    sum(keys, scores, block, factors, sums);
+    sum(keys, weights, block, factors, sums);
   }
 
   void score(Range keys, float* scores, int64_t stride) {
@@ -337,13 +339,14 @@ class Attention {
   void multiply(Range rows, Range keys, int64_t block, float* factors, float* sums) {
     const int64_t count = rows.size();
     float* scores = scratch_.scores.sized(tile_rows_ * block);
-    const float* weights[kMaxTileRows];
+    float* weights = scratch_.weights.sized(tile_rows_ * block);
+    const float* operands[kMaxTileRows];
     multiply_packed(queries_ + rows.begin, count, k_->ne[0], packed_keys_, keys.size(), scores, block);
     for (int64_t i = 0; i < count; ++i) {
-      factors[i] = weigh(rows.begin + i, keys, scores + i * block);
-      weights[i] = scores + i * block;
+      factors[i] = weigh(rows.begin + i, keys, scores + i * block, weights + i * block);
+      operands[i] = weights + i * block;
     }
-    multiply_packed(weights, count, keys.size(), packed_values_, v_->ne[0], sums, width_);
+    multiply_packed(operands, count, keys.size(), packed_values_, v_->ne[0], sums, width_);
   }
 
   // The same in bf16.
@@ -351,16 +354,17 @@ class Attention {
     const int64_t count = rows.size();
     const int64_t length = even(keys.size());
     float* scores = scratch_.scores.sized(tile_rows_ * block);
+    float* weights = scratch_.weights.sized(block);
     uint16_t* rounded = scratch_.half_weights.sized(tile_rows_ * length);
     const uint16_t* operands[kMaxTileRows];
     for (int64_t i = 0; i < count; ++i) operands[i] = half_queries_ + (rows.begin + i) * k_->ne[0];
     multiply_packed(*tiles_, session_, operands, count, k_->ne[0], half_keys_, keys.size(), scores, block);
     for (int64_t i = 0; i < count; ++i) {
-      uint16_t* weights = rounded + i * length;
-      factors[i] = softmax_row(rows.begin + i, keys, scores + i * block);
-      weights[length - 1] = 0;
-      from_floats(scores + i * block, keys.size(), DType::Bf16, weights);
-      operands[i] = weights;
+      uint16_t* halves = rounded + i * length;
+      factors[i] = softmax_row(rows.begin + i, keys, scores + i * block, weights);
+      halves[length - 1] = 0;
+      from_floats(weights, keys.size(), DType::Bf16, halves);
+      operands[i] = halves;
     }
     multiply_packed(*tiles_, session_, operands, count, length, half_values_, v_->ne[0], sums, width_);
   }

@@ -18,10 +18,11 @@ struct ScoreParams {
   const uint16_t* mask;  // of the block, in f16, added to the scores; or nullptr
 };
 
-// The online softmax of a row: the highest score so far, times log2(e), and the sum of the weights e^(score - highest).
+// The online softmax of a row: weights are e^(score - base), and a base, here times log2(e), is about the highest score
+// so far.
 struct Softmax {
-  float highest;
-  float sum;
+  float base;
+  float sum;  // of the weights
 };
 
 // A block of keys or of values: `count` rows of a head of `width` numbers, and `after` more rows behind it.
@@ -46,9 +47,10 @@ KERNEL_VARIANTS(void sum_few_halves(const float* weights, int64_t stride, int64_
 // Whether the CPU has an instruction for f16 to f32: then f16 keys and values are read as they are.
 KERNEL_VARIANTS(bool reads_halves())
 
-// A step of the online softmax: turns a row's scores of a block into weights relative to the highest score so far, and
-// returns the factor that rescales the sums of the blocks before.
-KERNEL_VARIANTS(float softmax_block(float* scores, int64_t count, const ScoreParams& params, Softmax* softmax))
+// A step of the online softmax: writes the weights of a row's scores of a block, and returns the factor that rescales
+// the sums of the blocks before.
+KERNEL_VARIANTS(float softmax_block(const float* scores, int64_t count, const ScoreParams& params, Softmax* softmax,
+                                    float* weights))
 
 // y = factor * y + x
 KERNEL_VARIANTS(void scale_and_add(float factor, const float* x, int64_t n, float* y))

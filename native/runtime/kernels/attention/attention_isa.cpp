@@ -156,10 +156,8 @@ VEC_INLINE void each_score(int64_t n, const Body& body) {
 
 constexpr float kLog2E = 1.44269504f;
 
-// What scores are before their softmax, times log2(e): weights are powers of 2. Where that is a product, it is computed
-// again instead of stored.
+// What scores are before their softmax, times log2(e): weights are powers of 2.
 struct Scaled {
-  static constexpr bool kStores = false;
   Float scale;
 
   VEC_INLINE explicit Scaled(float of_scores) : scale(splat(of_scores * kLog2E)) {}
@@ -179,7 +177,6 @@ VEC_INLINE Float load_mask(const uint16_t* mask, FirstLanes lanes) {
 }
 
 struct Masked {
-  static constexpr bool kStores = true;
   Float scale;
   const uint16_t* mask;
 
@@ -192,7 +189,6 @@ struct Masked {
 };
 
 struct CappedAndMasked {
-  static constexpr bool kStores = true;
   const ScoreParams& params;
 
   template <class Lanes>
@@ -202,44 +198,72 @@ struct CappedAndMasked {
   }
 };
 
+// The highest lanes of vectors, side by side; NaN does not count.
+struct Highest {
+  Float chains[kChains];
+
+  VEC_INLINE Highest() {
+    VEC_UNROLL
+    for (Float& chain : chains) chain = splat(-kInfinity);
+  }
+
+  VEC_INLINE void add(int chain, Float x, int64_t n) {
+    chains[chain] = larger(n < kLanes ? first_or(x, n, -kInfinity) : x, chains[chain]);
+  }
+
+  VEC_INLINE float lane() const { return max_lane(larger(larger(chains[0], chains[1]), larger(chains[2], chains[3]))); }
+};
+
 template <class Score>
-VEC_INLINE float highest_score(float* scores, int64_t count, const Score& score) {
-  Float high[kChains];
-  VEC_UNROLL
-  for (Float& chain : high) chain = splat(-kInfinity);
+VEC_INLINE float highest_score(const float* scores, int64_t count, const Score& score) {
+  Highest highest;
+  each_score(count,
+             [&](int chain, int64_t i, auto lanes, int64_t n) { highest.add(chain, score.at(scores, i, lanes), n); });
+  return highest.lane();
+}
+
+// Of a block's weights, the sum, and the highest score.
+struct Weighed {
+  float sum;
+  float highest;
+};
+
+// Writes the weights 2^(score - base).
+template <class Score>
+VEC_INLINE Weighed weigh_scores(const float* scores, int64_t count, const Score& score, float base, float* weights) {
+  Float sum[kChains] = {};
+  Highest highest;
   each_score(count, [&](int chain, int64_t i, auto lanes, int64_t n) {
     const Float x = score.at(scores, i, lanes);
-    if (Score::kStores) lanes.store(scores + i, x);
-    const Float there = n < kLanes ? first_or(x, n, -kInfinity) : x;
-    high[chain] = pick(there > high[chain], there, high[chain]);
-  });
-  for (const Float& chain : high) high[0] = pick(chain > high[0], chain, high[0]);
-  return max_lane(high[0]);
-}
-
-// Writes the weights 2^(score - base), and returns their sum.
-template <class Score>
-VEC_INLINE float weigh_scores(float* scores, int64_t count, const Score& score, float base) {
-  Float sum[kChains] = {};
-  each_score(count, [&](int chain, int64_t i, auto lanes, int64_t n) {
-    const Float x = Score::kStores ? lanes.load(scores + i) : score.at(scores, i, lanes);
+    highest.add(chain, x, n);
     const Float weight = vec_exp2_below(x - base);
-    lanes.store(scores + i, weight);
+    lanes.store(weights + i, weight);
     sum[chain] += n < kLanes ? first_or(weight, n, 0.0f) : weight;
   });
-  return total((sum[0] + sum[1]) + (sum[2] + sum[3]));
+  return {total((sum[0] + sum[1]) + (sum[2] + sum[3])), highest.lane()};
 }
 
+// By how much a score may be above the base that its block was weighed with. Weights are then far from infinite, and
+// the difference, which is rounded, is no more in error than scores are.
+constexpr float kRoom = 8.0f;
+
+// Most blocks are weighed as they are read for the first time, with the base of those before them.
 template <class Score>
-VEC_INLINE float softmax_of(float* scores, int64_t count, const Score& score, Softmax* softmax) {
-  const float before = softmax->highest;
-  const float block_highest = highest_score(scores, count, score);
-  const float highest = block_highest > before ? block_highest : before;
-  const float base = highest == -kInfinity ? 0.0f : highest;  // all keys so far are masked
-  const float sum = weigh_scores(scores, count, score, base);
+VEC_INLINE float softmax_of(const float* scores, int64_t count, const Score& score, Softmax* softmax, float* weights) {
+  const float before = softmax->base;
   const bool is_first = before == -kInfinity;
-  const float factor = before == highest ? 1.0f : is_first ? 0.0f : vec_exp2_below(splat(before - highest))[0];
-  softmax->highest = highest;
+  if (!is_first) {
+    const Weighed block = weigh_scores(scores, count, score, before, weights);
+    if (block.highest - before <= kRoom) {
+      softmax->sum += block.sum;
+      return 1.0f;
+    }
+  }
+  const float highest = highest_score(scores, count, score);
+  softmax->base = highest > before ? highest : before;
+  const float base = softmax->base == -kInfinity ? 0.0f : softmax->base;  // all keys so far are masked
+  const float sum = weigh_scores(scores, count, score, base, weights).sum;
+  const float factor = is_first ? 0.0f : vec_exp2_below(splat(before - base))[0];
   softmax->sum = softmax->sum * factor + sum;
   return factor;
 }
@@ -267,10 +291,10 @@ void sum_few_halves(const float* weights, int64_t stride, int64_t rows, HalfRows
 
 bool reads_halves() { return kHasHalfConversion; }
 
-float softmax_block(float* scores, int64_t count, const ScoreParams& params, Softmax* softmax) {
-  if (params.softcap != 0.0f) return softmax_of(scores, count, CappedAndMasked{params}, softmax);
-  if (params.mask != nullptr) return softmax_of(scores, count, Masked(params), softmax);
-  return softmax_of(scores, count, Scaled(params.scale), softmax);
+float softmax_block(const float* scores, int64_t count, const ScoreParams& params, Softmax* softmax, float* weights) {
+  if (params.softcap != 0.0f) return softmax_of(scores, count, CappedAndMasked{params}, softmax, weights);
+  if (params.mask != nullptr) return softmax_of(scores, count, Masked(params), softmax, weights);
+  return softmax_of(scores, count, Scaled(params.scale), softmax, weights);
 }
 
 void scale_and_add(float factor, const float* x, int64_t n, float* y) {

@@ -37,10 +37,10 @@ def attends(q: Operand, k: Operand, v: Operand) -> bool:
 
 @formula
 def masks_scores(q: Operand, k: Operand, mask: Operand | None) -> bool:
-    """Expects `mask` to have a row of `k`'s positions for each of `q`'s, and batch dims that divide `q`'s."""
+    """Expects `mask` to have a row of `k`'s positions for each of `q`'s, or one, and batch dims that divide `q`'s."""
     return mask is None or (
         mask.ne[0] == k.ne[1]
-        and mask.ne[1] >= q.ne[1]
+        and (mask.ne[1] == 1 or mask.ne[1] >= q.ne[1])
         and divides(mask.ne[2], q.ne[2])
         and divides(mask.ne[3], q.ne[3])
     )
@@ -139,7 +139,7 @@ def attention(
     scale: float,
     logit_softcap: float,
 ) -> torch.Tensor:
-    """``softmax(q k^T * scale + mask) v`` with heads moved inside the positions.
+    """``softmax(q k^T * scale + mask) v`` with heads moved inside the positions; one row of ``mask`` holds for all.
 
     ggml has ``ggml_flash_attn_ext`` for it; a device that lacks that for these types and sizes computes its products
     and the softmax (``compositions::attention``). With ``k`` and ``v`` of bf16 ``q`` is rounded to it, as by ggml, and

@@ -127,8 +127,9 @@ def _flash_attention(
 ) -> Tensor:
     """One node: it reads permuted heads in place, never stores the scores, and gives 0 for rows that are hidden whole.
 
-    Its mask is f16, so it takes those alone that are 0 and -inf, or f16 anyway. Keys and values that were f16 before,
-    as a cache's, are read as they were. On the CPU all sums are in f32; other devices' own kernels may do with less.
+    Its mask is f16, so it takes those alone that are 0 and -inf, or f16 anyway, with one row where all are equal. Keys
+    and values that were f16 before, as a cache's, are read as they were. On the CPU all sums are in f32; other
+    devices' own kernels may do with less.
     """
     build = cx.builder
     columns, rows = keys.ne[1], query.value.ne[1]
@@ -137,7 +138,7 @@ def _flash_attention(
         hidden = _causal_mask(cx, columns, rows)
     elif mask is not None:
         added = _additive(cx, mask)
-        hidden = build.broadcast(added, (columns, rows, added.ne[2], added.ne[3]))
+        hidden = build.broadcast(added, (columns, *added.ne[1:]))
     half = None if hidden is None else build.convert(hidden, DType.F16)
     made = build.emit("attention", query.value, keys, values, half, scale=scale, logit_softcap=softcap)
     return cx.rounded(build.permute(made, (0, 2, 1, 3)))
