@@ -105,6 +105,7 @@ struct Scratch {
   Buffer<float> keys, values, packed_keys, packed_values, scores, weights, sums, block_sums;
   Buffer<Softmax> softmax;
   Buffer<const float*> queries;
+  Buffer<const uint16_t*> masks;
   Buffer<float> rounded_queries;
   Buffer<uint16_t> half_queries, rows, half_keys, half_values, half_weights;
 };
@@ -158,8 +159,9 @@ class Attention {
     sums_ = scratch_.sums.sized(count_ * width_);
     softmax_ = scratch_.softmax.sized(count_);
     queries_ = scratch_.queries.sized(count_);
+    masks_ = mask_ == nullptr ? nullptr : scratch_.masks.sized(count_);
     std::fill_n(softmax_, count_, Softmax{kMasked, 0.0f});
-    for (int64_t i = 0; i < count_; ++i) queries_[i] = query(i);
+    find_rows();
     const bool packs = count_ >= kManyRows;
     if (is_of_bfloats_) round_queries(packs && tiles_ != nullptr);
     if (!packs || k_->ne[1] == 0) clear_sums({0, count_});
@@ -172,7 +174,7 @@ class Attention {
         add_few(block_keys, block);
       }
     }
-    for (int64_t i = 0; i < count_; ++i) write(i);
+    write();
   }
 
   int64_t width() const { return std::max<int64_t>(1, ceil_div(v_->ne[0], kPackedColumns)) * kPackedColumns; }
@@ -185,9 +187,32 @@ class Attention {
     return std::clamp<int64_t>(most * 256 / std::max<int64_t>(1, longest), kPackedColumns, most);
   }
 
-  int64_t position(int64_t row) const { return (begin_ + row) / head_rows_; }
+  // Calls body(row, position, query_head) for each row of the share.
+  template <class Body>
+  void each_row(const Body& body) const {
+    int64_t position = begin_ / head_rows_;
+    int64_t head = begin_ % head_rows_;
+    for (int64_t row = 0; row < count_; ++row) {
+      body(row, position, keys_.head * head_rows_ + head);
+      if (++head < head_rows_) continue;
+      head = 0;
+      ++position;
+    }
+  }
 
-  int64_t query_head(int64_t row) const { return keys_.head * head_rows_ + (begin_ + row) % head_rows_; }
+  // Queries and masks, of which all rows may share one.
+  void find_rows() {
+    const auto at = [&](const ggml_tensor* t, int64_t i1, int64_t i2, int64_t i3) {
+      return static_cast<const char*>(t->data) + static_cast<size_t>(i1) * t->nb[1] +
+             static_cast<size_t>(i2) * t->nb[2] + static_cast<size_t>(i3) * t->nb[3];
+    };
+    each_row([&](int64_t row, int64_t position, int64_t head) {
+      queries_[row] = reinterpret_cast<const float*>(at(q_, position, head, keys_.batch));
+      if (mask_ == nullptr) return;
+      const char* mask = at(mask_, mask_->ne[1] == 1 ? 0 : position, head % mask_->ne[2], keys_.batch % mask_->ne[3]);
+      masks_[row] = reinterpret_cast<const uint16_t*>(mask);
+    });
+  }
 
   // For tiles as bf16, else in f32.
   void round_queries(bool for_tiles) {
@@ -204,35 +229,19 @@ class Attention {
     }
   }
 
-  const float* query(int64_t row) const {
-    const char* at = static_cast<const char*>(q_->data) + static_cast<size_t>(position(row)) * q_->nb[1] +
-                     static_cast<size_t>(query_head(row)) * q_->nb[2] + static_cast<size_t>(keys_.batch) * q_->nb[3];
-    return reinterpret_cast<const float*>(at);
-  }
-
-  // A row's mask, which all may share, or null.
-  const uint16_t* mask(int64_t row) const {
-    if (mask_ == nullptr) return nullptr;
-    const int64_t mask_row = mask_->ne[1] == 1 ? 0 : position(row);
-    const char* at = static_cast<const char*>(mask_->data) + static_cast<size_t>(mask_row) * mask_->nb[1] +
-                     static_cast<size_t>(query_head(row) % mask_->ne[2]) * mask_->nb[2] +
-                     static_cast<size_t>(keys_.batch % mask_->ne[3]) * mask_->nb[3];
-    return reinterpret_cast<const uint16_t*>(at);
-  }
-
   // They come while scores are computed: rows are too far apart for the CPU to guess.
   void prefetch_masks(Range rows, Range keys) const {
-    if (mask_ == nullptr) return;
+    if (masks_ == nullptr) return;
     for (int64_t row = rows.begin; row < rows.end; ++row) {
-      prefetch(mask(row) + keys.begin, keys.size() * static_cast<int64_t>(sizeof(uint16_t)));
+      prefetch(masks_[row] + keys.begin, keys.size() * static_cast<int64_t>(sizeof(uint16_t)));
     }
   }
 
   bool masks_all(Range rows, Range keys) const {
+    if (masks_ == nullptr) return false;
     const uint16_t* before = nullptr;
     for (int64_t row = rows.begin; row < rows.end; ++row) {
-      const uint16_t* halves = mask(row);
-      if (halves == nullptr) return false;
+      const uint16_t* halves = masks_[row];
       if (halves == before) continue;
       before = halves;
       for (int64_t key = keys.begin; key < keys.end; ++key) {
@@ -242,18 +251,20 @@ class Attention {
     return true;
   }
 
-  // Writes a row's weights, which are rounded where they multiply values of bf16; returns the factor that rescales its
-  // sums.
-  float weigh(int64_t row, Range keys, const float* scores, float* weights) {
-    const float factor = softmax_row(row, keys, scores, weights);
-    if (is_of_bfloats_) round_to_bfloats(weights, keys.size(), weights);
-    return factor;
+  // Writes the weights of some rows, and the factors that rescale their sums.
+  void weigh(Range rows, Range keys, const float* scores, int64_t stride, float* factors, float* weights) {
+    const uint16_t* const* masks = masks_ == nullptr ? nullptr : masks_ + rows.begin;
+    Softmax* const softmax = softmax_ + rows.begin;
+    KERNEL_PICK(softmax_rows)
+    ({rows.size(), keys.size(), stride, scores, masks, keys.begin, softmax, weights, factors}, params_.scale,
+     params_.logit_softcap);
   }
 
-  float softmax_row(int64_t row, Range keys, const float* scores, float* weights) {
-    ScoreParams score = {params_.scale, params_.logit_softcap, nullptr};
-    if (const uint16_t* halves = mask(row)) score.mask = halves + keys.begin;
-    return KERNEL_PICK(softmax_block)(scores, keys.size(), score, softmax_ + row, weights);
+  // The same, with weights that are rounded where they multiply values of bf16.
+  void weigh_and_round(Range rows, Range keys, const float* scores, int64_t stride, float* factors, float* weights) {
+    weigh(rows, keys, scores, stride, factors, weights);
+    if (!is_of_bfloats_) return;
+    for (int64_t i = 0; i < rows.size(); ++i) round_to_bfloats(weights + i * stride, keys.size(), weights + i * stride);
   }
 
   // A block of keys for few rows: each key is read once for all of them.
@@ -264,10 +275,8 @@ class Attention {
     float factors[kManyRows];
     float* sums[kManyRows];
     score(keys, scores, block);
-    for (int64_t row = 0; row < count_; ++row) {
-      factors[row] = weigh(row, keys, scores + row * block, weights + row * block);
-      sums[row] = sums_ + row * width_;
-    }
+    weigh_and_round({0, count_}, keys, scores, block, factors, weights);
+    for (int64_t row = 0; row < count_; ++row) sums[row] = sums_ + row * width_;
     sum(keys, weights, block, factors, sums);
   }
 
@@ -342,10 +351,8 @@ class Attention {
     float* weights = scratch_.weights.sized(tile_rows_ * block);
     const float* operands[kMaxTileRows];
     multiply_packed(queries_ + rows.begin, count, k_->ne[0], packed_keys_, keys.size(), scores, block);
-    for (int64_t i = 0; i < count; ++i) {
-      factors[i] = weigh(rows.begin + i, keys, scores + i * block, weights + i * block);
-      operands[i] = weights + i * block;
-    }
+    weigh_and_round(rows, keys, scores, block, factors, weights);
+    for (int64_t i = 0; i < count; ++i) operands[i] = weights + i * block;
     multiply_packed(operands, count, keys.size(), packed_values_, v_->ne[0], sums, width_);
   }
 
@@ -361,7 +368,8 @@ class Attention {
     multiply_packed(*tiles_, session_, operands, count, k_->ne[0], half_keys_, keys.size(), scores, block);
     for (int64_t i = 0; i < count; ++i) {
       uint16_t* halves = rounded + i * length;
-      factors[i] = softmax_row(rows.begin + i, keys, scores + i * block, weights);
+      const int64_t row = rows.begin + i;
+      weigh({row, row + 1}, keys, scores + i * block, block, factors + i, weights);
       halves[length - 1] = 0;
       from_floats(weights, keys.size(), DType::Bf16, halves);
       operands[i] = halves;
@@ -385,13 +393,15 @@ class Attention {
   static int64_t even(int64_t n) { return n + n % 2; }
 
   // A row whose keys are all masked is 0; one whose scores are all -inf without a mask is NaN, as its softmax is.
-  void write(int64_t row) const {
+  void write() const {
     const int64_t width = v_->ne[0];
-    const int64_t out_row = (keys_.batch * dst_->ne[2] + position(row)) * dst_->ne[1] + query_head(row);
-    const float sum = softmax_[row].sum;
     const bool masked = mask_ != nullptr || k_->ne[1] == 0;
-    const float factor = sum == 0.0f && masked ? 0.0f : 1.0f / sum;
-    KERNEL_PICK(scale_into)(factor, sums_ + row * width_, width, static_cast<float*>(dst_->data) + out_row * width);
+    each_row([&](int64_t row, int64_t position, int64_t head) {
+      const int64_t out_row = (keys_.batch * dst_->ne[2] + position) * dst_->ne[1] + head;
+      const float sum = softmax_[row].sum;
+      const float factor = sum == 0.0f && masked ? 0.0f : 1.0f / sum;
+      KERNEL_PICK(scale_into)(factor, sums_ + row * width_, width, static_cast<float*>(dst_->data) + out_row * width);
+    });
   }
 
   const AttentionParams& params_;
@@ -417,6 +427,7 @@ class Attention {
   float* sums_ = nullptr;
   Softmax* softmax_ = nullptr;
   const float** queries_ = nullptr;
+  const uint16_t** masks_ = nullptr;  // where there is a mask
   float* packed_keys_ = nullptr;
   float* packed_values_ = nullptr;
   uint16_t* half_queries_ = nullptr;

@@ -11,18 +11,24 @@ namespace executorch_ggml::kernels {
 // Rows to prefetch ahead: those of one head may be far apart, where the CPU's own prefetcher does not find them.
 constexpr int64_t kPrefetchRows = 24;
 
-// How scores are scaled and masked before the softmax.
-struct ScoreParams {
-  float scale;
-  float softcap;         // 0: none
-  const uint16_t* mask;  // of the block, in f16, added to the scores; or nullptr
-};
-
 // The online softmax of a row: weights are e^(score - base), and a base, here times log2(e), is about the highest score
 // so far.
 struct Softmax {
   float base;
   float sum;  // of the weights
+};
+
+// The scores of some rows with a block of keys, and what becomes of them.
+struct ScoreRows {
+  int64_t count;
+  int64_t keys;
+  int64_t stride;  // floats from a row to the next one
+  const float* scores;
+  const uint16_t* const* masks;  // of each row, in f16, to be added from the block's first key on; or nullptr
+  int64_t first_key;
+  Softmax* softmax;
+  float* weights;
+  float* factors;  // that rescale the sums of the blocks before
 };
 
 // A block of keys or of values: `count` rows of a head of `width` numbers, and `after` more rows behind it.
@@ -47,10 +53,9 @@ KERNEL_VARIANTS(void sum_few_halves(const float* weights, int64_t stride, int64_
 // Whether the CPU has an instruction for f16 to f32: then f16 keys and values are read as they are.
 KERNEL_VARIANTS(bool reads_halves())
 
-// A step of the online softmax: writes the weights of a row's scores of a block, and returns the factor that rescales
-// the sums of the blocks before.
-KERNEL_VARIANTS(float softmax_block(const float* scores, int64_t count, const ScoreParams& params, Softmax* softmax,
-                                    float* weights))
+// A step of the online softmax of scores that are scaled, capped where `softcap` is not 0, and masked: writes weights
+// and factors.
+KERNEL_VARIANTS(void softmax_rows(const ScoreRows& rows, float scale, float softcap))
 
 // y = factor * y + x
 KERNEL_VARIANTS(void scale_and_add(float factor, const float* x, int64_t n, float* y))

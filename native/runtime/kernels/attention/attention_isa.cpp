@@ -180,7 +180,7 @@ struct Masked {
   Float scale;
   const uint16_t* mask;
 
-  VEC_INLINE explicit Masked(const ScoreParams& params) : scale(splat(params.scale * kLog2E)), mask(params.mask) {}
+  VEC_INLINE Masked(float of_scores, const uint16_t* of_row) : scale(splat(of_scores * kLog2E)), mask(of_row) {}
 
   template <class Lanes>
   VEC_INLINE Float at(const float* scores, int64_t i, const Lanes& lanes) const {
@@ -189,12 +189,14 @@ struct Masked {
 };
 
 struct CappedAndMasked {
-  const ScoreParams& params;
+  float scale;
+  float softcap;
+  const uint16_t* mask;  // or nullptr
 
   template <class Lanes>
   VEC_INLINE Float at(const float* scores, int64_t i, const Lanes& lanes) const {
-    const Float capped = vec_tanh(lanes.load(scores + i) * params.scale / params.softcap) * (params.softcap * kLog2E);
-    return params.mask == nullptr ? capped : capped + load_mask(params.mask + i, lanes) * kLog2E;
+    const Float capped = vec_tanh(lanes.load(scores + i) * scale / softcap) * (softcap * kLog2E);
+    return mask == nullptr ? capped : capped + load_mask(mask + i, lanes) * kLog2E;
   }
 };
 
@@ -268,6 +270,15 @@ VEC_INLINE float softmax_of(const float* scores, int64_t count, const Score& sco
   return factor;
 }
 
+// `score_of` says how a row's scores are seen.
+template <class ScoreOf>
+VEC_INLINE void weigh_rows(const ScoreRows& rows, const ScoreOf& score_of) {
+  for (int64_t r = 0; r < rows.count; ++r) {
+    const int64_t at = r * rows.stride;
+    rows.factors[r] = softmax_of(rows.scores + at, rows.keys, score_of(r), rows.softmax + r, rows.weights + at);
+  }
+}
+
 }  // namespace
 
 void score_few(const float* const* queries, int64_t rows, FloatRows keys, Block block, float* scores, int64_t stride) {
@@ -291,10 +302,11 @@ void sum_few_halves(const float* weights, int64_t stride, int64_t rows, HalfRows
 
 bool reads_halves() { return kHasHalfConversion; }
 
-float softmax_block(const float* scores, int64_t count, const ScoreParams& params, Softmax* softmax, float* weights) {
-  if (params.softcap != 0.0f) return softmax_of(scores, count, CappedAndMasked{params}, softmax, weights);
-  if (params.mask != nullptr) return softmax_of(scores, count, Masked(params), softmax, weights);
-  return softmax_of(scores, count, Scaled(params.scale), softmax, weights);
+void softmax_rows(const ScoreRows& rows, float scale, float softcap) {
+  const auto mask = [&](int64_t r) { return rows.masks == nullptr ? nullptr : rows.masks[r] + rows.first_key; };
+  if (softcap != 0.0f) return weigh_rows(rows, [&](int64_t r) { return CappedAndMasked{scale, softcap, mask(r)}; });
+  if (rows.masks != nullptr) return weigh_rows(rows, [&](int64_t r) { return Masked(scale, mask(r)); });
+  weigh_rows(rows, [&](int64_t /*r*/) { return Scaled(scale); });
 }
 
 void scale_and_add(float factor, const float* x, int64_t n, float* y) {
