@@ -16,7 +16,7 @@ So are written the masks of transformers' encoders, whose positions all see each
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from ..ir._lazy import torch
@@ -28,83 +28,84 @@ from ..ir.ops.custom import BinaryKind
 from .rewrite import Rewriter, present
 
 Interval = tuple[int, int]  # the least and the greatest integer that a value's elements can be
+_INTEGERS = (DType.I32, DType.I64)
 
 
 def run(graph: Graph) -> Graph:
     """The graph with comparisons that are decided as their results."""
-    return Rewriter(graph).run({"binary": partial(_rule, _Intervals(graph.symbols))})
+    return Rewriter(graph).run({"binary": partial(_decided, _intervals(graph))})
 
 
-def _rule(intervals: _Intervals, rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]) -> Value | None:
-    a, b = present(inputs)
+def _decided(
+    intervals: Mapping[Value, Interval], rewriter: Rewriter, node: Node, inputs: tuple[Value | None, ...]
+) -> Value | None:
     kind = BinaryKind(node.attrs["kind"])
     if kind in _COMPARISONS:
-        of_a, of_b = intervals.of(rewriter, a), intervals.of(rewriter, b)
-        holds = None if of_a is None or of_b is None else _COMPARISONS[kind](of_a, of_b)
+        a, b = (intervals.get(value) for value in present(node.inputs))
+        holds = None if a is None or b is None else _COMPARISONS[kind](a, b)
         return None if holds is None else rewriter.builder.fill(node.output.ne, holds, DType.BOOL)
     if kind in _CONNECTIVES and node.output.dtype == DType.BOOL:
-        for condition, other in ((a, b), (b, a)):
-            known = condition.producer
-            if known is None or known.op != "fill":
-                continue
-            if bool(known.attrs["integer"]) is _CONNECTIVES[kind]:
-                return rewriter.builder.broadcast(other, node.output.ne)
-            return rewriter.builder.fill(node.output.ne, known.attrs["integer"], DType.BOOL)
+        first, second = present(inputs)
+        for condition, other in ((first, second), (second, first)):
+            if (holds := _known(condition)) is not None:
+                return rewriter.builder.broadcast(other if holds is _CONNECTIVES[kind] else condition, node.output.ne)
     return None
 
 
-class _Intervals:
-    """Between which integers the elements of values are, where that is known."""
-
-    def __init__(self, symbols: list[Symbol]) -> None:
-        self._symbols = symbols
-        self._known: dict[Value, Interval | None] = {}
-
-    def of(self, rewriter: Rewriter, value: Value) -> Interval | None:
-        """The interval of a value of the new graph; None where it may not fit its type."""
-        if value not in self._known:
-            interval = self._computed(rewriter, value) if value.dtype in (DType.I32, DType.I64) else None
-            self._known[value] = interval if interval is None or _holds(value.dtype, interval) else None
-        return self._known[value]
-
-    def _computed(self, rewriter: Rewriter, value: Value) -> Interval | None:
-        constant = rewriter.constant(value)
-        if constant is not None:
-            one = constant.data is not None and all(map(is_one, value.ne))
-            return (int(constant.data()), int(constant.data())) if one and constant.data is not None else None
-        node = value.producer
-        if node is None:
-            return None
-        if node.op == "fill":
-            return self._size(node.attrs["integer"])
-        if node.op == "iota":
-            return self._positions(node)
-        operation = _OPERATIONS.get(node.op) or _OPERATIONS.get(node.attrs.get("kind"))
-        if operation is not None:
-            a, b = (self.of(rewriter, operand) for operand in present(node.inputs))
-            return None if a is None or b is None else operation(a, b)
-        source = node.inputs[0] if node.inputs else None
-        keeps = node.op in ("convert", "broadcast") or node.spec.moves is Moves.VIEW
-        return self.of(rewriter, source) if keeps and source is not None else None
-
-    def _positions(self, node: Node) -> Interval | None:
-        start, count, step = self._size(node.attrs["start"]), self._size(node.output.ne[0]), node.attrs["step"]
-        if start is None or count is None:
-            return None
-        last = step * max(0, count[1] - 1)
-        return start[0] + min(0, last), start[1] + max(0, last)
-
-    def _size(self, size: Dim) -> Interval | None:
-        if isinstance(size, int):
-            return size, size
-        from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
-
-        bounds = bound_sympy(size, {each.symbol: ValueRanges(each.min, each.max) for each in self._symbols})
-        whole = bounds.lower.is_Integer and bounds.upper.is_Integer
-        return (int(bounds.lower), int(bounds.upper)) if whole else None
+def _known(condition: Value) -> bool | None:
+    """Whether a condition holds everywhere or nowhere; None where that is not known."""
+    fill = condition.producer
+    integer = fill.attrs["integer"] if fill is not None and fill.op == "fill" else None
+    return bool(integer) if isinstance(integer, int) else None
 
 
-def _holds(dtype: DType, interval: Interval) -> bool:
+def _intervals(graph: Graph) -> dict[Value, Interval]:
+    """Between which integers the elements of values are, where that is known and fits their types."""
+    found: dict[Value, Interval] = {}
+    for constant in graph.constants:
+        value = constant.value
+        if value.dtype in _INTEGERS and constant.data is not None and all(map(is_one, value.ne)):
+            found[value] = (int(constant.data()),) * 2
+    for node in graph.nodes:
+        interval = _computed(node, found, graph.symbols) if node.output.dtype in _INTEGERS else None
+        if interval is not None and _fits(node.output.dtype, interval):
+            found[node.output] = interval
+    return found
+
+
+def _computed(node: Node, found: Mapping[Value, Interval], symbols: list[Symbol]) -> Interval | None:
+    if node.op == "fill":
+        return _size(node.attrs["integer"], symbols)
+    if node.op == "iota":
+        return _positions(node, symbols)
+    operands = [found.get(value) for value in present(node.inputs)]
+    operation = _OPERATIONS.get(BinaryKind(node.attrs["kind"]) if node.op == "binary" else node.op)
+    if operation is not None:
+        a, b = operands
+        return None if a is None or b is None else operation(a, b)
+    keeps = node.op in ("convert", "broadcast") or node.spec.moves is Moves.VIEW
+    return operands[0] if keeps else None
+
+
+def _positions(iota: Node, symbols: list[Symbol]) -> Interval | None:
+    start, count = _size(iota.attrs["start"], symbols), _size(iota.output.ne[0], symbols)
+    if start is None or count is None:
+        return None
+    last = iota.attrs["step"] * max(0, count[1] - 1)
+    return start[0] + min(0, last), start[1] + max(0, last)
+
+
+def _size(size: Dim, symbols: list[Symbol]) -> Interval | None:
+    if isinstance(size, int):
+        return size, size
+    from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
+
+    bounds = bound_sympy(size, {each.symbol: ValueRanges(each.min, each.max) for each in symbols})
+    whole = bounds.lower.is_Integer and bounds.upper.is_Integer
+    return (int(bounds.lower), int(bounds.upper)) if whole else None
+
+
+def _fits(dtype: DType, interval: Interval) -> bool:
     info = torch.iinfo(dtype.torch)
     return info.min <= interval[0] and interval[1] <= info.max
 
@@ -140,4 +141,9 @@ def _difference(a: Interval, b: Interval) -> Interval:
     return a[0] - b[1], a[1] - b[0]
 
 
-_OPERATIONS = {"add": _sum, BinaryKind.ADD: _sum, "sub": _difference, BinaryKind.SUB: _difference}
+_OPERATIONS: dict[str | BinaryKind, Callable[[Interval, Interval], Interval]] = {
+    "add": _sum,
+    BinaryKind.ADD: _sum,
+    "sub": _difference,
+    BinaryKind.SUB: _difference,
+}
