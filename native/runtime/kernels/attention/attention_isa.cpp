@@ -245,11 +245,12 @@ VEC_INLINE Weighed weigh_scores(const float* scores, int64_t count, const Score&
   return {total((sum[0] + sum[1]) + (sum[2] + sum[3])), highest.lane()};
 }
 
-// By how much a score may be above the base that its block was weighed with. Weights are then far from infinite, and
-// the difference, which is rounded, is no more in error than scores are.
+// How far a block's maximum may be above the running base: weights stay far from overflow, and the rounding error of
+// score - base stays that of the scores.
 constexpr float kRoom = 8.0f;
 
-// Most blocks are weighed as they are read for the first time, with the base of those before them.
+// A step of the online softmax: one pass over a block's scores with the running base, which need not be the maximum.
+// The first block, and one whose maximum is more than kRoom above the base, takes a pass for the maximum before.
 template <class Score>
 VEC_INLINE float softmax_of(const float* scores, int64_t count, const Score& score, Softmax* softmax, float* weights) {
   const float before = softmax->base;
