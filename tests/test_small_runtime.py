@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.frontends.aten.test_quantized_layers import Convolution, ConvolutionModel
 from tests.torchvision_cpu import torchvision_models
 from torch import nn
 
@@ -102,6 +103,12 @@ def test_selects_kernels(convolutions: Path) -> None:
     assert selection.families == ("depthwise_5", "winograd")
     assert "hardswish" in selection.kinds["Activation"]
     assert "silu" not in selection.kinds["Activation"]
+
+
+def test_selects_kernels_of_integers(tmp_path: Path) -> None:
+    case = Convolution(inputs=16, outputs=24)
+    program = saved(ConvolutionModel(case), (torch.randn(2, 16, 7, 6),), tmp_path / "convolution.pte")
+    assert selection_of([program]).families == ("integer_winograd",)
 
 
 def test_selects_states_and_ggml(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@
 #include "kernels/convolution/chain.h"
 #include "kernels/convolution/winograd.h"
 #include "kernels/quantized/layer.h"
+#include "kernels/quantized/winograd.h"
 #include "payload.h"
 #include "rpc.h"
 #include "run_kernel.h"
@@ -469,16 +470,32 @@ bool NodeBuilder::is_read_once(int value) {
   return reads_[static_cast<size_t>(value)] == 1;
 }
 
+// Under which key the program has this node's weight; null where it is none of its constants.
+const flatbuffers::String* NodeBuilder::weight_key() const {
+  const int value = node_->inputs()->Get(1);
+  const auto& constants = *graph_.constants();
+  const auto is_weight = [value](const fb::Constant* constant) { return constant->value() == value; };
+  const auto found = std::find_if(constants.begin(), constants.end(), is_weight);
+  return found == constants.end() ? nullptr : found->key();
+}
+
 // Null where a convolution is not computed so, or its weight is none of the program's constants.
 const float* NodeBuilder::winograd_weights(const ggml_tensor* weight, const kernels::ConvolutionParams& params,
                                            bool of_bfloats) const {
   if (!is_built(Family::Winograd) || kept_weights_ == nullptr || !kernels::is_winograd(ne_, weight, params, of_bfloats))
     return nullptr;
-  const int value = node_->inputs()->Get(1);
-  const auto& constants = *graph_.constants();
-  const auto is_weight = [value](const fb::Constant* constant) { return constant->value() == value; };
-  const auto found = std::find_if(constants.begin(), constants.end(), is_weight);
-  return found == constants.end() ? nullptr : kept_weights_->winograd(flatbuffers::GetString(found->key()), weight);
+  const flatbuffers::String* key = weight_key();
+  return key == nullptr ? nullptr : kept_weights_->winograd(key->str(), weight);
+}
+
+const int16_t* NodeBuilder::integer_winograd_weights(const ggml_tensor* weight,
+                                                     const kernels::QuantizedLayerParams& params) const {
+  if (!is_built(Family::IntegerWinograd) || kept_weights_ == nullptr ||
+      !kernels::is_integer_winograd(ne_, weight, params)) {
+    return nullptr;
+  }
+  const flatbuffers::String* key = weight_key();
+  return key == nullptr ? nullptr : kept_weights_->integer_winograd(key->str(), weight);
 }
 
 ggml_tensor* NodeBuilder::quantized_conv_2d(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* scale, ggml_tensor* bias,
@@ -488,6 +505,11 @@ ggml_tensor* NodeBuilder::quantized_conv_2d(ggml_tensor* x, ggml_tensor* weight,
   Storage kind{};
   if (!use_kernel_weight(by_channel, groups, &weight, &kind)) return nullptr;
   const kernels::QuantizedLayerParams params{window, groups, zero, output, kind};
+  const int16_t* transformed = integer_winograd_weights(weight, params);
+  if (is_built(Family::IntegerWinograd) && transformed != nullptr) {
+    return custom(kernels::integer_winograd_conv_2d, kernels::IntegerWinogradParams{params, transformed},
+                  {x, weight, scale, bias});
+  }
   const bool depthwise = by_channel && kind != Storage::KernelBlocks && kernels::is_quantized_depthwise(window, x, ne_);
   return custom(depthwise ? kernels::quantized_depthwise : kernels::quantized_layer, params, {x, weight, scale, bias});
 }

@@ -19,6 +19,7 @@
 #include "kernels/convolution/chain.h"
 #include "kernels/kernels.h"
 #include "kernels/product/integer_product.h"
+#include "kernels/quantized/layer.h"
 #include "packed_weights.h"
 #include "result.h"
 #include "selection_generated.h"
@@ -251,8 +252,10 @@ class NodeBuilder {
   ggml_tensor* unrounded_input(ggml_tensor* x, const ggml_tensor* weight,
                                const kernels::ConvolutionParams& params) const;
   ggml_tensor* bfloats_of(ggml_tensor* source);
+  const flatbuffers::String* weight_key() const;
   const float* winograd_weights(const ggml_tensor* weight, const kernels::ConvolutionParams& params,
                                 bool of_bfloats) const;
+  const int16_t* integer_winograd_weights(const ggml_tensor* weight, const kernels::QuantizedLayerParams& params) const;
   Status check_stored(const fb::Node& node, const InputSpec& spec, const ggml_tensor* tensor) const;
   Status error(const fb::Node& node, const std::string& message) const;
   void use_packed(const OpInfo& spec, ggml_tensor** inputs) const;

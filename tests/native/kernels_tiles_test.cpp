@@ -19,7 +19,9 @@
 #include "kernels/product/matrix_product.h"
 #include "kernels/quantized/byte_inputs.h"
 #include "kernels/quantized/matrix_tiles.h"
+#include "kernels/quantized/winograd.h"
 #include "tile_check.h"
+#include "timing.h"
 
 namespace executorch_ggml::kernels::emulated {
 namespace {
@@ -52,6 +54,7 @@ namespace executorch_ggml {
 namespace {
 
 using kernels::AmxType;
+using kernels::IntegerWinogradParams;
 using kernels::Isa;
 using kernels::QuantizedLayerParams;
 using kernels::QuantizedTiles;
@@ -116,6 +119,7 @@ struct LayerCase {
   int64_t zero = 3;
   DType result = DType::I8;
   bool has_bias = true;
+  bool is_largest = false;  // all inputs and weights as far from 0 as they go
 };
 
 class Layer {
@@ -135,6 +139,7 @@ class Layer {
         item_(of.result == DType::F32 ? 4 : 1),
         y_(static_cast<size_t>(pixels() * of.out * item_)) {
     x_.randomize();
+    if (of.is_largest) std::memset(x_.data(), of.is_signed ? -128 : 255, x_.size());
     fill_weights();
     for (int64_t i = 0; i < of.out; ++i) {
       scales_.push_back(1e-3f * static_cast<float>(1 + below(9)) / std::sqrt(static_cast<float>(depth_)));
@@ -168,11 +173,56 @@ class Layer {
     }
   }
 
+  // A call's seconds, and how many multiply-adds it is.
+  double time(int threads) {
+    const QuantizedTiles& tiles = kernels::tiles_for(kernels::amx_or_below(AmxType::Int8, kernels::active_isa()));
+    return time_rounds(threads, kRounds,
+                       [&](int ith) { kernels::quantized_layer_by(tiles, &dst_, ith, threads, &call_); });
+  }
+  double time_winograd(int threads) {
+    std::vector<int16_t> transformed;
+    auto call = winograd_call(&transformed);
+    return time_rounds(threads, kRounds,
+                       [&](int ith) { kernels::integer_winograd_conv_2d(&dst_, ith, threads, &call); });
+  }
+  double work() const { return static_cast<double>(pixels() * of_.out * depth_); }
+
+  // By Winograd's algorithm, which gives the same as a direct convolution.
+  void check_winograd(const char* name) {
+    const auto bytes = static_cast<size_t>(pixels() * of_.out * item_);
+    kernels::quantized_layer_by(kernels::tiles_for(kernels::active_isa()), &dst_, 0, 1, &call_);
+    const std::vector<unsigned char> direct(y_.data(), y_.data() + bytes);
+    std::vector<int16_t> transformed;
+    auto call = winograd_call(&transformed);
+    for (const int threads : {1, 2, 3}) {
+      std::memset(y_.data(), 0x5a, bytes);
+      for (int ith = 0; ith < threads; ++ith) {
+        run_share(ith, name, [&] { kernels::integer_winograd_conv_2d(&dst_, ith, threads, &call); });
+      }
+      compare(name);
+      expect(std::memcmp(direct.data(), y_.data(), bytes) == 0, std::string("a direct convolution differs on ") + name);
+    }
+  }
+
  private:
+  static constexpr int kRounds = 100;
+
   int64_t pixels() const { return width_ * height_ * of_.images; }
+
+  KernelCall<IntegerWinogradParams> winograd_call(std::vector<int16_t>* transformed) {
+    ggml_tensor weight{};
+    set_dense(&weight, GGML_TYPE_I8, {3, 3, of_.in, of_.out}, weights_.data());
+    transformed->resize(static_cast<size_t>(kernels::integer_winograd_words(&weight)));
+    kernels::transform_integer_weights(&weight, transformed->data());
+    KernelCall<IntegerWinogradParams> call;
+    static_cast<KernelCallBase&>(call) = call_;
+    call.params = {call_.params, transformed->data()};
+    return call;
+  }
 
   void fill_weights() {
     weights_.randomize();
+    if (of_.is_largest) std::memset(weights_.data(), -128, weights_.size());
     for (int64_t block = 0; block < of_.groups * blocks_; ++block) {
       auto* of_block = reinterpret_cast<int8_t*>(weights_.data()) + block * block_bytes_;
       const int64_t lanes = std::min<int64_t>(16, group_out_ - block % blocks_ * 16);
@@ -292,10 +342,32 @@ void check_layers(const QuantizedTiles& tiles, const char* name) {
   check_layer(tiles, name, {16, 33, 31, 4, 1, {3, 2, 0}, 1, false, 7, DType::U8});
 }
 
+void check_winograd(const char* name, const LayerCase& of) { Layer(of).check_winograd(name); }
+
+void check_winograds(const char* name) {
+  random_bits.seed(12);
+  for (const int64_t in : {1, 2, 3, 16, 18, 31, 32, 33, 70}) {
+    for (const int64_t out : {1, 15, 16, 17, 40}) {
+      const bool is_signed = below(2) == 0;
+      const DType result = std::array{DType::I8, DType::U8, DType::F32}[static_cast<size_t>(below(3))];
+      const int64_t zero = below(200) - (is_signed ? 100 : 0);
+      check_winograd(name, {in, out, 7, 6, 2, {3, 1, 1}, 1, is_signed, zero, result, below(2) == 0});
+    }
+  }
+  for (int64_t size = 1; size <= 9; ++size) {
+    check_winograd(name, {20, 24, size, 10 - size, 1, {3, 1, 1}});
+    check_winograd(name, {20, 24, size + 2, 3, 1, {3, 1, 0}, 1, false, 255, DType::U8});
+  }
+  check_winograd(name, {96, 80, 40, 30, 1, {3, 1, 1}});  // several groups of tiles
+  check_winograd(name, {1024, 16, 5, 4, 1, {3, 1, 1}, 1, true, 127, DType::F32, true, true});
+  check_winograd(name, {1024, 16, 5, 4, 1, {3, 1, 1}, 1, false, 0, DType::F32, true, true});
+}
+
 void check_every_isa() {
   for (const Isa isa : testing::isas_of_cpu()) {
     kernels::limit_isa(isa);
     check_layers(kernels::tiles_for(kernels::amx_or_below(AmxType::Int8, isa)), kernels::isa_name(isa));
+    check_winograds(kernels::isa_name(isa));
   }
   kernels::limit_isa(kernels::best_isa());
 }
@@ -496,11 +568,53 @@ void check_trial() {
          "nor tiles that die");
 }
 
+// ------------------------------------------------------------------------------------------------------------ times
+
+void print_time(const char* name, const LayerCase& of, const char* how, double (Layer::*time)(int)) {
+  Layer layer(of);
+  std::printf("%-28s", name);
+  for (const int threads : {1, 2}) {
+    const double seconds = (layer.*time)(threads);
+    std::printf("  %8.3f ms %6.1f G multiply-adds/s", seconds * 1e3, layer.work() / seconds * 1e-9);
+  }
+  std::printf("  %s\n", how);
+}
+
+void bench_layer(const char* name, const LayerCase& of) {
+  print_time(name, of, "", &Layer::time);
+  if (of.window.kernel == 3 && of.window.stride == 1) print_time(name, of, "by Winograd", &Layer::time_winograd);
+}
+
+void bench() {
+  bench_layer("7x7/2 3>64 224", {3, 64, 224, 224, 1, {7, 2, 3}});
+  bench_layer("3x3 64>64 56", {64, 64, 56, 56, 1, {3, 1, 1}});
+  bench_layer("3x3/2 64>128 56", {64, 128, 56, 56, 1, {3, 2, 1}});
+  bench_layer("3x3 128>128 28", {128, 128, 28, 28, 1, {3, 1, 1}});
+  bench_layer("3x3 256>256 14", {256, 256, 14, 14, 1, {3, 1, 1}});
+  bench_layer("3x3 512>512 7", {512, 512, 7, 7, 1, {3, 1, 1}});
+  bench_layer("3x3/2 3>32 224", {3, 32, 224, 224, 1, {3, 2, 1}});
+  bench_layer("1x1 16>96 112", {16, 96, 112, 112, 1});
+  bench_layer("1x1 96>24 56", {96, 24, 56, 56, 1});
+  bench_layer("1x1 144>32 28", {144, 32, 28, 28, 1});
+  bench_layer("1x1 64>384 14", {64, 384, 14, 14, 1});
+  bench_layer("1x1 384>64 14", {384, 64, 14, 14, 1});
+  bench_layer("1x1 960>160 7", {960, 160, 7, 7, 1});
+  bench_layer("1x1 320>1280 7", {320, 1280, 7, 7, 1});
+  bench_layer("linear 384>1536, 128", {384, 1536, 128, 1, 1});
+  bench_layer("linear 1536>384, 128", {1536, 384, 128, 1, 1});
+}
+
 }  // namespace
 }  // namespace executorch_ggml
 
-int main() {
+// --bench [level] measures on an instruction set, else all tests run.
+int main(int argc, char** argv) {
   using namespace executorch_ggml;
+  if (argc > 1 && std::strcmp(argv[1], "--bench") == 0) {
+    if (argc > 2) kernels::limit_isa(static_cast<Isa>(std::atoi(argv[2])));
+    bench();
+    return 0;
+  }
   check_emulation();
   check_trial();
   check_layers(kEmulated, "emulated tiles");

@@ -40,6 +40,7 @@ class GuardedBytes {
   GuardedBytes& operator=(const GuardedBytes&) = delete;
 
   char* data() { return memory_ + mapped_ - page_ - size_; }
+  size_t size() const { return size_; }
   void randomize() {
     for (size_t i = 0; i < size_; ++i) data()[i] = static_cast<char>(random_bits());
   }

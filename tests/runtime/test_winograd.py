@@ -9,6 +9,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.frontends.aten.grids import Grid, grids
+from tests.frontends.aten.test_quantized_layers import Convolution, ConvolutionModel
 from tests.helpers import for_cpu, lowered
 from torch import Tensor, nn
 from torch.export import Dim
@@ -47,6 +49,15 @@ def test_results_are_eagers(images: int, channels: int, height: int, width: int,
     by_winograd, plainly = (session(module, x, winograd=winograd)(x)[0] for winograd in (True, False))
     assert relative_error(by_winograd, module, x) < BOUND
     assert not (by_winograd == plainly).all()  # they are computed in two ways
+
+
+@given(st.integers(1, 2), st.sampled_from([16, 19, 40]), st.integers(2, 13), st.integers(2, 13), st.none() | grids())
+def test_integers_are_the_same_to_the_bit(images: int, channels: int, height: int, width: int, y: Grid | None) -> None:
+    """Nothing is rounded; on instruction sets without dot products of bytes, which alone compute them so."""
+    model = ConvolutionModel(Convolution(inputs=channels, outputs=35, size=(height, width), y=y)).eval()
+    x = torch.randn(images, channels, height, width) * 3
+    by_winograd, plainly = (session(model, x, winograd=winograd)(x)[0] for winograd in (True, False))
+    assert (by_winograd == plainly).all()
 
 
 def test_sizes_that_come_at_run_time() -> None:

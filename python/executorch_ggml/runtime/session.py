@@ -253,7 +253,8 @@ class Session:
 
     ``winograd`` says whether the CPU may compute 3x3 convolutions by Winograd's algorithm, which takes up to a quarter
     of the multiplications, and memory for four times the weights of these layers; errors are then relative to the
-    largest of 6x6 pixels, some 2e-6 of it. None: by ``EXECUTORCH_GGML_WINOGRAD`` (0 or 1), or True.
+    largest of 6x6 pixels, some 2e-6 of it. In int8 nothing is rounded. None: by ``EXECUTORCH_GGML_WINOGRAD`` (0 or 1),
+    or True.
     """
 
     def __init__(

@@ -140,6 +140,9 @@ CONVOLUTIONS = [
     Convolution(outputs=8, size=(3, 4), kernel=(2, 2), padding=1, stride=3),
     Convolution(outputs=8, size=(2, 2), kernel=(3, 50), padding=25),  # more padding than image
     Convolution(inputs=8, outputs=8, kernel=(2, 2), padding=0, stride=2, transposed=True),
+    Convolution(inputs=32, outputs=40, size=(17, 14)),
+    Convolution(inputs=18, outputs=33, size=(9, 21), padding=2, x=Grid(0.02, 131, torch.uint8), clamp=(0.0, 6.0)),
+    Convolution(inputs=130, outputs=16, size=(15, 4), padding=0, y=None),
     Convolution(inputs=20, outputs=20, groups=20, size=(7, 4), kernel=(7, 3), padding=3),
     Convolution(inputs=16, outputs=16, groups=16, size=(9, 9), kernel=(2, 5), stride=2, padding=1),
 ]

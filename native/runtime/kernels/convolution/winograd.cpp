@@ -8,6 +8,7 @@
 
 #include "kernels/convolution/conv_2d.h"
 #include "kernels/convolution/image.h"
+#include "kernels/convolution/tile_grid.h"
 #include "kernels/kernels.h"
 #include "kernels/product/packing.h"
 #include "kernels/scratch.h"
@@ -49,8 +50,7 @@ class Winograd {
         params_(call.params.convolution),
         in_(dst->src[0]),
         out_(dst),
-        across_(ceil_div(out_.width, kWinogradOut)),
-        down_(ceil_div(out_.height, kWinogradOut)),
+        grid_(out_, kWinogradOut),
         blocks_(ceil_div(out_.channels, kOcBlock)),
         depth_(ceil_div(in_.channels, kOcBlock) * kOcBlock),
         block_size_(in_.channels * kOcBlock),
@@ -60,9 +60,10 @@ class Winograd {
         y_(static_cast<float*>(dst->data)) {}
 
   void run(int ith, int nth) {
-    const int64_t parts = tile_parts(nth);
+    const int64_t parts =
+        best_tile_parts(grid_.tiles(), in_.channels, blocks_, kOcBlock, {gemm_.rows, kTransformCost}, nth);
     blocks_of_thread_ = Range::part(blocks_, ith / parts, nth / parts);
-    const Range tiles = Range::part(this->tiles(), ith % parts, parts);
+    const Range tiles = Range::part(grid_.tiles(), ith % parts, parts);
     if (blocks_of_thread_.empty() || tiles.empty()) return;
     const int64_t groups = ceil_div(tiles.size(), group_size());
     for (int64_t i = 0; i < groups; ++i) {
@@ -72,27 +73,6 @@ class Winograd {
   }
 
  private:
-  int64_t tiles() const { return across_ * down_ * out_.images; }
-
-  // Into how many parts the tiles are divided: the blocks of channels are divided for the rest of the threads, which
-  // then transform the same inputs.
-  int64_t tile_parts(int nth) const {
-    int64_t best = 1;
-    int64_t best_cost = std::numeric_limits<int64_t>::max();
-    for (int64_t parts = 1; parts <= nth; ++parts) {
-      if (nth % parts != 0) continue;
-      const int64_t rows = ceil_div(tiles(), parts);
-      const int64_t columns = ceil_div(blocks_, nth / parts) * kOcBlock;
-      const int64_t padded = ceil_div(rows, gemm_.rows) * gemm_.rows;
-      const int64_t cost = (padded + 2) * columns * in_.channels + rows * in_.channels * kTransformCost;
-      if (cost < best_cost) {
-        best = parts;
-        best_cost = cost;
-      }
-    }
-    return best;
-  }
-
   // Tiles at a time: whole rows of the GEMM, as many as the caches hold.
   int64_t group_size() const {
     constexpr auto kBytes = static_cast<int64_t>(sizeof(float)) * kWinogradPoints;
@@ -112,29 +92,11 @@ class Winograd {
     for (int64_t tile = tiles.begin; tile < tiles.end; ++tile) transform_output(tile, tile - tiles.begin);
   }
 
-  struct Place {
-    int64_t x, y, image;
-  };
-
-  // The first output pixel of a tile.
-  Place place(int64_t tile) const {
-    return {tile % across_ * kWinogradOut, tile / across_ % down_ * kWinogradOut, tile / across_ / down_};
-  }
-
   void transform_input(int64_t tile, int64_t row) {
-    const Place at = place(tile);
+    const TilePlace at = grid_.place(tile);
     WinogradInput input{};
-    const int64_t left = at.x - params_.window.w.pad;
-    const int64_t top = at.y - params_.window.h.pad;
-    const float** pixel = input.pixels;
-    for (int64_t y = top; y < top + kWinogradIn; ++y) {
-      const bool in_image = y >= 0 && y < in_.height;
-      const int64_t from = ((at.image * in_.height + y) * in_.width + left) * in_.channels;
-      for (int64_t x = 0; x < kWinogradIn; ++x) {
-        const bool inside = in_image && left + x >= 0 && left + x < in_.width;
-        *pixel++ = inside ? x_ + from + x * in_.channels : zeros_;
-      }
-    }
+    find_pixels<kWinogradIn>(x_, in_, at.x - params_.window.w.pad, at.y - params_.window.h.pad, at.image, zeros_,
+                             input.pixels);
     input.channels = in_.channels;
     input.to = inputs_ + row * depth_;
     input.stride = input_stride_;
@@ -179,7 +141,7 @@ class Winograd {
   }
 
   void transform_output(int64_t tile, int64_t row) {
-    const Place at = place(tile);
+    const TilePlace at = grid_.place(tile);
     const int64_t first = blocks_of_thread_.begin * kOcBlock;
     WinogradOutput output{};
     output.from = products_ + row * columns_;
@@ -204,7 +166,7 @@ class Winograd {
 
   int64_t pixel(int64_t x, int64_t y, int64_t image) const { return (image * out_.height + y) * out_.width + x; }
 
-  void compute_directly(const Place& at) {
+  void compute_directly(const TilePlace& at) {
     const int64_t end = std::min(at.x + kWinogradOut, out_.width);
     for (int64_t y = at.y; y < std::min(at.y + kWinogradOut, out_.height); ++y) {
       const Range pixels = {pixel(at.x, y, at.image), pixel(end, y, at.image)};
@@ -224,8 +186,7 @@ class Winograd {
   const ConvolutionParams& params_;
   ImageShape in_;
   ImageShape out_;
-  int64_t across_;  // tiles
-  int64_t down_;
+  TileGrid grid_;
   int64_t blocks_;      // of output channels
   int64_t depth_;       // floats from a tile's transformed input to the next tile's
   int64_t block_size_;  // floats of a block of weights at one point
@@ -244,8 +205,6 @@ class Winograd {
   decltype(WinogradTransforms::input) transform_input_ =
       call_.params.rounds ? rounded_input_transform() : transforms_.input;
 };
-
-bool slides_by_one(const Window& w) { return w.kernel == 3 && w.stride == 1 && w.dilation == 1 && w.up == 1; }
 
 }  // namespace
 

@@ -128,7 +128,7 @@ class QuantizedLayer {
     const Range blocks = Range::part(params_.groups * group_blocks_, ith / pixel_parts, nth / pixel_parts);
     if (pixels.empty() || blocks.empty()) return;
     if (params_.weights == Storage::Plain || params_.weights == Storage::Depthwise) pack(blocks);
-    if (reads_padded_ && kernel_row() % kQuad != 0) align_kernel_rows(blocks);
+    if (reads_padded_ && (kernel_row() % kQuad != 0 || tiles_.arrange_in_order != nullptr)) align_kernel_rows(blocks);
     const TileSetup setup(tiles_, reads_padded_ ? quads_ / params_.window.h.kernel : quads_);
     inputs_ = scratch_.inputs.sized(taps_ * tiles_.rows);
     if (!gathers_) find_zeros();
@@ -183,7 +183,8 @@ class QuantizedLayer {
     first_block_ = blocks.begin;
   }
 
-  // Moves the weights of each row of the kernel to whole quads of their own, the last filled with 0.
+  // Moves the weights of each row of the kernel to whole quads of their own, the last filled with 0, in the order that
+  // padded rows are multiplied in.
   void align_kernel_rows(Range blocks) {
     const int64_t run = kernel_row();
     const int64_t row_quads = ceil_div(run, kQuad);
@@ -219,9 +220,15 @@ class QuantizedLayer {
       std::memcpy(&halves[0], low + lane, sizeof(halves[0]));
       std::memcpy(&halves[1], high + lane, sizeof(halves[1]));
       const uint64_t both = halves[0] | static_cast<uint64_t>(halves[1]) << 32;
-      const uint32_t quad = static_cast<uint32_t>(both >> shift) & mask;
+      uint32_t quad = static_cast<uint32_t>(both >> shift) & mask;
+      if (tiles_.arrange_in_order != nullptr) quad = swapped_middle(quad);
       std::memcpy(to + lane, &quad, sizeof(quad));
     }
+  }
+
+  // Bytes 0, 2, 1 and 3 of four.
+  static uint32_t swapped_middle(uint32_t quad) {
+    return (quad & 0xff0000ffu) | (quad & 0xff00u) << 8 | (quad >> 8 & 0xff00u);
   }
 
   // -------------------------------------------------------------------------------------------------------- inputs
@@ -230,7 +237,7 @@ class QuantizedLayer {
   // that fill its last quad are multiplied with 0. For tiles that may begin at any byte, and little padding.
   bool reads_padded_rows() const {
     const Window& across = params_.window.w;
-    const bool plain = adjacent_ && params_.window.h.up == 1 && in_.pixels() > 0 && tiles_.element_bytes == 1;
+    const bool plain = adjacent_ && params_.window.h.up == 1 && in_.pixels() > 0;
     const bool fits = across.pad >= 0 && across.pad <= padded_width() && padded_width() <= 2 * in_.width + kCopied;
     return plain && fits && (tiles_.gathers ? fills_lines() : group_in_ % kQuad != 0);
   }
@@ -304,6 +311,8 @@ class QuantizedLayer {
 
   // Finds the same rows in an arranged copy with the padding that windows see on both sides.
   void pad_rows(Range pixels) {
+    const int64_t bytes = tiles_.element_bytes;
+    const auto arrange_row = tiles_.arrange_in_order != nullptr ? tiles_.arrange_in_order : tiles_.arrange;
     first_row_ = input_row(pixels.begin / out_.width, 0);
     const int64_t end = input_row((pixels.end - 1) / out_.width, params_.window.h.kernel - 1) + 1;
     const int64_t left = params_.window.w.pad * in_.channels;
@@ -311,15 +320,15 @@ class QuantizedLayer {
     const int64_t inside = std::clamp<int64_t>(pitch - left, 0, in_.width * in_.channels);
     // Tiles read whole steps of rows, also after the last pixel.
     const int64_t beyond = tiles_.row_step * params_.window.w.stride * in_.channels + kernel_row();
-    char* to = scratch_.arranged.sized((end - first_row_) * pitch + kQuad + beyond);
+    char* to = scratch_.arranged.sized(((end - first_row_) * pitch + kQuad + beyond) * bytes);
     source_ = to;
     const char* from = x_ + first_row_ * in_.width * in_.channels;
-    for (int64_t row = first_row_; row < end; ++row, from += in_.width * in_.channels, to += pitch) {
-      std::memset(to, arranged_zero_, static_cast<size_t>(left));
-      arrange(from, inside, to + left);
-      std::memset(to + left + inside, arranged_zero_, static_cast<size_t>(pitch - left - inside));
+    for (int64_t row = first_row_; row < end; ++row, from += in_.width * in_.channels, to += pitch * bytes) {
+      std::memset(to, arranged_zero_, static_cast<size_t>(left * bytes));
+      arrange_row(from, inside, zero(), is_signed_, to + left * bytes);
+      std::memset(to + (left + inside) * bytes, arranged_zero_, static_cast<size_t>((pitch - left - inside) * bytes));
     }
-    std::memset(to, 0, kQuad);  // is read with the last run
+    std::memset(to, 0, static_cast<size_t>(kQuad * bytes));  // is read with the last run
   }
 
   void gather(Range pixels, int64_t group) {

@@ -67,6 +67,9 @@ struct QuantizedTiles {
   void (*end)(const TileState& before);
   QuantizedTileRun run[kMaxQuantizedRows];  // run[n - 1] is for n rows
   bool takes_signed = false;                // arranged bytes are signed instead: unsigned inputs become 128 smaller
+  // Where arrange() puts the inputs of a quad in the order 0, 2, 1, 3: the same in theirs, for weights in the other
+  // one.
+  void (*arrange_in_order)(const void* from, int64_t n, int32_t zero, bool is_signed, void* to) = nullptr;
 };
 
 KERNEL_VARIANTS(const QuantizedTiles& quantized_tiles())

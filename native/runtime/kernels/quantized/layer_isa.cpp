@@ -2,6 +2,7 @@
 // weights in registers, and pairs of products summed by one instruction.
 #include "kernels/quantized/layer.h"
 #include "kernels/quantized/tile.h"
+#include "kernels/quantized/word_inputs.h"
 
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
@@ -48,25 +49,14 @@ void arrange(const void* from, int64_t n, int32_t zero, bool is_signed, void* to
   arrange_quads(static_cast<const uint8_t*>(from), n, static_cast<int16_t>(zero), words);
 }
 
-// The empty instruction keeps sums in registers: else the compiler loads the inputs of all rows first.
-VEC_INLINE Int plus_products(Int sum, Words a, Words b) {
-  sum += pair_products(a, b);
-#if defined(__AVX512F__)
-  asm("" : "+v"(sum));
-#elif defined(__SSE2__)
-  asm("" : "+x"(sum));
-#endif
-  return sum;
-}
-
 // As many as the registers hold sums of, beside a block's weights and an input.
 constexpr int kMostRows = 12;
 constexpr int kHeldRows = (kVectorRegisters - kBlockVectors - 2) / kBlockVectors;
 constexpr int kRows = kHeldRows < kMostRows ? kHeldRows : kMostRows;
 
 template <int Rows, int Vectors>
-VEC_INLINE void sum_vectors(const QuantizedTile& tile, int32_t (&totals)[Rows][kQuantizedBlock]) {
-  Int sums[Rows][Vectors] = {};
+VEC_INLINE void run_vectors(const QuantizedTile& tile) {
+  TileSums<Rows, 1> sums = {};
   const void* const* inputs = tile.inputs;
   const int8_t* weights = tile.weights;
   for (int64_t tap = 0; tap < tile.taps; ++tap, inputs += Rows) {
@@ -81,30 +71,21 @@ VEC_INLINE void sum_vectors(const QuantizedTile& tile, int32_t (&totals)[Rows][k
         }
         VEC_UNROLL
         for (int r = 0; r < Rows; ++r) {
-          const Words x = splat_pair(static_cast<const int16_t*>(inputs[r]) + q * kQuad + half * 2);
+          const Words x = in_order(splat_pair(static_cast<const int16_t*>(inputs[r]) + q * kQuad + half * 2));
           VEC_UNROLL
-          for (int v = 0; v < Vectors; ++v) sums[r][v] = plus_products(sums[r][v], x, w[v]);
+          for (int v = 0; v < Vectors; ++v) add_in_order(&sums.at[r][0][v], pair_products(x, w[v]));
         }
       }
     }
   }
-  VEC_UNROLL
-  for (int r = 0; r < Rows; ++r) {
-    VEC_UNROLL
-    for (int v = 0; v < kBlockVectors; ++v) store(totals[r] + v * kLanes, v < Vectors ? sums[r][v] : Int{});
-  }
+  finish_tile(tile, sums);
 }
 
 template <int Rows>
 void run(const QuantizedTile& tile) {
   constexpr int kHalf = (kBlockVectors + 1) / 2;
-  int32_t totals[Rows][kQuantizedBlock];
-  if (tile.channels > kHalf * kLanes) {
-    sum_vectors<Rows, kBlockVectors>(tile, totals);
-  } else {
-    sum_vectors<Rows, kHalf>(tile, totals);
-  }
-  finish_tile(tile, totals[0], Rows, kQuantizedBlock);
+  if (tile.channels > kHalf * kLanes) return run_vectors<Rows, kBlockVectors>(tile);
+  run_vectors<Rows, kHalf>(tile);
 }
 
 template <int Rows = 1>
@@ -114,8 +95,14 @@ void fill_rows(QuantizedTiles& tiles) {
 }
 
 QuantizedTiles make_tiles() {
-  QuantizedTiles tiles = {kRows, 1,       kQuantizedBlock, sizeof(int16_t), kGatheredBytes,
-                          false, arrange, nullptr,         nullptr,         {}};
+  QuantizedTiles tiles = {};
+  tiles.rows = kRows;
+  tiles.row_step = 1;
+  tiles.channels = kQuantizedBlock;
+  tiles.element_bytes = sizeof(int16_t);
+  tiles.gathered_bytes = kGatheredBytes;
+  tiles.arrange = arrange;
+  tiles.arrange_in_order = widen_inputs;
   fill_rows(tiles);
   return tiles;
 }

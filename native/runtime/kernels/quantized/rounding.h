@@ -63,6 +63,26 @@ VEC_INLINE Int pair_products(Words a, Words b) {
 #endif
 }
 
+// x, computed here in the order of the source: compilers load what all rows of a tile need first, and spill it.
+template <class V>
+VEC_INLINE V in_order(V x) {
+#if defined(__AVX512F__)
+  asm volatile("" : "+v"(x));
+#elif defined(__SSE2__)
+  asm volatile("" : "+x"(x));
+#endif
+  return x;
+}
+
+// *sum += x in that order. The instruction says that the sum stays in its register, where GCC 12 rotates them all.
+VEC_INLINE void add_in_order(Int* sum, Int x) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  asm volatile("vpaddd %1, %0, %0" : "+x"(*sum) : "x"(x));
+#else
+  *sum = in_order(*sum + x);
+#endif
+}
+
 // The same 16 bits in each pair of lanes of a Words.
 VEC_INLINE Words splat_pair(const int16_t* pair) {
   int32_t both;

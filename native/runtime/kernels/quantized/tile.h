@@ -233,13 +233,5 @@ VEC_INLINE void finish_rows(const QuantizedTile& tile, const int32_t* sums, int 
   }
 }
 
-// Ends a tile of some rows by `channels` channels, whole blocks that hold those to store.
-__attribute__((noinline, unused)) void finish_tile(const QuantizedTile& tile, const int32_t* sums, int rows,
-                                                   int channels) {
-  for (int64_t channel = 0; channel < tile.channels; channel += kQuantizedBlock) {
-    finish_rows(tile, sums, channels, channel, 0, rows);
-  }
-}
-
 }  // namespace
 }  // namespace executorch_ggml::kernels::KERNEL_ISA

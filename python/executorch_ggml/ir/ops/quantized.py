@@ -16,6 +16,7 @@ from ..op import Dims, Operand, op
 from .custom import BinaryKind
 from .movement import shape_of
 from .spatial import (
+    _BY_WINOGRAD,
     PoolKind,
     Window2d,
     _convolution_checks,
@@ -217,6 +218,7 @@ def quantized_conv_2d(
     work="ne[1] * ne[2] * ne[3] * count(weight.ne)",
     call="self.quantized_conv_2d(x, weight, scale, bias, window, groups, zero, output)",
     kernel="quantized_layer",
+    families={"integer_winograd": _BY_WINOGRAD},
 )
 def quantized_conv_2d_nhwc(
     x: torch.Tensor,

@@ -322,8 +322,9 @@ _SLIDES_BY_ONE = " and ".join(
     f"window.{axis}.kernel == 3 and window.{axis}.stride == 1 and window.{axis}.dilation == 1 and window.{axis}.up == 1"
     for axis in ("w", "h")
 )
+_BY_WINOGRAD = f"groups == 1 and weight.ne[2] >= 16 and weight.ne[3] >= 16 and {_SLIDES_BY_ONE}"
 _FAMILIES = {
-    "winograd": f"groups == 1 and weight.ne[2] >= 16 and weight.ne[3] >= 16 and {_SLIDES_BY_ONE}",
+    "winograd": _BY_WINOGRAD,
     "depthwise_3": "has_strips(weight, window, 3)",
     "depthwise_5": "has_strips(weight, window, 5)",
     "depthwise_7": "has_strips(weight, window, 7)",

@@ -5,25 +5,12 @@
 #include <utility>
 
 #include "kernels/quantized/tile.h"
+#include "kernels/quantized/word_inputs.h"
 
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
 
 constexpr int kRows = 4;  // 4 x 4 sums, beside a quad's weights
-
-template <class Byte>
-VEC_INLINE void widen(const Byte* from, int64_t n, int16_t zero, int16_t* to) {
-  using Words8 = Vec<int16_t, 8>;
-  int64_t i = 0;
-  for (; i + 8 <= n; i += 8) store(to + i, __builtin_convertvector(load<Vec<Byte, 8>>(from + i), Words8) - zero);
-  for (; i < n; ++i) to[i] = static_cast<int16_t>(from[i] - zero);
-}
-
-void arrange(const void* from, int64_t n, int32_t zero, bool is_signed, void* to) {
-  auto* words = static_cast<int16_t*>(to);
-  if (is_signed) return widen(static_cast<const int8_t*>(from), n, static_cast<int16_t>(zero), words);
-  widen(static_cast<const uint8_t*>(from), n, static_cast<int16_t>(zero), words);
-}
 
 // sums += the K-th input of each row times a quad's K-th weights.
 template <int K, int Rows>
@@ -67,8 +54,8 @@ void run(const QuantizedTile& tile) {
 
 template <int... Number>
 constexpr QuantizedTiles tiles_of(std::integer_sequence<int, Number...>) {
-  return {kRows, 1,       kQuantizedBlock, sizeof(int16_t), kGatheredBytes,
-          false, arrange, nullptr,         nullptr,         {run<Number + 1>...}};
+  return {kRows,        1,       kQuantizedBlock, sizeof(int16_t),     kGatheredBytes, false,
+          widen_inputs, nullptr, nullptr,         {run<Number + 1>...}};
 }
 
 }  // namespace
