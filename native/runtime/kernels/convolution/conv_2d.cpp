@@ -530,7 +530,7 @@ class Convolution {
   void run_tile(Range pixels, Range blocks, int64_t to_next) {
     const auto rows = static_cast<int>(pixels.size());
     float* outputs[kMaxTileRows];
-    ConvTileOf<Element> tile = {};
+    ConvTileOf<Element>& tile = tile_;
     tile.outputs = outputs;
     if (pointwise()) {
       find_adjacent_pixels(pixels, outputs, tile);
@@ -743,6 +743,7 @@ class Convolution {
   int64_t block_stride_;
   const Element* zeros_ = nullptr;
   const ConvTilesOf<Element>& tiles_;
+  ConvTileOf<Element> tile_{};  // the next one's; clearing it for each takes as long as a small one
   TileSession session_{tiles_.setup};
   Scratch<Element>& scratch_ = thread_scratch<Scratch<Element>>();
 

@@ -38,6 +38,14 @@ class TileGrid {
 template <int Side, class T>
 void find_pixels(const T* images, const ImageShape& in, int64_t left, int64_t top, int64_t image, const T* outside,
                  const T** to) {
+  if (left >= 0 && top >= 0 && left + Side <= in.width && top + Side <= in.height) {
+    const T* line = images + ((image * in.height + top) * in.width + left) * in.channels;
+    for (int y = 0; y < Side; ++y, line += in.width * in.channels) {
+      const T* pixel = line;
+      for (int x = 0; x < Side; ++x, pixel += in.channels) *to++ = pixel;
+    }
+    return;
+  }
   for (int64_t y = top; y < top + Side; ++y) {
     const bool in_image = y >= 0 && y < in.height;
     const int64_t from = ((image * in.height + y) * in.width + left) * in.channels;

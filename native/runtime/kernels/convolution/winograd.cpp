@@ -19,7 +19,7 @@ namespace {
 
 // Inputs and products at a time, which are to stay in L2; more of them where the weights, which each group of tiles
 // reads again, are large.
-constexpr int64_t kLeastBytes = 256 * 1024;
+constexpr int64_t kLeastBytes = 128 * 1024;
 constexpr int64_t kMostBytes = 1280 * 1024;
 constexpr int64_t kLine = 16;  // floats of a cache line
 
@@ -88,13 +88,13 @@ class Winograd {
     inputs_ = scratch_.inputs.sized(input_stride_ * kWinogradPoints);
     products_ = scratch_.products.sized(product_stride_ * kWinogradPoints);
     for (int64_t tile = tiles.begin; tile < tiles.end; ++tile) transform_input(tile, tile - tiles.begin);
-    for (int64_t point = 0; point < kWinogradPoints; ++point) multiply(point, tiles.size());
+    multiply(tiles.size());
     for (int64_t tile = tiles.begin; tile < tiles.end; ++tile) transform_output(tile, tile - tiles.begin);
   }
 
   void transform_input(int64_t tile, int64_t row) {
     const TilePlace at = grid_.place(tile);
-    WinogradInput input{};
+    WinogradInput input;
     find_pixels<kWinogradIn>(x_, in_, at.x - params_.window.w.pad, at.y - params_.window.h.pad, at.image, zeros_,
                              input.pixels);
     input.channels = in_.channels;
@@ -103,47 +103,51 @@ class Winograd {
     transform_input_(input);
   }
 
-  // The products of all tiles at one point.
-  void multiply(int64_t point, int64_t rows) {
-    const float* weights = call_.params.weights + (point * blocks_ + blocks_of_thread_.begin) * block_size_;
-    for (int64_t first = 0; first < columns_;) {
-      const ConvTileShape& shape = gemm_.shape_for(columns_ - first);
-      for (int64_t row = 0; row < rows; row += gemm_.rows) {
-        multiply_tile(point, {row, std::min(row + gemm_.rows, rows)}, first, weights, shape);
-      }
-      first += shape.channels;
-      weights += shape.channels / kOcBlock * block_size_;
-    }
-  }
-
-  void multiply_tile(int64_t point, Range rows, int64_t first, const float* weights, const ConvTileShape& shape) {
+  // What the GEMM's tiles have in common.
+  ConvTile gemm_tile(const float** inputs, float** outputs) const {
     static constexpr int64_t kFirstTap = 0;
-    const float* inputs[kMaxTileRows];
-    float* outputs[kMaxTileRows];
-    for (int64_t i = 0; i < rows.size(); ++i) {
-      inputs[i] = inputs_ + point * input_stride_ + (rows.begin + i) * depth_;
-      outputs[i] = products_ + point * product_stride_ + (rows.begin + i) * columns_;
-    }
     ConvTile tile{};
     tile.inputs = inputs;
+    tile.outputs = outputs;
     tile.tap_weights = &kFirstTap;
     tile.results_are_far = true;
     tile.taps = 1;
     tile.run = in_.channels;
-    tile.weights = weights;
     tile.block_stride = block_size_;
-    tile.outputs = outputs;
-    tile.output_offset = first;
-    tile.channels = std::min(shape.channels, columns_ - first);
     tile.low = -std::numeric_limits<float>::infinity();
     tile.high = std::numeric_limits<float>::infinity();
-    shape.by_rows[rows.size() - 1](tile);
+    return tile;
+  }
+
+  // The products of all tiles at each point.
+  void multiply(int64_t rows) {
+    const float* inputs[kMaxTileRows];
+    float* outputs[kMaxTileRows];
+    ConvTile tile = gemm_tile(inputs, outputs);
+    for (int64_t point = 0; point < kWinogradPoints; ++point) {
+      tile.weights = call_.params.weights + (point * blocks_ + blocks_of_thread_.begin) * block_size_;
+      for (int64_t first = 0; first < columns_;) {
+        const ConvTileShape& shape = gemm_.shape_for(columns_ - first);
+        tile.output_offset = first;
+        tile.channels = std::min(shape.channels, columns_ - first);
+        for (int64_t row = 0; row < rows; row += gemm_.rows) {
+          const int64_t count = std::min<int64_t>(gemm_.rows, rows - row);
+          for (int64_t i = 0; i < count; ++i) {
+            inputs[i] = inputs_ + point * input_stride_ + (row + i) * depth_;
+            outputs[i] = products_ + point * product_stride_ + (row + i) * columns_;
+          }
+          shape.by_rows[count - 1](tile);
+        }
+        first += shape.channels;
+        tile.weights += shape.channels / kOcBlock * block_size_;
+      }
+    }
   }
 
   void transform_output(int64_t tile, int64_t row) {
     const TilePlace at = grid_.place(tile);
     const int64_t first = blocks_of_thread_.begin * kOcBlock;
-    WinogradOutput output{};
+    WinogradOutput output;
     output.from = products_ + row * columns_;
     output.stride = product_stride_;
     output.bias = bias_ == nullptr ? nullptr : bias_ + first;
@@ -153,10 +157,11 @@ class Winograd {
     const bool clamps = params_.epilogue.activation == Activation::Clamp;
     output.low = clamps ? params_.epilogue.low : -std::numeric_limits<float>::infinity();
     output.high = clamps ? params_.epilogue.high : std::numeric_limits<float>::infinity();
-    for (int64_t y = 0; y < std::min<int64_t>(kWinogradOut, out_.height - at.y); ++y) {
-      float* to = y_ + pixel(at.x, at.y + y, at.image) * out_.channels + first;
-      for (int64_t x = 0; x < std::min<int64_t>(kWinogradOut, out_.width - at.x); ++x) {
-        output.pixels[y * kWinogradOut + x] = to + x * out_.channels;
+    float** to = output.pixels;
+    for (int64_t y = at.y; y < at.y + kWinogradOut; ++y) {
+      for (int64_t x = at.x; x < at.x + kWinogradOut; ++x) {
+        const bool inside = x < out_.width && y < out_.height;
+        *to++ = inside ? y_ + pixel(x, y, at.image) * out_.channels + first : nullptr;
       }
     }
     if (!transforms_.output(output)) return compute_directly(at);

@@ -103,7 +103,7 @@ class IntegerWinogradLayer {
   }
 
   void transform_input(const TilePlace& at, int16_t* to, int64_t stride) const {
-    IntegerTileInput input{};
+    IntegerTileInput input;
     const char* zeros = zeros_;
     find_pixels<kIntegerTileIn>(x_, in_, at.x - params_.window.w.pad, at.y - params_.window.h.pad, at.image, zeros,
                                 input.pixels);
