@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernels/quantized/tile.h"
+#include "kernels/quantized/word_inputs.h"
 
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
@@ -88,19 +89,6 @@ struct PointProduct {
 };
 
 #if defined(__aarch64__)
-template <int K, int Rows>
-VEC_INLINE void add_lane(const int16x4_t (&x)[Rows], const int16_t* weights, int32x4_t (&sums)[Rows][kBlockVectors]) {
-  const auto low = load<int16x8_t>(weights + K * kQuantizedBlock);
-  const auto high = load<int16x8_t>(weights + K * kQuantizedBlock + kWords);
-  VEC_UNROLL
-  for (int r = 0; r < Rows; ++r) {
-    sums[r][0] = vmlal_lane_s16(sums[r][0], vget_low_s16(low), x[r], K);
-    sums[r][1] = vmlal_high_lane_s16(sums[r][1], low, x[r], K);
-    sums[r][2] = vmlal_lane_s16(sums[r][2], vget_low_s16(high), x[r], K);
-    sums[r][3] = vmlal_high_lane_s16(sums[r][3], high, x[r], K);
-  }
-}
-
 template <int Rows>
 void multiply(const PointProduct& product, int32_t* to) {
   int32x4_t sums[Rows][kBlockVectors] = {};
@@ -109,10 +97,13 @@ void multiply(const PointProduct& product, int32_t* to) {
     int16x4_t x[Rows];
     VEC_UNROLL
     for (int r = 0; r < Rows; ++r) x[r] = load<int16x4_t>(product.inputs + r * product.pitch + q * kQuad);
-    add_lane<0>(x, weights, sums);
-    add_lane<1>(x, weights, sums);
-    add_lane<2>(x, weights, sums);
-    add_lane<3>(x, weights, sums);
+    const auto of_quad = [&](int k, int half) {
+      return load<int16x8_t>(weights + k * kQuantizedBlock + half * kWords);
+    };
+    add_lane_products<0>(x, of_quad(0, 0), of_quad(0, 1), sums);
+    add_lane_products<1>(x, of_quad(1, 0), of_quad(1, 1), sums);
+    add_lane_products<2>(x, of_quad(2, 0), of_quad(2, 1), sums);
+    add_lane_products<3>(x, of_quad(3, 0), of_quad(3, 1), sums);
   }
   VEC_UNROLL
   for (int r = 0; r < Rows; ++r) {

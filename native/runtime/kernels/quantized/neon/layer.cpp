@@ -15,15 +15,7 @@ constexpr int kRows = 4;  // 4 x 4 sums, beside a quad's weights
 // sums += the K-th input of each row times a quad's K-th weights.
 template <int K, int Rows>
 VEC_INLINE void add_products(const int16x4_t (&x)[Rows], int8x16_t weights, int32x4_t (&sums)[Rows][kBlockVectors]) {
-  const int16x8_t low = vmovl_s8(vget_low_s8(weights));
-  const int16x8_t high = vmovl_high_s8(weights);
-  VEC_UNROLL
-  for (int r = 0; r < Rows; ++r) {
-    sums[r][0] = vmlal_lane_s16(sums[r][0], vget_low_s16(low), x[r], K);
-    sums[r][1] = vmlal_high_lane_s16(sums[r][1], low, x[r], K);
-    sums[r][2] = vmlal_lane_s16(sums[r][2], vget_low_s16(high), x[r], K);
-    sums[r][3] = vmlal_high_lane_s16(sums[r][3], high, x[r], K);
-  }
+  add_lane_products<K>(x, vmovl_s8(vget_low_s8(weights)), vmovl_high_s8(weights), sums);
 }
 
 template <int Rows>
