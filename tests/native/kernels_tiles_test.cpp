@@ -187,7 +187,7 @@ class Layer {
   }
   double work() const { return static_cast<double>(pixels() * of_.out * depth_); }
 
-  // By Winograd's algorithm, which gives the same as a direct convolution.
+  // Winograd's results equal the direct convolution's bit for bit.
   void check_winograd(const char* name) {
     const auto bytes = static_cast<size_t>(pixels() * of_.out * item_);
     kernels::quantized_layer_by(kernels::tiles_for(kernels::active_isa()), &dst_, 0, 1, &call_);

@@ -1,7 +1,6 @@
 // Square tiles of output pixels that Winograd's algorithms compute at once. For plain .cpp only (see simd/isa.h).
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 
@@ -34,14 +33,13 @@ class TileGrid {
   int64_t images_;
 };
 
-// Where the Side x Side input pixels from (left, top) on lie, row by row; `outside` stands for those past the image.
+// Pointers to Side x Side pixels from (left, top) on, row by row; `outside` for those past the image.
 template <int Side, class T>
-void find_pixels(const T* images, const ImageShape& in, int64_t left, int64_t top, int64_t image, const T* outside,
-                 const T** to) {
+void find_pixels(T* images, const ImageShape& in, int64_t left, int64_t top, int64_t image, T* outside, T** to) {
   if (left >= 0 && top >= 0 && left + Side <= in.width && top + Side <= in.height) {
-    const T* line = images + ((image * in.height + top) * in.width + left) * in.channels;
+    T* line = images + ((image * in.height + top) * in.width + left) * in.channels;
     for (int y = 0; y < Side; ++y, line += in.width * in.channels) {
-      const T* pixel = line;
+      T* pixel = line;
       for (int x = 0; x < Side; ++x, pixel += in.channels) *to++ = pixel;
     }
     return;
@@ -56,8 +54,7 @@ void find_pixels(const T* images, const ImageShape& in, int64_t left, int64_t to
   }
 }
 
-// A GEMM for each point of the tiles: how many rows are computed at a time, and what it costs to transform an input, in
-// multiplications of all points.
+// Rows of a GEMM tile, and the cost of an input transform in multiply-adds at all points.
 struct WinogradCost {
   int64_t rows;
   int64_t transform;
@@ -82,7 +79,7 @@ inline int64_t best_tile_parts(int64_t tiles, int64_t inputs, int64_t blocks, in
   return best;
 }
 
-// Window positions that follow each other.
+// Whether an axis of a window has 3 taps and stride 1.
 inline bool slides_by_one(const Window& w) { return w.kernel == 3 && w.stride == 1 && w.dilation == 1 && w.up == 1; }
 
 }  // namespace executorch_ggml::kernels

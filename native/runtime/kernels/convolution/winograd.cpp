@@ -157,13 +157,8 @@ class Winograd {
     const bool clamps = params_.epilogue.activation == Activation::Clamp;
     output.low = clamps ? params_.epilogue.low : -std::numeric_limits<float>::infinity();
     output.high = clamps ? params_.epilogue.high : std::numeric_limits<float>::infinity();
-    float** to = output.pixels;
-    for (int64_t y = at.y; y < at.y + kWinogradOut; ++y) {
-      for (int64_t x = at.x; x < at.x + kWinogradOut; ++x) {
-        const bool inside = x < out_.width && y < out_.height;
-        *to++ = inside ? y_ + pixel(x, y, at.image) * out_.channels + first : nullptr;
-      }
-    }
+    float* const outside = nullptr;
+    find_pixels<kWinogradOut>(y_ + first, out_, at.x, at.y, at.image, outside, output.pixels);
     if (!transforms_.output(output)) return compute_directly(at);
     if (clamps || params_.epilogue.activation == Activation::None) return;
     activate_pixels(output.pixels, kWinogradOut * kWinogradOut, output.channels, params_.epilogue.activation);

@@ -116,12 +116,10 @@ class IntegerWinogradLayer {
   }
 
   void find_outputs(const TilePlace& at, char** to) const {
-    for (int64_t y = at.y; y < at.y + kIntegerTileOut; ++y) {
-      char* line = y_ + (at.image * out_.height + y) * out_.width * out_.channels * item_;
-      for (int64_t x = at.x; x < at.x + kIntegerTileOut; ++x) {
-        *to++ = y < out_.height && x < out_.width ? line + x * out_.channels * item_ : nullptr;
-      }
-    }
+    ImageShape bytes = out_;
+    bytes.channels *= item_;
+    char* const outside = nullptr;
+    find_pixels<kIntegerTileOut>(y_, bytes, at.x, at.y, at.image, outside, to);
   }
 
   static constexpr int64_t kTransformCost = 2;  // in multiplications at all points, a tile and channel
