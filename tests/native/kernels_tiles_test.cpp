@@ -37,7 +37,7 @@ template <int... Number>
 constexpr QuantizedTiles tiles_of(std::integer_sequence<int, Number...>) {
   return {kMatrixRows,
           kTileRows,
-          kAnyQuantizedChannels,
+          kMatrixChannels,
           sizeof(uint8_t),
           4096,
           true,

@@ -70,7 +70,7 @@ VEC_INLINE void finish_rows(const BfloatTile& tile, const float* sums) {
     VEC_UNROLL
     for (int v = 0; v < kVectors; ++v) sum[m][v] = load<Float>(sums + (m * kVectors + v) * kLanes);
   }
-  Tile<BfloatElements, Rows, kLanes, kVectors>::finish(tile, sum);
+  Tile<BfloatElements, Rows, kLanes, kVectors>::finish(tile, 0, sum);
 }
 
 // The part of a tile that some of its blocks are, the first of them with a channel.
@@ -213,24 +213,19 @@ struct BfloatSetup {
   static constexpr TileSetup kSetup = {save, shape, restore};
 };
 
-template <class Tiles, int Rows = 1>
-void fill_bfloat_rows(ConvTileShapeOf<uint16_t>& shape) {
-  shape.by_rows[Rows - 1] = run_bfloat_tile<Tiles, Rows>;
-  if constexpr (Rows < kTwoTiles) fill_bfloat_rows<Tiles, Rows + 1>(shape);
+template <class Tiles, int... Number>
+BfloatTiles matrix_tiles_by_rows(std::integer_sequence<int, Number...>) {
+  return {kTwoTiles, kAnyChannels, {run_bfloat_tile<Tiles, Number + 1>...}};
 }
-
-// One shape of any number of channels.
-template <class Tiles>
-struct BfloatShapes {
-  ConvTileShapeOf<uint16_t> any = {kAnyChannels, {}};
-
-  BfloatShapes() { fill_bfloat_rows<Tiles>(any); }
-};
 
 // `few` computes what tiles would be slower at.
 template <class Tiles>
-BfloatTiles bfloat_matrix_tiles_of(const BfloatShapes<Tiles>& shapes, const BfloatTiles* few) {
-  return {kTwoTiles, 1, &shapes.any, &BfloatSetup<Tiles>::kSetup, kGatheredBfloats, few};
+BfloatTiles bfloat_matrix_tiles(const BfloatTiles* few) {
+  BfloatTiles tiles = matrix_tiles_by_rows<Tiles>(std::make_integer_sequence<int, kTwoTiles>());
+  tiles.setup = &BfloatSetup<Tiles>::kSetup;
+  tiles.gathered_bytes = kGatheredBfloats;
+  tiles.few = few;
+  return tiles;
 }
 
 }  // namespace

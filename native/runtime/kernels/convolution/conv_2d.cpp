@@ -400,7 +400,7 @@ class Convolution {
   void run_passes(Range pixels, Range blocks) {
     const int64_t block_bytes = std::max<int64_t>(1, static_cast<int64_t>(scratch_.taps.at.size()) * group_in_) *
                                 kOcBlock * static_cast<int64_t>(sizeof(Element));
-    const int64_t most = std::clamp<int64_t>(tiles_.shape[tiles_.shapes - 1].channels / kOcBlock, 1, kMostBlocks);
+    const int64_t most = std::min(tiles_.channels / kOcBlock, kMostBlocks);
     const int64_t pass = std::max<int64_t>(1, kWeightsInCache / block_bytes / most) * most;
     const Tiling tiling(pixels, tiles_.rows, /*full=*/tiles_.setup != nullptr);
     const bool copies_strips = copies() && !gathers();
@@ -553,25 +553,19 @@ class Convolution {
     tile.high = clamps ? params_.epilogue.high : std::numeric_limits<float>::infinity();
     int64_t group = params_.groups == 1 ? 0 : blocks.begin / group_blocks_;
     int64_t first = blocks.begin - group * group_blocks_;
+    const auto run_tile = tiles_.by_rows[rows - 1];
     for (int64_t block = blocks.begin; block < blocks.end;) {
       const int64_t last = std::min(group_blocks_, first + blocks.end - block);
-      const ConvTileShapeOf<Element>& shape =
-          tiles_.shape_for(std::min(last * kOcBlock, group_out_) - first * kOcBlock);
-      const int64_t end = std::min(first * kOcBlock + shape.channels, group_out_);
-      tile.channels = std::min(last * kOcBlock, end) - first * kOcBlock;
+      tile.channels = std::min(last * kOcBlock, group_out_) - first * kOcBlock;
       tile.input_offset = (group - first_group_) * group_offset_;
       tile.output_offset = group * group_out_ + first * kOcBlock;
       tile.weights = weights_ + (block - first_block_) * block_stride_;
       tile.bias = bias_ == nullptr ? nullptr : bias_ + tile.output_offset;
       tile.next = to_next > 0 ? tile.weights + to_next * block_stride_ : nullptr;
-      shape.by_rows[rows - 1](tile);
-      const int64_t done = (tile.channels + kOcBlock - 1) / kOcBlock;
-      block += done;
-      first += done;
-      if (first == group_blocks_) {
-        first = 0;
-        ++group;
-      }
+      run_tile(tile);
+      block += last - first;
+      first = 0;
+      ++group;
     }
     if (!kHasActivations || clamps || params_.epilogue.activation == Activation::None) return;
     // All channels of a pixel at once: those of a tile are too few for a loop.

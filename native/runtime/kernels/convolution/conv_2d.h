@@ -42,14 +42,6 @@ struct ConvTileOf {
 
 constexpr int64_t kAnyChannels = int64_t{1} << 40;
 
-// Tiles of so many output channels (a part of a block, or whole blocks), or of kAnyChannels; by_rows[n - 1] is for n
-// pixels.
-template <class Element>
-struct ConvTileShapeOf {
-  int64_t channels;
-  void (*by_rows[kMaxTileRows])(const ConvTileOf<Element>& tile);
-};
-
 // How tiles set up a thread's tile registers, which are shaped for so many pixels, and taps with runs of so many
 // inputs.
 struct TileSetup {
@@ -58,33 +50,19 @@ struct TileSetup {
   void (*restore)(const TileState& before);
 };
 
-// The tiles of one instruction set; shapes ascend in channels.
+// The tiles of one instruction set.
 template <class Element>
 struct ConvTilesOf {
-  int rows;  // pixels of a full tile
-  int shapes;
-  const ConvTileShapeOf<Element>* shape;
+  int rows;          // pixels of a full tile
+  int64_t channels;  // output channels that are summed at a time: whole blocks, or kAnyChannels
+  void (*by_rows[kMaxTileRows])(const ConvTileOf<Element>& tile);  // [pixels - 1]
   // Of tiles in tile registers: each tap's runs are evenly apart, so those of most windows are gathered.
   const TileSetup* setup = nullptr;  // null where nothing is to be set up
   int64_t gathered_bytes = 0;        // of inputs that are gathered at a time: they stay in L2
   const ConvTilesOf* few = nullptr;  // for windows of so few inputs that to gather them would take longer
-
-  // The shape for the next tile where so many channels are left.
-  const ConvTileShapeOf<Element>& shape_for(int64_t channels) const {
-    // At most half of a second block: one block, then a tile of its own for the rest.
-    if (channels > kOcBlock && channels <= kOcBlock + kOcBlock / 2) {
-      channels = kOcBlock;
-    }
-    const ConvTileShapeOf<Element>* found = shape;
-    while (found != shape + shapes - 1 && found->channels < channels) {
-      ++found;
-    }
-    return *found;
-  }
 };
 
 using ConvTile = ConvTileOf<float>;
-using ConvTileShape = ConvTileShapeOf<float>;
 using ConvTiles = ConvTilesOf<float>;
 using BfloatTiles = ConvTilesOf<uint16_t>;
 

@@ -27,10 +27,13 @@ struct FloatProducts {
   }
 };
 
+template <int Rows, int Lanes, int Vectors>
+using FloatTile = Tile<FloatProducts, Rows, Lanes, Vectors>;
+
 }  // namespace
 
 const ConvTiles& conv_tiles() {
-  static const ConvTiles tiles = make_tiles<FloatProducts, kLanes>();
+  static constexpr ConvTiles tiles = make_tiles<FloatTile>();
   return tiles;
 }
 

@@ -2,6 +2,8 @@
 // streamed. For *_isa.cpp files and folders of instruction sets only.
 #pragma once
 
+#include <utility>
+
 #include "kernels/convolution/conv_2d.h"
 #include "kernels/simd/prefetch.h"
 #include "kernels/simd/vec.h"
@@ -12,8 +14,9 @@ namespace {
 // Registers for the sums of a tile: the others hold weights, an input value and, without FMA, products.
 constexpr int kSumRegisters = kHasFma ? kVectorRegisters * 3 / 4 : kVectorRegisters / 2;
 constexpr int kWidestVectors = kLanes == 4 ? 4 : 2;
+constexpr int kWidestChannels = kWidestVectors * kLanes;
 constexpr int kRows = kSumRegisters / kWidestVectors;
-static_assert(kRows <= kMaxTileRows, "ConvTileShape::by_rows is too short");
+static_assert(kRows <= kMaxTileRows, "ConvTilesOf::by_rows is too short");
 
 // Independent sums per output, so that small tiles do not wait for the latency of each addition.
 constexpr int sums_of(int vectors) {
@@ -122,47 +125,51 @@ struct Tile {
   }
 
   // The results' cache lines come while the sums are computed: rows of pixels are too far apart for the CPU to guess.
-  static VEC_INLINE void prefetch_results(const ConvTileOf<Element>& tile) {
+  static VEC_INLINE void prefetch_results(const ConvTileOf<Element>& tile, int64_t channel) {
     constexpr int kLineFloats = 16;
     VEC_UNROLL
     for (int m = 0; m < Rows; ++m) {
-      const float* to = tile.outputs[m] + tile.output_offset;
+      const float* to = tile.outputs[m] + tile.output_offset + channel;
       VEC_UNROLL
       for (int i = 0; i < Vectors * Lanes; i += kLineFloats) __builtin_prefetch(to + i, 1);
     }
   }
 
-  // Adds the bias and the addend, clamps and stores the sums.
-  static VEC_INLINE void finish(const ConvTileOf<Element>& tile, V (&sum)[Rows][Vectors]) {
-    return !kHasSums || tile.addend == nullptr ? store_results<false>(tile, sum) : store_results<true>(tile, sum);
+  // Adds the bias and the addend, clamps and stores the sums of the channels from this one on.
+  static VEC_INLINE void finish(const ConvTileOf<Element>& tile, int64_t channel, V (&sum)[Rows][Vectors]) {
+    const bool whole = tile.channels - channel >= Vectors * Lanes;
+    if (kHasSums && tile.addend != nullptr) {
+      whole ? store_results<true, true>(tile, channel, sum) : store_results<true, false>(tile, channel, sum);
+    } else {
+      whole ? store_results<false, true>(tile, channel, sum) : store_results<false, false>(tile, channel, sum);
+    }
   }
 
-  template <bool Adds>
-  static VEC_INLINE void store_results(const ConvTileOf<Element>& tile, V (&sum)[Rows][Vectors]) {
+  // Whole: all vectors are. Else the last ones may have a part of their channels, or none.
+  template <bool Adds, bool Whole>
+  static VEC_INLINE void store_results(const ConvTileOf<Element>& tile, int64_t channel, V (&sum)[Rows][Vectors]) {
     const V low = splat<V>(tile.low);
     const V high = splat<V>(tile.high);
     VEC_UNROLL
-    for (int v = 0; v < Vectors; ++v) {
-      const int64_t left = tile.channels - v * Lanes;
-      if (left <= 0) {
-        return;
-      }
-      const bool whole = left >= Lanes;
+    for (int v = 0; v < Vectors; ++v, channel += Lanes) {
+      const int64_t left = tile.channels - channel;
+      if (!Whole && left <= 0) return;
+      const bool is_whole = Whole || left >= Lanes;
       V bias = {};
       if (tile.bias != nullptr) {
-        const float* from = tile.bias + v * Lanes;
-        bias = whole ? load<V>(from) : load_first<V>(from, left);
+        const float* from = tile.bias + channel;
+        bias = is_whole ? load<V>(from) : load_first<V>(from, left);
       }
       VEC_UNROLL
       for (int m = 0; m < Rows; ++m) {
-        float* to = tile.outputs[m] + tile.output_offset + v * Lanes;
+        float* to = tile.outputs[m] + tile.output_offset + channel;
         V y = sum[m][v] + bias;
         if constexpr (Adds) {
           const float* from = tile.addend + (to - tile.output_begin);
-          y += whole ? load<V>(from) : load_first<V>(from, left);
+          y += is_whole ? load<V>(from) : load_first<V>(from, left);
         }
         y = clamped(y, low, high);
-        if (whole) {
+        if (is_whole) {
           store(to, y);
         } else {
           store_first(to, y, left);
@@ -171,8 +178,10 @@ struct Tile {
     }
   }
 
-  static void run(const ConvTileOf<Element>& tile) {
-    if (tile.results_are_far) prefetch_results(tile);
+  // The channels from the first of a block on.
+  static VEC_INLINE void run(const ConvTileOf<Element>& tile, int64_t channel) {
+    if (tile.results_are_far) prefetch_results(tile, channel);
+    const Element* weights = tile.weights + channel / kOcBlock * tile.block_stride;
     V sum[kSums][Rows][Vectors] = {};
     const int64_t products = tile.run / Products::kAdjacent;
     for (int64_t t = 0; t < tile.taps; ++t) {
@@ -182,7 +191,7 @@ struct Tile {
         const Element* from = tile.inputs[t * Rows + m];
         input[m] = from == tile.zeros ? from : from + tile.input_offset;
       }
-      accumulate_steps(sum, input, products, tile, tile.weights + tile.tap_weights[t]);
+      accumulate_steps(sum, input, products, tile, weights + tile.tap_weights[t]);
     }
     VEC_UNROLL
     for (int s = 1; s < kSums; ++s) {
@@ -194,47 +203,45 @@ struct Tile {
         }
       }
     }
-    finish(tile, sum[0]);
+    finish(tile, channel, sum[0]);
   }
 };
 
-// The tiles of 1 to kRows pixels of one shape.
-template <class Products, int Lanes, int Vectors, int Rows = 1>
-void fill_rows(ConvTileShapeOf<typename Products::Element>& shape) {
-  shape.by_rows[Rows - 1] = Tile<Products, Rows, Lanes, Vectors>::run;
-  if constexpr (Rows < kRows) {
-    fill_rows<Products, Lanes, Vectors, Rows + 1>(shape);
+// All channels of a tile of Rows pixels. Where at most half of a block is left after whole ones, it is a tile of its
+// own.
+template <template <int Rows, int Lanes, int Vectors> class TileOf, int Rows, class Element>
+void run_channels(const ConvTileOf<Element>& tile) {
+  constexpr int kHalfBlock = kOcBlock / 2;
+  constexpr int kLeast = kWidestChannels > kOcBlock ? kOcBlock + kHalfBlock : kHalfBlock;
+  int64_t channel = 0;
+  for (; tile.channels - channel > kLeast; channel += kWidestChannels) {
+    TileOf<Rows, kLanes, kWidestVectors>::run(tile, channel);
   }
-}
-
-template <class Products, int Lanes, int Vectors>
-ConvTileShapeOf<typename Products::Element> shape_of() {
-  ConvTileShapeOf<typename Products::Element> shape = {Lanes * Vectors, {}};
-  fill_rows<Products, Lanes, Vectors>(shape);
-  return shape;
-}
-
-template <class Element, int Count>
-ConvTilesOf<Element> tiles_of(const ConvTileShapeOf<Element> (&shapes)[Count]) {
-  return {kRows, Count, shapes};
-}
-
-// Of 8 to 32 channels for vectors of 16 lanes, of 8 and 16 for 8 lanes, of 4 to 16 for 4 lanes.
-template <class Products, int Lanes>
-ConvTilesOf<typename Products::Element> make_tiles() {
-  using Shape = ConvTileShapeOf<typename Products::Element>;
-  if constexpr (Lanes == 16) {
-    static const Shape shapes[] = {shape_of<Products, Lanes / 2, 1>(), shape_of<Products, Lanes, 1>(),
-                                   shape_of<Products, Lanes, 2>()};
-    return tiles_of(shapes);
-  } else if constexpr (Lanes == 8) {
-    static const Shape shapes[] = {shape_of<Products, Lanes, 1>(), shape_of<Products, Lanes, 2>()};
-    return tiles_of(shapes);
-  } else {
-    static const Shape shapes[] = {shape_of<Products, Lanes, 1>(), shape_of<Products, Lanes, 2>(),
-                                   shape_of<Products, Lanes, 4>()};
-    return tiles_of(shapes);
+  if constexpr (kWidestChannels > kOcBlock) {
+    if (tile.channels - channel > kHalfBlock) {
+      TileOf<Rows, kLanes, kOcBlock / kLanes>::run(tile, channel);
+      channel += kOcBlock;
+    }
   }
+  if (tile.channels <= channel) return;
+  if constexpr (kLanes < kHalfBlock) {
+    if (tile.channels - channel <= kLanes) return TileOf<Rows, kLanes, 1>::run(tile, channel);
+  }
+  constexpr int kHalfLanes = kLanes < kHalfBlock ? kLanes : kHalfBlock;
+  TileOf<Rows, kHalfLanes, kHalfBlock / kHalfLanes>::run(tile, channel);
+}
+
+template <template <int Rows, int Lanes, int Vectors> class TileOf, int... Number>
+constexpr auto tiles_by_rows(std::integer_sequence<int, Number...>) {
+  using Element = typename TileOf<1, kLanes, 1>::Element;
+  return ConvTilesOf<Element>{kRows, kWidestChannels, {run_channels<TileOf, Number + 1, Element>...}};
+}
+
+// Tiles of up to kRows pixels by TileOf<Rows, Lanes, Vectors>::run(tile, channel), which sums Vectors vectors of Lanes
+// channels.
+template <template <int Rows, int Lanes, int Vectors> class TileOf>
+constexpr auto make_tiles() {
+  return tiles_by_rows<TileOf>(std::make_integer_sequence<int, kRows>());
 }
 
 }  // namespace

@@ -127,19 +127,18 @@ class Winograd {
     for (int64_t point = 0; point < kWinogradPoints; ++point) {
       tile.weights = call_.params.weights + (point * blocks_ + blocks_of_thread_.begin) * block_size_;
       for (int64_t first = 0; first < columns_;) {
-        const ConvTileShape& shape = gemm_.shape_for(columns_ - first);
         tile.output_offset = first;
-        tile.channels = std::min(shape.channels, columns_ - first);
+        tile.channels = std::min(gemm_.channels, columns_ - first);
         for (int64_t row = 0; row < rows; row += gemm_.rows) {
           const int64_t count = std::min<int64_t>(gemm_.rows, rows - row);
           for (int64_t i = 0; i < count; ++i) {
             inputs[i] = inputs_ + point * input_stride_ + (row + i) * depth_;
             outputs[i] = products_ + point * product_stride_ + (row + i) * columns_;
           }
-          shape.by_rows[count - 1](tile);
+          gemm_.by_rows[count - 1](tile);
         }
-        first += shape.channels;
-        tile.weights += shape.channels / kOcBlock * block_size_;
+        first += tile.channels;
+        tile.weights += tile.channels / kOcBlock * block_size_;
       }
     }
   }

@@ -22,15 +22,16 @@ void multiply(const ConvTilesOf<Element>& tiles, const Element* const* rows, int
   tile.low = -std::numeric_limits<float>::infinity();
   tile.high = std::numeric_limits<float>::infinity();
   tile.next = next;
-  for (int64_t column = 0; column < columns;) {
-    const ConvTileShapeOf<Element>& shape = tiles.shape_for(columns - column);
-    tile.channels = std::min(shape.channels, columns - column);
-    tile.weights = packed + column / kPackedColumns * tile.block_stride;
-    tile.output_offset = column;
-    shape.by_rows[count - 1](tile);
-    column += tile.channels;
-    tile.next = nullptr;
-  }
+  tile.weights = packed;
+  tile.channels = next == nullptr ? columns : std::min(tiles.channels, columns);
+  const auto run_tile = tiles.by_rows[count - 1];
+  run_tile(tile);
+  if (tile.channels == columns) return;
+  tile.next = nullptr;
+  tile.weights += tile.channels / kPackedColumns * tile.block_stride;
+  tile.output_offset = tile.channels;
+  tile.channels = columns - tile.channels;
+  run_tile(tile);
 }
 
 }  // namespace

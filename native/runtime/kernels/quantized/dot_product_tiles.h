@@ -99,20 +99,19 @@ VEC_INLINE void add_quads(const uint8_t* const* inputs, int64_t first, const int
 }
 
 template <int Rows, int Blocks>
-VEC_INLINE void run_blocks(const QuantizedTile& tile) {
+__attribute__((noinline)) void run_blocks(const QuantizedTile& tile, int64_t channel) {
   TileSums<Rows, Blocks> sums;
   VEC_UNROLL
   for (int b = 0; b < Blocks; ++b) {
-    const auto* of_block = reinterpret_cast<const char*>(tile.sums) + b * tile.block_bytes;
     VEC_UNROLL
     for (int v = 0; v < kBlockVectors; ++v) {
-      const Int zeros = load<Int>(of_block + v * kVectorBytes) * -tile.zero;
+      const Int zeros = zero_share(tile, channel + b * kQuantizedBlock, v);
       VEC_UNROLL
       for (int r = 0; r < Rows; ++r) sums.at[r][b][v] = zeros;
     }
   }
   const auto* inputs = reinterpret_cast<const uint8_t* const*>(tile.inputs);
-  const int8_t* weights = tile.weights;
+  const int8_t* weights = weights_from(tile, channel);
   for (int64_t tap = 0; tap < tile.taps; ++tap, inputs += Rows) {
     int64_t q = 0;
     for (; q + kQuadsAtOnce <= tile.tap_quads; q += kQuadsAtOnce, weights += kQuadsAtOnce * kQuadBytes) {
@@ -122,13 +121,15 @@ VEC_INLINE void run_blocks(const QuantizedTile& tile) {
       add_quads<1>(inputs, q, weights, tile.block_bytes, sums);
     }
   }
-  finish_tile(tile, sums);
+  finish_blocks(tile, channel, sums);
 }
 
 template <int Rows>
 void run(const QuantizedTile& tile) {
-  if (tile.channels > kQuantizedBlock) return run_blocks<Rows, kBlocks>(tile);
-  run_blocks<Rows, 1>(tile);
+  constexpr int64_t kMost = kBlocks * kQuantizedBlock;
+  int64_t channel = 0;
+  for (; tile.channels - channel > kMost - kQuantizedBlock; channel += kMost) run_blocks<Rows, kBlocks>(tile, channel);
+  if (kBlocks > 1 && channel < tile.channels) run_blocks<Rows, 1>(tile, channel);
 }
 
 template <int... Number>

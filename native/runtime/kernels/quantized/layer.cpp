@@ -21,7 +21,6 @@ namespace {
 constexpr int64_t kArrangedBytes = 256 * 1024;  // of rows of the image that are arranged at a time
 constexpr int64_t kWeightBytes = 256 * 1024;    // for one pass over the pixels
 
-constexpr int64_t kMostBlocks = 2;  // that inputs are multiplied with at a time
 constexpr int64_t kLeastQuads = 4;  // of a kernel's row, for tiles of fewer are as slow as to gather the inputs
 constexpr int64_t kCopied = 32;     // bytes at a time
 
@@ -430,7 +429,7 @@ class QuantizedLayer {
       const Range of_group = {std::max(blocks.begin, group * group_blocks_),
                               std::min(blocks.end, (group + 1) * group_blocks_)};
       if (gathers_) gather(pixels, group);
-      const int64_t blocks_of_tile = std::min<int64_t>(tiles_.channels / kQuantizedBlock, kMostBlocks);
+      const int64_t blocks_of_tile = tiles_.channels / kQuantizedBlock;
       const int64_t pass = std::max<int64_t>(1, kWeightBytes / block_bytes_ / blocks_of_tile) * blocks_of_tile;
       for (int64_t at = of_group.begin; at < of_group.end; at += pass) {
         run_pass(pixels, group, {at, std::min(at + pass, of_group.end)});
@@ -462,19 +461,16 @@ class QuantizedLayer {
 
   // The tiles of some pixels, as many as a tile has, by some blocks of a group.
   void run_blocks(QuantizedTile& tile, Range pixels, int64_t group, Range blocks) {
-    const QuantizedTileRun run = tiles_.run[pixels.size() - 1];
-    for (int64_t block = blocks.begin; block < blocks.end; block += tiles_.channels / kQuantizedBlock) {
-      const int64_t first = (block - group * group_blocks_) * kQuantizedBlock;
-      const int64_t end = std::min((blocks.end - group * group_blocks_) * kQuantizedBlock, group_out_);
-      const int64_t channel = group * group_out_ + first;
-      tile.weights = weights_ + (block - first_block_) * block_bytes_;
-      tile.sums = reinterpret_cast<const int32_t*>(tile.weights + quads_ * kQuadBytes);
-      tile.scale = scale_ + channel;
-      tile.bias = bias_ == nullptr ? nullptr : bias_ + channel;
-      tile.channels = std::min<int64_t>(end - first, tiles_.channels);
-      tile.output = y_ + (pixels.begin * out_.channels + channel) * item_;
-      run(tile);
-    }
+    const int64_t first = (blocks.begin - group * group_blocks_) * kQuantizedBlock;
+    const int64_t end = std::min((blocks.end - group * group_blocks_) * kQuantizedBlock, group_out_);
+    const int64_t channel = group * group_out_ + first;
+    tile.weights = weights_ + (blocks.begin - first_block_) * block_bytes_;
+    tile.sums = reinterpret_cast<const int32_t*>(tile.weights + quads_ * kQuadBytes);
+    tile.scale = scale_ + channel;
+    tile.bias = bias_ == nullptr ? nullptr : bias_ + channel;
+    tile.channels = end - first;
+    tile.output = y_ + (pixels.begin * out_.channels + channel) * item_;
+    tiles_.run[pixels.size() - 1](tile);
   }
 
   // Where the inputs of a tile's pixels begin, `before` pixels after those that were gathered or arranged last.

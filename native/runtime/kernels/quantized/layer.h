@@ -16,7 +16,6 @@ namespace executorch_ggml::kernels {
 constexpr int kQuantizedBlock = 16;    // output channels of a block of weights
 constexpr int kQuad = 4;               // inputs of a channel that lie side by side
 constexpr int kMaxQuantizedRows = 32;  // output pixels of a tile, at most
-constexpr int kAnyQuantizedChannels = 1 << 30;
 constexpr int kQuadBytes = kQuantizedBlock * kQuad;
 constexpr int64_t kGatheredBytes = 64 * 1024;  // of inputs that are arranged at a time, by most QuantizedTiles
 
@@ -56,7 +55,7 @@ using QuantizedTileRun = void (*)(const QuantizedTile& tile);
 struct QuantizedTiles {
   int rows;                // pixels of a full tile
   int row_step;            // rows are computed so many at a time: memory after a tile's last one is read up to there
-  int channels;            // of a full tile, which is of whole blocks, or kAnyQuantizedChannels
+  int channels;            // that are summed at a time: whole blocks
   int element_bytes;       // of arranged inputs: int16 without the zero point, or uint8 with it
   int64_t gathered_bytes;  // of inputs that are arranged at a time: they stay in L2, beside a block of weights
   bool gathers;  // takes rows of a tap that are evenly apart: those of other windows than a line's are gathered

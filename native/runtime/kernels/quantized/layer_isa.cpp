@@ -55,10 +55,10 @@ constexpr int kHeldRows = (kVectorRegisters - kBlockVectors - 2) / kBlockVectors
 constexpr int kRows = kHeldRows < kMostRows ? kHeldRows : kMostRows;
 
 template <int Rows, int Vectors>
-VEC_INLINE void run_vectors(const QuantizedTile& tile) {
+__attribute__((noinline)) void run_vectors(const QuantizedTile& tile, int64_t channel) {
   TileSums<Rows, 1> sums = {};
   const void* const* inputs = tile.inputs;
-  const int8_t* weights = tile.weights;
+  const int8_t* weights = weights_from(tile, channel);
   for (int64_t tap = 0; tap < tile.taps; ++tap, inputs += Rows) {
     for (int64_t q = 0; q < tile.tap_quads; ++q, weights += kQuadBytes) {
       VEC_UNROLL
@@ -78,14 +78,17 @@ VEC_INLINE void run_vectors(const QuantizedTile& tile) {
       }
     }
   }
-  finish_tile(tile, sums);
+  finish_blocks(tile, channel, sums);
 }
 
 template <int Rows>
 void run(const QuantizedTile& tile) {
   constexpr int kHalf = (kBlockVectors + 1) / 2;
-  if (tile.channels > kHalf * kLanes) return run_vectors<Rows, kBlockVectors>(tile);
-  run_vectors<Rows, kHalf>(tile);
+  int64_t channel = 0;
+  for (; tile.channels - channel > kHalf * kLanes; channel += kQuantizedBlock) {
+    run_vectors<Rows, kBlockVectors>(tile, channel);
+  }
+  if (channel < tile.channels) run_vectors<Rows, kHalf>(tile, channel);
 }
 
 template <int Rows = 1>

@@ -196,13 +196,23 @@ inline const float* bias_from(const QuantizedTile& tile, int64_t channel) {
   return tile.bias == nullptr ? nullptr : tile.bias + channel;
 }
 
-// Ends a tile whose sums are in registers. Each of its blocks has channels to store.
+// The weights of the block that a channel is the first of.
+inline const int8_t* weights_from(const QuantizedTile& tile, int64_t channel) {
+  return tile.weights + channel / kQuantizedBlock * tile.block_bytes;
+}
+
+// The zero point's share of the sums of a vector of its channels, to be added.
+VEC_INLINE Int zero_share(const QuantizedTile& tile, int64_t channel, int vector) {
+  const auto* sums = reinterpret_cast<const char*>(tile.sums) + channel / kQuantizedBlock * tile.block_bytes;
+  return load<Int>(sums + vector * kVectorBytes) * -tile.zero;
+}
+
+// Ends blocks, from the one on that `channel` is the first of, whose sums are in registers. Each has channels to store.
 template <int Rows, int Blocks>
-VEC_INLINE void finish_tile(const QuantizedTile& tile, const TileSums<Rows, Blocks>& sums) {
+VEC_INLINE void finish_blocks(const QuantizedTile& tile, int64_t channel, const TileSums<Rows, Blocks>& sums) {
   const TileOutput output(*tile.format);
   VEC_UNROLL
-  for (int b = 0; b < Blocks; ++b) {
-    const int64_t channel = b * kQuantizedBlock;
+  for (int b = 0; b < Blocks; ++b, channel += kQuantizedBlock) {
     const int64_t left = tile.channels - channel;
     const BlockScaling scaled(tile.scale + channel, bias_from(tile, channel), left);
     PixelBlock y[Rows];

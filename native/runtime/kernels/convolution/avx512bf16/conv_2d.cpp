@@ -26,10 +26,13 @@ struct BfloatProducts {
   }
 };
 
+template <int Rows, int Lanes, int Vectors>
+using BfloatTileOf = Tile<BfloatProducts, Rows, Lanes, Vectors>;
+
 }  // namespace
 
 const BfloatTiles& bfloat_tiles() {
-  static const BfloatTiles tiles = make_tiles<BfloatProducts, kLanes>();
+  static constexpr BfloatTiles tiles = make_tiles<BfloatTileOf>();
   return tiles;
 }
 

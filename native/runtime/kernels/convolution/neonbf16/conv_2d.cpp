@@ -43,8 +43,9 @@ struct BfloatProducts {
 template <int Rows, int Vectors>
 class MatrixTile {
  public:
-  static void run(const BfloatTile& tile) {
+  static VEC_INLINE void run(const BfloatTile& tile, int64_t channel) {
     Sums sums = {};
+    const uint16_t* weights = tile.weights + channel / kOcBlock * tile.block_stride;
     for (int64_t tap = 0; tap < tile.taps; ++tap) {
       const uint16_t* input[kRowPairs * 2];
       VEC_UNROLL
@@ -52,7 +53,7 @@ class MatrixTile {
         const uint16_t* from = tile.inputs[tap * Rows + (m < Rows ? m : Rows - 1)];
         input[m] = from == tile.zeros ? from : from + tile.input_offset;
       }
-      add_tap(sums, input, tile.weights + tile.tap_weights[tap], tile.run, tile.block_stride);
+      add_tap(sums, input, weights + tile.tap_weights[tap], tile.run, tile.block_stride);
     }
     Float of_rows[Rows][Vectors];
     VEC_UNROLL
@@ -62,7 +63,7 @@ class MatrixTile {
         of_rows[m][v] = halves_of(sums[m / 2][2 * v], sums[m / 2][2 * v + 1], m % 2);
       }
     }
-    Rowwise::finish(tile, of_rows);
+    Rowwise::finish(tile, channel, of_rows);
   }
 
  private:
@@ -126,24 +127,15 @@ class MatrixTile {
   }
 };
 
-template <int Vectors, int Rows = 2>
-void fill_matrix_rows(ConvTileShapeOf<uint16_t>& shape) {
-  shape.by_rows[Rows - 1] = MatrixTile<Rows, Vectors>::run;
-  if constexpr (Rows < kRows) fill_matrix_rows<Vectors, Rows + 1>(shape);
-}
-
-template <int Vectors>
-ConvTileShapeOf<uint16_t> matrix_shape() {
-  ConvTileShapeOf<uint16_t> shape = {kLanes * Vectors, {Tile<BfloatProducts, 1, kLanes, Vectors>::run}};
-  fill_matrix_rows<Vectors>(shape);
-  return shape;
-}
+template <int Rows, int Lanes, int Vectors>
+struct BfloatTileOf : MatrixTile<Rows, Vectors> {};
+template <int Lanes, int Vectors>
+struct BfloatTileOf<1, Lanes, Vectors> : Tile<BfloatProducts, 1, Lanes, Vectors> {};
 
 }  // namespace
 
 const BfloatTiles& bfloat_tiles() {
-  static const ConvTileShapeOf<uint16_t> shapes[] = {matrix_shape<1>(), matrix_shape<2>(), matrix_shape<4>()};
-  static const BfloatTiles tiles = tiles_of(shapes);
+  static constexpr BfloatTiles tiles = make_tiles<BfloatTileOf>();
   return tiles;
 }
 

@@ -16,10 +16,7 @@ void run_dot_products(QuantizedTile tile, int rows) {
   const QuantizedTiles& tiles = avx512vnni::dot_product_tiles;
   while (rows > 0) {
     const int some = rows < tiles.rows ? rows : tiles.rows;
-    for (int64_t channel = 0; channel < tile.channels; channel += tiles.channels) {
-      const int64_t left = tile.channels - channel;
-      tiles.run[some - 1](from_channel(tile, channel, left < tiles.channels ? left : tiles.channels));
-    }
+    tiles.run[some - 1](tile);
     tile.inputs += some;
     tile.output += some * tile.output_pitch;
     rows -= some;
@@ -48,7 +45,7 @@ template <int... Number>
 constexpr QuantizedTiles tiles_of(std::integer_sequence<int, Number...>) {
   return {kMatrixRows,
           kTileRows,
-          kAnyQuantizedChannels,
+          kMatrixChannels,
           sizeof(uint8_t),
           kMatrixGatheredBytes,
           true,

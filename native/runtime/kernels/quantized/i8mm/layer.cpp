@@ -46,10 +46,10 @@ VEC_INLINE void add_quads(const uint8_t* const* inputs, int64_t quad, const int8
 }
 
 template <int Rows>
-void run(const QuantizedTile& tile) {
+__attribute__((noinline)) void run_block(const QuantizedTile& tile, int64_t channel) {
   int32x4_t products[(Rows + 1) / 2][kPairs] = {};
   const auto* inputs = reinterpret_cast<const uint8_t* const*>(tile.inputs);
-  const int8_t* weights = tile.weights;
+  const int8_t* weights = weights_from(tile, channel);
   for (int64_t tap = 0; tap < tile.taps; ++tap, inputs += Rows) {
     int64_t q = 0;
     for (; q + 2 <= tile.tap_quads; q += 2, weights += 2 * kQuadBytes) {
@@ -63,7 +63,7 @@ void run(const QuantizedTile& tile) {
   TileSums<Rows, 1> sums;
   VEC_UNROLL
   for (int v = 0; v < kBlockVectors; ++v) {
-    const Int zeros = load<Int>(reinterpret_cast<const char*>(tile.sums) + v * kVectorBytes) * -tile.zero;
+    const Int zeros = zero_share(tile, channel, v);
     VEC_UNROLL
     for (int r = 0; r < Rows; ++r) {
       const int64x2_t low = vreinterpretq_s64_s32(products[r / 2][2 * v]);
@@ -71,7 +71,12 @@ void run(const QuantizedTile& tile) {
       sums.at[r][0][v] = reinterpret_cast<Int>(r % 2 == 0 ? vzip1q_s64(low, high) : vzip2q_s64(low, high)) + zeros;
     }
   }
-  finish_tile(tile, sums);
+  finish_blocks(tile, channel, sums);
+}
+
+template <int Rows>
+void run(const QuantizedTile& tile) {
+  for (int64_t channel = 0; channel < tile.channels; channel += kQuantizedBlock) run_block<Rows>(tile, channel);
 }
 
 template <int... Number>

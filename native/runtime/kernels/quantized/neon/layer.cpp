@@ -19,10 +19,10 @@ VEC_INLINE void add_products(const int16x4_t (&x)[Rows], int8x16_t weights, int3
 }
 
 template <int Rows>
-void run(const QuantizedTile& tile) {
+__attribute__((noinline)) void run_block(const QuantizedTile& tile, int64_t channel) {
   int32x4_t products[Rows][kBlockVectors] = {};
   const auto* inputs = reinterpret_cast<const int16_t* const*>(tile.inputs);
-  const int8_t* weights = tile.weights;
+  const int8_t* weights = weights_from(tile, channel);
   for (int64_t tap = 0; tap < tile.taps; ++tap, inputs += Rows) {
     for (int64_t q = 0; q < tile.tap_quads; ++q, weights += kQuadBytes) {
       const int8x16x4_t of_quad = vld4q_s8(weights);
@@ -41,7 +41,12 @@ void run(const QuantizedTile& tile) {
     VEC_UNROLL
     for (int v = 0; v < kBlockVectors; ++v) sums.at[r][0][v] = reinterpret_cast<Int>(products[r][v]);
   }
-  finish_tile(tile, sums);
+  finish_blocks(tile, channel, sums);
+}
+
+template <int Rows>
+void run(const QuantizedTile& tile) {
+  for (int64_t channel = 0; channel < tile.channels; channel += kQuantizedBlock) run_block<Rows>(tile, channel);
 }
 
 template <int... Number>
