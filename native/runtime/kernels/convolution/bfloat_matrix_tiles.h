@@ -73,12 +73,18 @@ VEC_INLINE void finish_rows(const BfloatTile& tile, const float* sums) {
   Tile<BfloatElements, Rows, kLanes, kVectors>::finish(tile, 0, sum);
 }
 
+// What is to be prefetched beside some weights.
+VEC_INLINE const char* next_at(const BfloatTile& tile, int64_t weights_offset) {
+  const int64_t bytes = weights_offset * static_cast<int64_t>(sizeof(uint16_t));
+  return static_cast<const char*>(tile.next) + (bytes >> tile.next_shift);
+}
+
 // The part of a tile that some of its blocks are, the first of them with a channel.
 VEC_INLINE BfloatTile from_channel(const BfloatTile& tile, int64_t channel, int64_t channels) {
   BfloatTile part = tile;
   const int64_t offset = channel / kOcBlock * tile.block_stride;
   part.weights += offset;
-  if (part.next != nullptr) part.next = static_cast<const uint16_t*>(part.next) + offset;
+  if (part.next != nullptr) part.next = next_at(tile, offset);
   if (part.bias != nullptr) part.bias += channel;
   part.output_offset += channel;
   part.channels = channels;
@@ -134,8 +140,7 @@ class StoredSums {
 template <int Blocks>
 VEC_INLINE void prefetch_next(const BfloatTile& tile, int64_t offset, int64_t bytes) {
   if (tile.next == nullptr) return;
-  const uint16_t* next = static_cast<const uint16_t*>(tile.next) + offset;
-  for (int b = 0; b < Blocks; ++b) prefetch(next + b * tile.block_stride, bytes);
+  for (int b = 0; b < Blocks; ++b) prefetch(next_at(tile, offset + b * tile.block_stride), bytes >> tile.next_shift);
 }
 
 // Rows x Blocks tiles of sums; `row_count` pixels are in them. What lies before them is finished between the steps.

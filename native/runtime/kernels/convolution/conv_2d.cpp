@@ -26,16 +26,18 @@ namespace executorch_ggml::kernels {
 
 namespace {
 
-constexpr int64_t kWeightsInCache = 256 * 1024;  // bytes of weights for one pass over the pixels, which stay in L2
-constexpr int64_t kAliasing = 4096;              // pixels a multiple of so many bytes apart map to the same sets of L1
-constexpr int64_t kLongestCopy = 1 << 20;        // elements
-constexpr int64_t kRoundedInL1 = 16 * 1024;      // bytes of rounded pixels that one pass of weights is multiplied with
-constexpr int64_t kRoundedForPasses = 1 << 20;   // of those that are read several times, for passes or for taps
-constexpr int64_t kFarResults = 128 * 1024;      // elements; larger outputs are not in L2 when they are stored
-constexpr int64_t kMostBlocks = 2;               // that inputs are multiplied with at a time
-constexpr int64_t kCopied = 16;                  // elements of a run that are copied at a time, some of them beyond it
-constexpr int64_t kShortCopy = 64;               // elements of a run that a call of memcpy would take longer for
-constexpr int64_t kMostPadding = 16;             // pixels on a side that an image is padded by before it is read
+constexpr int64_t kWeightsInCache = 256 * 1024;    // bytes of weights for one pass over the pixels, which stay in L2
+constexpr int64_t kWeightsOfFewTiles = 32 * 1024;  // likewise: the first pass's come from memory while nothing is done
+constexpr int64_t kFewTiles = 16;
+constexpr int64_t kAliasing = 4096;             // pixels a multiple of so many bytes apart map to the same sets of L1
+constexpr int64_t kLongestCopy = 1 << 20;       // elements
+constexpr int64_t kRoundedInL1 = 16 * 1024;     // bytes of rounded pixels that one pass of weights is multiplied with
+constexpr int64_t kRoundedForPasses = 1 << 20;  // of those that are read several times, for passes or for taps
+constexpr int64_t kFarResults = 128 * 1024;     // elements; larger outputs are not in L2 when they are stored
+constexpr int64_t kMostBlocks = 2;              // that inputs are multiplied with at a time
+constexpr int64_t kCopied = 16;                 // elements of a run that are copied at a time, some of them beyond it
+constexpr int64_t kShortCopy = 64;              // elements of a run that a call of memcpy would take longer for
+constexpr int64_t kMostPadding = 16;            // pixels on a side that an image is padded by before it is read
 constexpr int64_t kShortRun = 32;  // floats of a kernel's row, whose taps one by one take longer than a copy
 // A build of programs whose only layers are linear has no code for windows.
 constexpr bool kHasWindows = built::conv_2d_nhwc;
@@ -401,8 +403,10 @@ class Convolution {
     const int64_t block_bytes = std::max<int64_t>(1, static_cast<int64_t>(scratch_.taps.at.size()) * group_in_) *
                                 kOcBlock * static_cast<int64_t>(sizeof(Element));
     const int64_t most = std::min(tiles_.channels / kOcBlock, kMostBlocks);
-    const int64_t pass = std::max<int64_t>(1, kWeightsInCache / block_bytes / most) * most;
     const Tiling tiling(pixels, tiles_.rows, /*full=*/tiles_.setup != nullptr);
+    const bool are_few = kOnFloats && pointwise() && in_place() && tiling.count > 1 && tiling.count <= kFewTiles;
+    const int64_t pass_bytes = are_few ? kWeightsOfFewTiles : kWeightsInCache;
+    const int64_t pass = std::max<int64_t>(1, pass_bytes / block_bytes / most) * most;
     const bool copies_strips = copies() && !gathers();
     const int64_t strip = copies_strips ? tiles_of_strip(tiling, blocks.size() <= pass) : tiling.count;
     for (int64_t first = 0; first < tiling.count; first += strip) {
@@ -412,7 +416,8 @@ class Convolution {
         const Range of_pass = {begin, std::min(begin + pass, blocks.end)};
         pack_weights(of_pass);
         for (int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
-          run_tile(tiling.tile(tile), of_pass, blocks_to_next(tile, tiles, of_pass, blocks));
+          prefetch_next(tile, tiles, of_pass, blocks);
+          run_tile(tiling.tile(tile), of_pass);
         }
       }
     }
@@ -519,15 +524,23 @@ class Convolution {
     return {begin, std::max(begin, row_of(pixels.end - 1, scratch_.taps.at.back().y)) + 1};
   }
 
-  // How far ahead the weights are that a tile prefetches; 0 where it prefetches none. A pass's last two tiles prefetch
-  // the next pass: each a block of the two that it multiplies with. The first tile waits for weights itself.
-  int64_t blocks_to_next(int64_t tile, Range tiles, Range of_pass, Range blocks) const {
-    const int64_t tiles_left = tiles.end - 1 - tile;
-    const bool prefetches = tile > tiles.begin && tiles_left < 2 && of_pass.end + of_pass.size() <= blocks.end;
-    return prefetches ? of_pass.size() + tiles_left : 0;
+  // Has a tile prefetch a part of the next pass's weights. The last tiles of a pass share them, so that no more is
+  // asked for than memory gives in that time. The first pass, and a single tile, wait for their weights themselves.
+  void prefetch_next(int64_t tile, Range tiles, Range of_pass, Range blocks) {
+    constexpr int kMostShift = 4;
+    int shift = 0;
+    while (shift < kMostShift && (int64_t{2} << shift) <= tiles.size()) ++shift;
+    const int64_t part = tiles.end - 1 - tile;
+    tile_.next = nullptr;
+    if (shift == 0 || part >= int64_t{1} << shift || !in_place()) return;
+    if (of_pass.end + of_pass.size() > blocks.end) return;
+    const int64_t bytes = of_pass.size() * block_stride_ * static_cast<int64_t>(sizeof(Element));
+    const Element* of_next = weights_ + (of_pass.end - first_block_) * block_stride_;
+    tile_.next = reinterpret_cast<const char*>(of_next) + part * (bytes >> shift);
+    tile_.next_shift = shift;
   }
 
-  void run_tile(Range pixels, Range blocks, int64_t to_next) {
+  void run_tile(Range pixels, Range blocks) {
     const auto rows = static_cast<int>(pixels.size());
     float* outputs[kMaxTileRows];
     ConvTileOf<Element>& tile = tile_;
@@ -561,7 +574,6 @@ class Convolution {
       tile.output_offset = group * group_out_ + first * kOcBlock;
       tile.weights = weights_ + (block - first_block_) * block_stride_;
       tile.bias = bias_ == nullptr ? nullptr : bias_ + tile.output_offset;
-      tile.next = to_next > 0 ? tile.weights + to_next * block_stride_ : nullptr;
       run_tile(tile);
       block += last - first;
       first = 0;

@@ -37,7 +37,8 @@ struct ConvTileOf {
   const float* addend = nullptr;        // added to the results before the bounds: one element for each of the image
   const float* output_begin = nullptr;  // that `addend` has the same dims as
   bool results_are_far = false;         // beyond L2, when the tile is begun
-  const void* next = nullptr;           // weights of a later tile to prefetch, or null: 64 bytes a product
+  const void* next = nullptr;           // to prefetch while the sums are computed, or null
+  int next_shift = 0;                   // of as many bytes as there are weights, shifted right by this
 };
 
 constexpr int64_t kAnyChannels = int64_t{1} << 40;

@@ -9,7 +9,7 @@ struct FloatProducts {
   using Element = float;
   static constexpr int kAdjacent = 1;
   static constexpr bool kByLane = kHasLaneProducts;
-  static constexpr bool kPrefetches = false;
+  static constexpr bool kPrefetches = !kByLane;
 
   template <class V>
   static VEC_INLINE V input(const float* from) {

@@ -33,7 +33,7 @@ constexpr int sums_of(int vectors) {
 //   plus(sum, x, w)   a sum with the products of each lane
 //   kByLane           whether a vector of inputs is loaded, and weights are multiplied by one of its lanes at a time:
 //   plus_lane<Lane>(sum, x, w)
-//   kPrefetches       whether tiles with one sum per output prefetch ConvTileOf::next into L2
+//   kPrefetches       whether tiles with one sum per output prefetch ConvTileOf::next
 template <class Products, int Rows, int Lanes, int Vectors>
 struct Tile {
   using V = Vec<float, Lanes>;
@@ -107,15 +107,21 @@ struct Tile {
     }
   }
 
-  // A product reads as many bytes of weights as it prefetches: one offset says where.
   static VEC_INLINE void accumulate_steps(V (&sum)[kSums][Rows][Vectors], const Element* const (&input)[Rows],
                                           int64_t products, const ConvTileOf<Element>& tile, const Element* weights) {
+    constexpr int64_t kStepBytes =
+        kStep * ((Vectors * Lanes + kOcBlock - 1) / kOcBlock) * kCacheLineBytes;  // of weights
+    const auto offset = static_cast<int64_t>(sizeof(Element)) * (weights - tile.weights);
     const void* next = tile.next != nullptr ? tile.next : tile.weights;
-    const intptr_t ahead = reinterpret_cast<intptr_t>(next) - reinterpret_cast<intptr_t>(tile.weights);
+    const char* ahead = static_cast<const char*>(next) + (offset >> tile.next_shift);
+    const int64_t ahead_step = kStepBytes >> tile.next_shift;
     int64_t k = 0;
     for (; k + kStep <= products; k += kStep) {
       accumulate_step(sum, input, k, weights, tile.block_stride);
-      if constexpr (kPrefetches) prefetch(reinterpret_cast<const char*>(weights) + ahead, kStep * kCacheLineBytes);
+      if constexpr (kPrefetches) {
+        prefetch(ahead, kStepBytes);  // the same lines in some steps, which is faster than to find out
+        ahead += ahead_step;
+      }
       weights += kStep * kRowElements;
     }
     for (; k < products; ++k) {
