@@ -27,7 +27,7 @@ namespace executorch_ggml::kernels {
 namespace {
 
 constexpr int64_t kWeightsInCache = 256 * 1024;    // bytes of weights for one pass over the pixels, which stay in L2
-constexpr int64_t kWeightsOfFewTiles = 32 * 1024;  // likewise: the first pass's come from memory while nothing is done
+constexpr int64_t kWeightsOfFewTiles = 32 * 1024;  // likewise, for up to kFewTiles: nothing prefetches the first pass's
 constexpr int64_t kFewTiles = 16;
 constexpr int64_t kAliasing = 4096;             // pixels a multiple of so many bytes apart map to the same sets of L1
 constexpr int64_t kLongestCopy = 1 << 20;       // elements
@@ -524,8 +524,8 @@ class Convolution {
     return {begin, std::max(begin, row_of(pixels.end - 1, scratch_.taps.at.back().y)) + 1};
   }
 
-  // Has a tile prefetch a part of the next pass's weights. The last tiles of a pass share them, so that no more is
-  // asked for than memory gives in that time. The first pass, and a single tile, wait for their weights themselves.
+  // Has a tile prefetch a part of the next pass's weights. They are spread over the last tiles of a pass, to stay below
+  // the memory's bandwidth. The first pass, a pass of one tile and grouped convolutions are not prefetched for.
   void prefetch_next(int64_t tile, Range tiles, Range of_pass, Range blocks) {
     constexpr int kMostShift = 4;
     int shift = 0;
@@ -533,7 +533,7 @@ class Convolution {
     const int64_t part = tiles.end - 1 - tile;
     tile_.next = nullptr;
     if (shift == 0 || part >= int64_t{1} << shift || !in_place()) return;
-    if (of_pass.end + of_pass.size() > blocks.end) return;
+    if (params_.groups > 1 || of_pass.end + of_pass.size() > blocks.end) return;
     const int64_t bytes = of_pass.size() * block_stride_ * static_cast<int64_t>(sizeof(Element));
     const Element* of_next = weights_ + (of_pass.end - first_block_) * block_stride_;
     tile_.next = reinterpret_cast<const char*>(of_next) + part * (bytes >> shift);
@@ -566,7 +566,7 @@ class Convolution {
     tile.high = clamps ? params_.epilogue.high : std::numeric_limits<float>::infinity();
     int64_t group = params_.groups == 1 ? 0 : blocks.begin / group_blocks_;
     int64_t first = blocks.begin - group * group_blocks_;
-    const auto run_tile = tiles_.by_rows[rows - 1];
+    const auto sum_channels = tiles_.by_rows[rows - 1];
     for (int64_t block = blocks.begin; block < blocks.end;) {
       const int64_t last = std::min(group_blocks_, first + blocks.end - block);
       tile.channels = std::min(last * kOcBlock, group_out_) - first * kOcBlock;
@@ -574,7 +574,7 @@ class Convolution {
       tile.output_offset = group * group_out_ + first * kOcBlock;
       tile.weights = weights_ + (block - first_block_) * block_stride_;
       tile.bias = bias_ == nullptr ? nullptr : bias_ + tile.output_offset;
-      run_tile(tile);
+      sum_channels(tile);
       block += last - first;
       first = 0;
       ++group;

@@ -22,7 +22,7 @@ void multiply(const ConvTilesOf<Element>& tiles, const Element* const* rows, int
   tile.low = -std::numeric_limits<float>::infinity();
   tile.high = std::numeric_limits<float>::infinity();
   tile.next = next;
-  tile.next_shift = tiles.setup == nullptr ? 1 : 0;  // tiles in registers of their own have twice the rows, or more
+  tile.next_shift = tiles.setup == nullptr ? 1 : 0;  // tiles in tile registers have more rows to prefetch
   tile.weights = packed;
   tile.channels = next == nullptr ? columns : std::min(tiles.channels, columns);
   const auto run_tile = tiles.by_rows[count - 1];

@@ -98,6 +98,7 @@ VEC_INLINE void add_quads(const uint8_t* const* inputs, int64_t first, const int
   }
 }
 
+// Not inlined: GCC 12 would keep what all blocks share in registers, and spill sums in the inner loop.
 template <int Rows, int Blocks>
 __attribute__((noinline)) void run_blocks(const QuantizedTile& tile, int64_t channel) {
   TileSums<Rows, Blocks> sums;

@@ -54,6 +54,7 @@ constexpr int kMostRows = 12;
 constexpr int kHeldRows = (kVectorRegisters - kBlockVectors - 2) / kBlockVectors;
 constexpr int kRows = kHeldRows < kMostRows ? kHeldRows : kMostRows;
 
+// Not inlined: GCC 12 would keep what all blocks share in registers, and spill sums in the inner loop.
 template <int Rows, int Vectors>
 __attribute__((noinline)) void run_vectors(const QuantizedTile& tile, int64_t channel) {
   TileSums<Rows, 1> sums = {};

@@ -45,6 +45,7 @@ VEC_INLINE void add_quads(const uint8_t* const* inputs, int64_t quad, const int8
   }
 }
 
+// Not inlined: GCC 12 would keep what all blocks share in registers, and spill sums in the inner loop.
 template <int Rows>
 __attribute__((noinline)) void run_block(const QuantizedTile& tile, int64_t channel) {
   int32x4_t products[(Rows + 1) / 2][kPairs] = {};

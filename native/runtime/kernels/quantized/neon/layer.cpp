@@ -18,6 +18,7 @@ VEC_INLINE void add_products(const int16x4_t (&x)[Rows], int8x16_t weights, int3
   add_lane_products<K>(x, vmovl_s8(vget_low_s8(weights)), vmovl_high_s8(weights), sums);
 }
 
+// Not inlined: GCC 12 would keep what all blocks share in registers, and spill sums in the inner loop.
 template <int Rows>
 __attribute__((noinline)) void run_block(const QuantizedTile& tile, int64_t channel) {
   int32x4_t products[Rows][kBlockVectors] = {};
