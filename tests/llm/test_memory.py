@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +41,9 @@ finally:
 print("grew by", max(sizes) - before)
 """
 
+RETURNS_FREED_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(MIB), "MALLOC_TRIM_THRESHOLD_": str(MIB)}
+"""Has glibc give large blocks back to the system at once: what it keeps, up to 64 MiB, differs from run to run."""
+
 
 def checkpoint(path: Path, hidden: int, dtype: torch.dtype) -> Path:
     """Random weights, which are nearly all in matrices of layers."""
@@ -58,7 +62,8 @@ def test_weights_are_not_copied_in_memory(dtype: torch.dtype, tmp_path: Path) ->
     size = sum(file.stat().st_size for file in large.glob("*.safetensors"))
     assert size > 100 * MIB
     command = [sys.executable, "-c", EXPORT, str(small), str(large), str(tmp_path / "model.pte")]
-    run = subprocess.run(command, check=True, capture_output=True, text=True)
+    environment = os.environ | RETURNS_FREED_MEMORY
+    run = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     assert (tmp_path / "model.pte").stat().st_size > 0.95 * size
     grew = int(run.stdout.split("grew by")[1])
-    assert grew < size, f"{grew / MIB:.0f} MiB for a checkpoint of {size / MIB:.0f} MiB"
+    assert grew < size / 2, f"{grew / MIB:.0f} MiB for a checkpoint of {size / MIB:.0f} MiB"
