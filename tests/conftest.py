@@ -53,6 +53,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     batches.plan(session.items, size=1 if session.config.option.alone else batches.SIZE)
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)  # exports make many objects that stay: looking at them was a tenth of the time
 
 
 @pytest.fixture(autouse=True)
