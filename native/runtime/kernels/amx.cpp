@@ -92,7 +92,7 @@ class TileTrial {
   std::vector<const void*> inputs_;  // of each row
   std::vector<float> scales_;
   std::vector<uint8_t> output_;
-  Requantize format_ = {DType::U8, 117, 0.0f, 255.0f};
+  ResultFormat format_{{DType::U8, 117, 0.0f, 255.0f}};
 };
 
 struct ProductCase {

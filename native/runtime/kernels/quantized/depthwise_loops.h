@@ -321,7 +321,7 @@ struct Depthwise {
   static void run(const QuantizedDepthwise& layer, const void* weights, const void* const* bundles, int64_t rows,
                   char* output, int64_t pitch) {
     const Run run_vector = find_run(layer, rows);
-    const TileOutput rounded(layer.output);
+    const TileOutput rounded{ResultFormat(layer.output)};
     const int64_t item = layer.output.dtype == DType::F32 ? sizeof(float) : 1;
     for (int64_t v = 0; v < vectors_of(layer); ++v) {
       const int64_t channel = first_of(layer, v);

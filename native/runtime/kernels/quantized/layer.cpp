@@ -81,6 +81,7 @@ class QuantizedLayer {
  public:
   QuantizedLayer(const QuantizedTiles& tiles, ggml_tensor* dst, const KernelCall<QuantizedLayerParams>& call)
       : params_(call.params),
+        format_(params_.output),
         in_(dst->src[0]),
         out_(dst),
         is_signed_(call.src[0] == DType::I8),
@@ -443,7 +444,7 @@ class QuantizedLayer {
     tile.block_bytes = block_bytes_;
     tile.output_pitch = out_.channels * item_;
     tile.zero = arranged_zero_;
-    tile.format = &params_.output;
+    tile.format = &format_;
     const bool by_line = tiles_.gathers && reads_padded_;
     for (Range line = {pixels.begin, 0}; line.begin < pixels.end; line.begin = line.end) {
       line.end = by_line ? std::min(pixels.end, (line.begin / out_.width + 1) * out_.width) : pixels.end;
@@ -557,6 +558,7 @@ class QuantizedLayer {
   }
 
   const QuantizedLayerParams& params_;
+  const ResultFormat format_;
   ImageShape in_;
   ImageShape out_;
   bool is_signed_;

@@ -32,6 +32,26 @@ struct QuantizedLayerParams {
 bool is_quantized_depthwise(const Window2d& window, const ggml_tensor* x, const std::array<int64_t, 4>& out);
 void quantized_depthwise(ggml_tensor* dst, int ith, int nth, void* call);
 
+// How results are written, as vectors at a tile's end take it: words and bytes are repeated to 32 bits, which are
+// loaded into all lanes by one instruction.
+struct ResultFormat {
+  explicit ResultFormat(const Requantize& output)
+      : dtype(output.dtype), zero(static_cast<float>(output.zero)), low(output.low), high(output.high) {
+    if (dtype == DType::F32) return;
+    highest_step = high - zero;
+    zero_words = static_cast<int32_t>(0x10001u * static_cast<uint16_t>(output.zero));
+    lowest_bytes = static_cast<int32_t>(0x1010101u * static_cast<uint8_t>(static_cast<int>(low)));
+  }
+
+  DType dtype;
+  float zero;
+  float low;
+  float high;
+  float highest_step = 0.0f;  // before the zero point is added
+  int32_t zero_words = 0;
+  int32_t lowest_bytes = 0;
+};
+
 // One tile: some rows (output pixels) by some adjacent output channels.
 struct QuantizedTile {
   const void* const* inputs;  // arranged ones: inputs[tap * rows + row] is where a row's inputs of a tap begin
@@ -46,7 +66,7 @@ struct QuantizedTile {
   int64_t output_pitch;   // bytes
   int64_t channels;       // to store
   int32_t zero;           // the zero point of the arranged inputs
-  const Requantize* format;
+  const ResultFormat* format;
 };
 
 using QuantizedTileRun = void (*)(const QuantizedTile& tile);

@@ -64,16 +64,16 @@ class TileOutput {
   static constexpr int kAtOnce = 1;
 #endif
 
-  VEC_INLINE explicit TileOutput(const Requantize& output)
-      : dtype_(output.dtype), rounding_(static_cast<float>(output.zero), output.low, output.high) {
+  VEC_INLINE explicit TileOutput(const ResultFormat& format)
+      : dtype_(format.dtype), rounding_(format.zero, format.low, format.high) {
 #if defined(__AVX512BW__)
-    highest_ = _mm512_set1_ps(output.high - static_cast<float>(output.zero));
-    zero_ = _mm512_set1_epi16(static_cast<int16_t>(output.zero));
-    lowest_ = _mm512_set1_epi8(static_cast<char>(static_cast<int>(output.low)));
+    highest_ = _mm512_set1_ps(format.highest_step);
+    zero_ = _mm512_set1_epi32(format.zero_words);
+    lowest_ = _mm512_set1_epi32(format.lowest_bytes);
 #elif defined(__AVX2__)
-    highest_ = _mm256_set1_ps(output.high - static_cast<float>(output.zero));
-    zero_ = _mm256_set1_epi16(static_cast<int16_t>(output.zero));
-    lowest_ = _mm256_set1_epi8(static_cast<char>(static_cast<int>(output.low)));
+    highest_ = _mm256_set1_ps(format.highest_step);
+    zero_ = _mm256_set1_epi32(format.zero_words);
+    lowest_ = _mm256_set1_epi32(format.lowest_bytes);
 #endif
   }
 
@@ -109,9 +109,14 @@ class TileOutput {
 #if defined(__AVX512BW__)
       _mm_mask_storeu_epi8(to, static_cast<__mmask16>((1u << left) - 1), reinterpret_cast<__m128i>(bytes));
 #else
-      std::memcpy(to, &bytes, static_cast<size_t>(left));
+      write_some(bytes, to, left);
 #endif
     }
+  }
+
+  // Not inlined: whole blocks would be stored for it, too.
+  static __attribute__((noinline)) void write_some(Bytes bytes, char* to, int64_t left) {
+    std::memcpy(to, &bytes, static_cast<size_t>(left));
   }
 
   VEC_INLINE void write_floats(const PixelBlock& y, char* to, int64_t left) const {

@@ -31,6 +31,7 @@ class IntegerWinogradLayer {
  public:
   IntegerWinogradLayer(ggml_tensor* dst, const KernelCall<IntegerWinogradParams>& call)
       : params_(call.params.layer),
+        format_(params_.output),
         in_(dst->src[0]),
         out_(dst),
         grid_(out_, kIntegerTileOut),
@@ -88,7 +89,7 @@ class IntegerWinogradLayer {
     block.quads = quads_;
     block.weight_stride = quads_ * kQuadBytes;
     block.sums = scratch_.sums.sized(kIntegerPoints * tiles.size() * kQuantizedBlock);
-    block.format = &params_.output;
+    block.format = &format_;
     block.pixels = pixels;
     block.pixel_bytes = out_.channels * item_;
     for (int64_t i = blocks.begin; i < blocks.end; ++i) {
@@ -126,6 +127,7 @@ class IntegerWinogradLayer {
 
   Scratch& scratch_ = thread_scratch<Scratch>();
   const QuantizedLayerParams& params_;
+  const ResultFormat format_;
   ImageShape in_;
   ImageShape out_;
   TileGrid grid_;

@@ -45,7 +45,7 @@ struct IntegerTileBlock {
   const float* scale;      // of the block's first channel
   const float* bias;       // or nullptr
   int64_t channels;        // to store
-  const Requantize* format;
+  const ResultFormat* format;
   char* const* pixels;  // where each tile's output pixels begin, row by row; nullptr for those past the image
   int64_t pixel_bytes;  // from a pixel to the next
   int64_t offset;       // bytes from there to the block's first channel
