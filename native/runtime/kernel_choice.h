@@ -42,8 +42,7 @@ inline int64_t rows_of_wide_product(ggml_type type) {
 
 // As above, of halves: few rows are streamed and many multiplied in tiles; between them ggml is faster.
 inline bool is_wide_half_product(int64_t rows) {
-  return kernels::active_isa() >= kernels::Isa::Avx512 &&
-         (rows <= kernels::kHalfRows || rows >= 2 * kernels::kHalfRows);
+  return kernels::active_isa() >= kernels::Isa::Avx2 && (rows <= kernels::kHalfRows || rows >= 2 * kernels::kHalfRows);
 }
 
 // As above, of bf16 where the CPU multiplies it. By tile registers up to 16 rows take as long as the matrix is read,

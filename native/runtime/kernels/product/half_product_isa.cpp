@@ -9,31 +9,38 @@ namespace {
 
 static_assert(kHalfRows == 4, "`totals` sums four vectors");
 
-// sums[column][row] = the dot products of a tile's rows and columns.
-VEC_INLINE void multiply_tile(const float* const* rows, const uint16_t* const* columns, int64_t length, Quad* sums) {
+// Columns whose sums are in registers at once, beside their weights and an input.
+constexpr int kHeldColumns = kHalfRows * kHalfColumns < kVectorRegisters ? kHalfColumns : kHalfColumns / 2;
+
+// sums[column][row] = the dot products of a tile's rows and kHeldColumns columns.
+VEC_INLINE void multiply_columns(const float* const* rows, const uint16_t* const* columns, int64_t length, Quad* sums) {
   const int64_t whole = length - length % kLanes;
-  Float sum[kHalfRows][kHalfColumns] = {};
+  Float sum[kHalfRows][kHeldColumns] = {};
   for (int64_t k = 0; k < whole; k += kLanes) {
-    Float weights[kHalfColumns];
+    Float weights[kHeldColumns];
     VEC_UNROLL
-    for (int c = 0; c < kHalfColumns; ++c) weights[c] = load_halves(columns[c] + k);
+    for (int c = 0; c < kHeldColumns; ++c) weights[c] = load_halves(columns[c] + k);
     VEC_UNROLL
     for (int r = 0; r < kHalfRows; ++r) {
       const Float x = load<Float>(rows[r] + k);
       VEC_UNROLL
-      for (int c = 0; c < kHalfColumns; ++c) sum[r][c] += x * weights[c];
+      for (int c = 0; c < kHeldColumns; ++c) sum[r][c] += x * weights[c];
     }
   }
   VEC_UNROLL
-  for (int c = 0; c < kHalfColumns; ++c) {
+  for (int c = 0; c < kHeldColumns; ++c) {
     sums[c] = totals(folded(sum[0][c]), folded(sum[1][c]), folded(sum[2][c]), folded(sum[3][c]));
   }
   for (int64_t k = whole; k < length; ++k) {
-    for (int c = 0; c < kHalfColumns; ++c) {
+    for (int c = 0; c < kHeldColumns; ++c) {
       const float weight = ggml_fp16_to_fp32(columns[c][k]);
       for (int r = 0; r < kHalfRows; ++r) sums[c][r] += rows[r][k] * weight;
     }
   }
+}
+
+void multiply_tile(const float* const* rows, const uint16_t* const* columns, int64_t length, Quad* sums) {
+  for (int c = 0; c < kHalfColumns; c += kHeldColumns) multiply_columns(rows, columns + c, length, sums + c);
 }
 
 // Prefetches a part of the next tile's columns.
