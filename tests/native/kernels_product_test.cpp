@@ -78,6 +78,12 @@ std::vector<float> in_halves(std::vector<float> x) {
   return x;
 }
 
+// Rounded as where a bf16 matrix is multiplied.
+std::vector<float> in_bfloats(std::vector<float> x) {
+  for (float& value : x) value = ggml_bf16_to_fp32(ggml_fp32_to_bf16(value));
+  return x;
+}
+
 // Matrices with their rows side by side, as heads are that are cut from one projection, or one after the other.
 void set_shape(ggml_tensor* t, ggml_type type, int64_t width, int64_t rows, int64_t count, bool beside, void* data) {
   t->type = type;
@@ -99,7 +105,7 @@ struct Case {
   std::vector<float> weights, x, used, out;  // used: x, rounded as the product rounds it
   std::vector<double> sums;                  // the expected products, once they are computed
   std::vector<char> row_blocks;
-  ggml_tensor a{}, b{}, quantized{}, dst{};
+  ggml_tensor a{}, b{}, converted{}, dst{};
   KernelCall<MulMatParams> call;
 
   Case(ggml_type of, int64_t length_of, int64_t columns_of, int64_t rows_of, int64_t matrices_of = 1,
@@ -107,7 +113,7 @@ struct Case {
       : type(of), length(length_of), columns(columns_of), rows(rows_of), matrices(matrices_of), repeats(repeats_of) {
     weights = random_floats(length * columns * matrices);
     x = random_floats(length * rows * matrices * repeats);
-    used = kernels::integer_product(type) != nullptr ? in_8_bits(x) : rounds_to_halves() ? in_halves(x) : x;
+    used = rounded_as_product();
     matrix.resize(ggml_row_size(type, length) * static_cast<size_t>(columns * matrices) + 1);
     fill_matrix();
     out.resize(static_cast<size_t>(columns * rows * matrices * repeats + 2 * kGuard));
@@ -119,6 +125,12 @@ struct Case {
     call.node = "node";
   }
   Case(const Case&) = delete;
+
+  std::vector<float> rounded_as_product() const {
+    if (kernels::integer_product(type) != nullptr) return in_8_bits(x);
+    if (type == GGML_TYPE_BF16) return in_bfloats(x);
+    return rounds_to_halves() ? in_halves(x) : x;
+  }
 
   bool rounds_to_halves() const {
     return type == GGML_TYPE_F16 && rows <= kernels::kStreamedHalfRows && rows * length > kernels::kStreamedFloats;
@@ -164,30 +176,46 @@ struct Case {
     if (!status.ok()) fail(status.message());
   }
 
-  // Quantizes the rows ahead of the product; false where it quantizes nothing.
+  // Rounds the rows to what the product takes, ahead of it; false where it takes them as they are.
+  bool convert_rows(int threads) { return type == GGML_TYPE_BF16 ? round_to_bfloats() : quantize(threads); }
+
+  bool round_to_bfloats() {
+    const auto row_bytes = static_cast<size_t>(length) * sizeof(ggml_bf16_t);
+    row_blocks.resize(row_bytes * static_cast<size_t>(ggml_nrows(&b)));
+    char* to = row_blocks.data();
+    for (int64_t i = 0; i < b.ne[2]; ++i) {
+      for (int64_t row = 0; row < b.ne[1]; ++row, to += row_bytes) {
+        ggml_fp32_to_bf16_row_ref(row_of(b, x, i, row), reinterpret_cast<ggml_bf16_t*>(to), length);
+      }
+    }
+    set_shape(&converted, GGML_TYPE_BF16, length, b.ne[1], b.ne[2], false, row_blocks.data());
+    dst.src[2] = &converted;
+    return true;
+  }
+
   bool quantize(int threads) {
     const kernels::IntegerProduct* product = kernels::integer_product_of(&a);
     if (product == nullptr) return false;
     const int64_t bytes = length / kernels::kIntegerBlock * static_cast<int64_t>(sizeof(kernels::RowBlock));
     row_blocks.assign(static_cast<size_t>(bytes * ggml_nrows(&b)), '\0');
-    set_shape(&quantized, GGML_TYPE_I8, bytes, b.ne[1], b.ne[2], false, row_blocks.data());
-    quantized.src[0] = &b;
+    set_shape(&converted, GGML_TYPE_I8, bytes, b.ne[1], b.ne[2], false, row_blocks.data());
+    converted.src[0] = &b;
     KernelCall<kernels::QuantizeRowsParams> quantizing;
     quantizing.params = {product->quantize};
-    for (int ith = 0; ith < threads; ++ith) kernels::quantize_rows(&quantized, ith, threads, &quantizing);
-    dst.src[2] = &quantized;
+    for (int ith = 0; ith < threads; ++ith) kernels::quantize_rows(&converted, ith, threads, &quantizing);
+    dst.src[2] = &converted;
     return true;
   }
 
-  // The product quantizes the rows itself, then gets them quantized: the results are the same.
+  // The product rounds the rows itself, then gets them rounded: the results are the same.
   void check(int threads) {
     dst.src[2] = nullptr;
     run(threads);
     compare();
     const std::vector<float> first = out;
-    if (!quantize(threads)) return;
+    if (!convert_rows(threads)) return;
     run(threads);
-    if (std::memcmp(first.data(), out.data(), out.size() * sizeof(float)) != 0) fail("rows quantized ahead change it");
+    if (std::memcmp(first.data(), out.data(), out.size() * sizeof(float)) != 0) fail("rows rounded ahead change it");
   }
 
   void compare() {
@@ -276,7 +304,7 @@ void check(Arguments... arguments) {
 void check_floats(ggml_type type) {
   for (const int64_t length : {0, 1, 32, 37, 300}) {
     for (const int64_t columns : {1, 7, 16, 129}) {
-      for (const int64_t rows : {1, 2, 3, 4, 8, 13}) {
+      for (const int64_t rows : {1, 2, 3, 4, 8, 13, 99}) {
         check(type, length, columns, rows);
         check(type, length, columns, rows, 3);
         check(type, length, columns, rows, 2, 3);
@@ -284,13 +312,13 @@ void check_floats(ggml_type type) {
     }
   }
   for (const int64_t rows : {1, 2, 3, 4}) check(type, 1030, 19, rows, 2);
-  check(type, 20000, 9, 9);  // rows longer than what stays in a cache
+  for (const int64_t rows : {9, 99}) check(type, 20000, 9, rows);  // longer than what stays in a cache
 }
 
 // Numbers out of f16's range are not rounded to f16.
 void check_too_large_for_halves() {
   Case test(GGML_TYPE_F16, 1100, 5, 2);
-  test.x[1200] = 1e6f;
+  test.x[1200] = 1e5f;
   test.used = test.x;
   test.run(1);
   for (int64_t column = 0; column < 5; ++column) {
@@ -458,8 +486,7 @@ void bench_floats() {
 
 void bench(bool in_panels) {
   std::vector<ggml_type> types = quantized_types();
-  types.insert(types.begin(), GGML_TYPE_F16);
-  if (kernels::bfloat_conv_tiles() != nullptr) types.insert(types.begin(), GGML_TYPE_BF16);
+  types.insert(types.begin(), {GGML_TYPE_F16, GGML_TYPE_BF16});
   for (const ggml_type type : types) {
     if (in_panels && !Case(type, 256, 1, 1).pack_in_panels()) continue;
     std::printf("%8s%s:", ggml_type_name(type), in_panels ? ", in panels" : "");
@@ -496,6 +523,7 @@ int main(int argc, char** argv) {
     if (!same_floats) {
       check_floats(GGML_TYPE_F32);
       check_floats(GGML_TYPE_F16);
+      if (kernels::bfloat_conv_tiles() == nullptr) check_floats(GGML_TYPE_BF16);  // kernels_bfloat_tiles_test has those
       check_too_large_for_halves();
     }
     check_all_types(same_floats);

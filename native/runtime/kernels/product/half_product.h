@@ -13,6 +13,13 @@ constexpr int64_t kHalfColumns = 6;  // of a tile
 constexpr int64_t kStreamedHalfRows = 3;
 constexpr int64_t kStreamedFloats = 1024;  // of the rows: more take too much of L1 and are rounded to f16
 
+// Whether so many rows are multiplied faster with panels of floats. Tiles with 32 registers compute nearly as many
+// products in the same time; with 16 they hold too few columns.
+inline bool widens_halves_in_panels(int64_t rows) {
+  constexpr int64_t kLeastRows = 96;
+  return rows >= kLeastRows && (active_isa() == Isa::Avx2 || active_isa() == Isa::AvxVnni);
+}
+
 // output[i * stride + j] = rows.row(i) . columns.row(j)
 KERNEL_VARIANTS(void multiply_halves(FloatRows rows, int64_t row_count, HalfRows columns, int64_t column_count,
                                      int64_t length, float* output, int64_t stride))

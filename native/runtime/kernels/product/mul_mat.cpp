@@ -1,6 +1,7 @@
 // GEMM of a matrix and rows of floats: panels of columns are packed, and each is multiplied with all rows. Quantized
-// matrices go through int8 GEMM where the CPU has it, else they are dequantized; f16 is widened in registers. Where the
-// CPU has bf16 dot products or AMX, activations are rounded to bf16 and packed, and the matrix is read in place.
+// matrices go through int8 GEMM where the CPU has it, else they are dequantized; f16 is widened in registers, or in
+// panels where many rows share them. Where the CPU has bf16 dot products or AMX, activations are rounded to bf16 and
+// packed, and the matrix is read in place; elsewhere bf16 is widened in panels too.
 
 #include <algorithm>
 
@@ -29,9 +30,10 @@ struct Scratch {
   Buffer<ColumnBlock> columns;
 };
 
-void dequantize_row(const ggml_tensor* a, const char* from, float* to) {
-  if (a->type == GGML_TYPE_Q6_K) return KERNEL_PICK(floats_from_q6_k)(from, a->ne[0], to);
-  ggml_get_type_traits(a->type)->to_float(from, to, a->ne[0]);
+// n must be a multiple of the type's block.
+void dequantize(ggml_type type, const char* from, int64_t n, float* to) {
+  if (type == GGML_TYPE_Q6_K) return KERNEL_PICK(floats_from_q6_k)(from, n, to);
+  ggml_get_type_traits(type)->to_float(from, to, n);
 }
 
 // Matrix (i2, i3) of a tensor that is broadcast, in blocks, to the two outer dims of dst.
@@ -75,7 +77,24 @@ struct Matrices {
   }
 };
 
-// f32 and dequantized matrices: panels of floats.
+// The rows that a bf16 matrix is multiplied with, in bf16: as a node before rounded them, else rounded for this thread.
+HalfRows rounded_rows(const ggml_tensor* dst, const Matrices& of, int64_t matrix, Range rows) {
+  const ggml_tensor* b = dst->src[1];
+  const ggml_tensor* rounded = dst->src[2];
+  const int64_t length = b->ne[0];
+  if (rounded != nullptr) {
+    return {static_cast<const uint16_t*>(rounded->data) + (matrix * dst->ne[1] + rows.begin) * length, length};
+  }
+  uint16_t* halves = thread_scratch<Scratch>().halves.sized(rows.size() * length);
+  for (int64_t i = 0; i < rows.size(); ++i) {
+    const auto* row = reinterpret_cast<const float*>(of.b + (rows.begin + i) * b->nb[1]);
+    from_floats(row, length, DType::Bf16, halves + i * length);
+  }
+  return {halves, length};
+}
+
+// f32 and dequantized matrices: panels of floats. The rows that bf16 is multiplied with are rounded to bf16, as ggml
+// and the CPU's own products round them.
 class FloatProduct {
  public:
   explicit FloatProduct(ggml_tensor* dst) : dst_(dst), a_(dst->src[0]), b_(dst->src[1]), length_(a_->ne[0]) {
@@ -84,45 +103,95 @@ class FloatProduct {
   }
 
   void run(int ith, int nth) const {
-    divide(dst_, kPackedColumns, ith, nth,
-           [&](int64_t matrix, Range columns, Range rows) { multiply_columns(Matrices(dst_, matrix), columns, rows); });
+    divide(dst_, kPackedColumns, ith, nth, [&](int64_t matrix, Range columns, Range rows) {
+      const Matrices of(dst_, matrix);
+      const bool rounds = a_->type == GGML_TYPE_BF16;
+      multiply_columns(of, columns, rows, rounds ? rounded_rows(dst_, of, matrix, rows) : HalfRows{});
+    });
   }
 
  private:
-  void multiply_columns(const Matrices& of, Range all, Range rows) const {
+  static constexpr int64_t kDequantized = 256;  // weights of a column at once, which stay in L1: whole blocks
+
+  void multiply_columns(const Matrices& of, Range all, Range rows, HalfRows rounded) const {
     float* panel = thread_scratch<Scratch>().panel.sized(panel_ * length_);
-    for (int64_t begin = all.begin; begin < all.end; begin += panel_) {
-      const Range columns = {begin, std::min(begin + panel_, all.end)};
-      pack(of.a, columns, panel);
-      multiply_rows(of.b, rows, panel, columns, reinterpret_cast<float*>(of.output) + begin);
+    for (Range columns = {all.begin, 0}; columns.begin < all.end; columns.begin = columns.end) {
+      columns.end = std::min(columns.begin + panel_, all.end);
+      for (int64_t first = columns.begin; first < columns.end; first += kPackedColumns) {
+        pack(of.a + first * a_->nb[1], std::min(kPackedColumns, columns.end - first),
+             panel + (first - columns.begin) * length_);
+      }
+      const bool is_last = columns.end == all.end;
+      multiply_rows(of, rows, rounded, panel, columns, is_last ? nullptr : of.a + columns.end * a_->nb[1]);
     }
   }
 
-  void pack(const char* a, Range columns, float* panel) const {
-    for (int64_t first = columns.begin; first < columns.end; first += kPackedColumns) {
-      const int64_t count = std::min(kPackedColumns, columns.end - first);
-      KERNEL_PICK(pack_columns)
-      (floats_of(a + first * a_->nb[1], count), count, length_, panel + (first - columns.begin) * length_);
+  void pack(const char* columns, int64_t count, float* packed) const {
+    switch (a_->type) {
+      case GGML_TYPE_F32:
+        return KERNEL_PICK(pack_columns)(numbers<float>(columns), count, length_, packed);
+      case GGML_TYPE_F16:
+        return KERNEL_PICK(pack_half_columns)(numbers<uint16_t>(columns), count, length_, packed);
+      case GGML_TYPE_BF16:
+        return KERNEL_PICK(pack_bfloat_columns)(numbers<uint16_t>(columns), count, length_, packed);
+      default:
+        return pack_blocks(columns, count, packed);
     }
   }
 
-  FloatRows floats_of(const char* rows, int64_t count) const {
-    if (a_->type == GGML_TYPE_F32) {
-      return {reinterpret_cast<const float*>(rows), static_cast<int64_t>(a_->nb[1] / sizeof(float))};
-    }
-    float* floats = thread_scratch<Scratch>().floats.sized(kPackedColumns * length_);
-    for (int64_t i = 0; i < count; ++i) dequantize_row(a_, rows + i * a_->nb[1], floats + i * length_);
-    return {floats, length_};
+  template <class Number>
+  RowsOf<Number> numbers(const char* columns) const {
+    return {reinterpret_cast<const Number*>(columns), static_cast<int64_t>(a_->nb[1] / sizeof(Number))};
   }
 
-  void multiply_rows(const char* b, Range part, const float* panel, Range columns, float* output) const {
+  void pack_blocks(const char* columns, int64_t count, float* packed) const {
+    float* floats = thread_scratch<Scratch>().floats.sized(kPackedColumns * kDequantized);
+    for (int64_t k = 0; k < length_; k += kDequantized) {
+      const int64_t n = std::min(kDequantized, length_ - k);
+      const char* part = columns + ggml_row_size(a_->type, k);
+      for (int64_t i = 0; i < count; ++i) dequantize(a_->type, part + i * a_->nb[1], n, floats + i * n);
+      KERNEL_PICK(pack_columns)({floats, n}, count, n, packed + k * kPackedColumns);
+    }
+  }
+
+  void multiply_rows(const Matrices& of, Range all, HalfRows rounded, const float* panel, Range columns,
+                     const char* next) const {
+    auto* output = reinterpret_cast<float*>(of.output) + columns.begin;
     const float* rows[kMaxTileRows];
-    const int64_t tile = max_packed_rows();
-    for (int64_t row = part.begin; row < part.end; row += tile) {
-      const int64_t count = std::min(tile, part.end - row);
-      for (int64_t i = 0; i < count; ++i) rows[i] = reinterpret_cast<const float*>(b + (row + i) * b_->nb[1]);
-      multiply_packed(rows, count, length_, panel, columns.size(), output + row * dst_->ne[0], dst_->ne[0]);
+    const int64_t most = max_packed_rows();
+    for (Range tile = {all.begin, 0}; tile.begin < all.end; tile.begin = tile.end) {
+      tile.end = std::min(tile.begin + most, all.end);
+      const int64_t first = tile.begin - all.begin;
+      if (rounded.data == nullptr) {
+        for (int64_t i = 0; i < tile.size(); ++i) {
+          rows[i] = reinterpret_cast<const float*>(of.b + (tile.begin + i) * b_->nb[1]);
+        }
+      } else {
+        widen_rows({rounded.row(first), rounded.stride}, tile.size(), rows);
+      }
+      multiply_packed(rows, tile.size(), length_, panel, columns.size(), output + tile.begin * dst_->ne[0], dst_->ne[0],
+                      read_next(next, first / most, all.size() / most));
     }
+  }
+
+  void widen_rows(HalfRows rounded, int64_t count, const float** rows) const {
+    float* floats = thread_scratch<Scratch>().floats.sized(count * length_);
+    for (int64_t i = 0; i < count; ++i) {
+      to_floats(rounded.row(i), length_, DType::Bf16, floats + i * length_);
+      rows[i] = floats + i * length_;
+    }
+  }
+
+  // A tile's part of the next panel's columns, which have a half for each float of this panel. All tiles have one, to
+  // stay below the memory's bandwidth.
+  ReadNext read_next(const char* columns, int64_t tile, int64_t tiles) const {
+    const bool is_half = a_->type == GGML_TYPE_F16 || a_->type == GGML_TYPE_BF16;
+    if (columns == nullptr || !is_half || tiles == 0) return {};
+    int shift = 0;
+    while ((int64_t{2} << shift) <= tiles) ++shift;
+    if (tile >= int64_t{1} << shift) return {};
+    const int64_t bytes = panel_ * length_ * static_cast<int64_t>(sizeof(uint16_t));
+    return {columns + tile * (bytes >> shift), shift + 1};
   }
 
   ggml_tensor* dst_;
@@ -190,7 +259,7 @@ class HalfProduct {
 class BfloatProduct {
  public:
   BfloatProduct(ggml_tensor* dst, const BfloatTiles& tiles)
-      : dst_(dst), a_(dst->src[0]), b_(dst->src[1]), tiles_(tiles), length_(a_->ne[0]), rounded_(dst->src[2]) {
+      : dst_(dst), a_(dst->src[0]), b_(dst->src[1]), tiles_(tiles), length_(a_->ne[0]) {
     const int64_t row_bytes = std::max<int64_t>(1, length_) * static_cast<int64_t>(sizeof(uint16_t));
     const int64_t panel_bytes = std::max(kPanelBytes, tiles.gathered_bytes);
     panel_ = std::max<int64_t>(1, panel_bytes / row_bytes / kPackedColumns) * kPackedColumns;
@@ -201,7 +270,7 @@ class BfloatProduct {
   void run(int ith, int nth) const {
     divide(dst_, kPackedColumns, ith, nth, [&](int64_t matrix, Range columns, Range rows) {
       const Matrices of(dst_, matrix);
-      multiply(of, rounded_rows(of, matrix, rows), columns, rows);
+      multiply(of, rounded_rows(dst_, of, matrix, rows), columns, rows);
     });
   }
 
@@ -210,18 +279,6 @@ class BfloatProduct {
   static constexpr int64_t kPackedBytes = 4 << 20;   // of all panels, which stay in L3
   static constexpr int64_t kBlockBytes = 192 << 10;  // of weights, which stay in L2 beside a panel and the next block
   static constexpr int64_t kMostTiles = 8;           // of a block: its products stay in L2 too
-
-  HalfRows rounded_rows(const Matrices& of, int64_t matrix, Range rows) const {
-    if (rounded_ != nullptr) {
-      return {static_cast<const uint16_t*>(rounded_->data) + (matrix * dst_->ne[1] + rows.begin) * length_, length_};
-    }
-    uint16_t* rounded = thread_scratch<Scratch>().halves.sized(rows.size() * length_);
-    for (int64_t i = 0; i < rows.size(); ++i) {
-      const auto* row = reinterpret_cast<const float*>(of.b + (rows.begin + i) * b_->nb[1]);
-      from_floats(row, length_, DType::Bf16, rounded + i * length_);
-    }
-    return {rounded, length_};
-  }
 
   void multiply(const Matrices& of, HalfRows rows, Range columns, Range part) const {
     TileSession session(tiles_.setup);
@@ -302,10 +359,9 @@ class BfloatProduct {
   const ggml_tensor* b_;
   const BfloatTiles& tiles_;
   int64_t length_;
-  int64_t panel_;               // its rows
-  int64_t packed_rows_;         // that all panels of a pass over the weights hold
-  int64_t block_;               // columns that are multiplied with all panels in turn
-  const ggml_tensor* rounded_;  // the rows in bf16; null where each thread rounds them for itself
+  int64_t panel_;        // its rows
+  int64_t packed_rows_;  // that all panels of a pass over the weights hold
+  int64_t block_;        // columns that are multiplied with all panels in turn
 };
 
 // int8 GEMM: panels of integers.
@@ -411,9 +467,9 @@ void wide_product(ggml_tensor* dst, int ith, int nth, void*) {
   const IntegerProduct* integers = integer_product_of(a);
   if (integers != nullptr) {
     IntegersProduct(dst, *integers).run(ith, nth);
-  } else if (a->type == GGML_TYPE_F16) {
+  } else if (a->type == GGML_TYPE_F16 && !widens_halves_in_panels(dst->ne[1])) {
     HalfProduct(dst).run(ith, nth);
-  } else if (a->type == GGML_TYPE_BF16) {
+  } else if (a->type == GGML_TYPE_BF16 && bfloat_conv_tiles() != nullptr) {
     bfloat_product_by(bfloat_tiles_of_node(), dst, ith, nth);
   } else {
     FloatProduct(dst).run(ith, nth);

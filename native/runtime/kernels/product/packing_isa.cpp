@@ -5,10 +5,42 @@
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
 
+// What columns are packed from: its numbers, as floats singly and by four.
+
+struct Floats {
+  using Number = float;
+  static VEC_INLINE float one(float x) { return x; }
+  static VEC_INLINE Quad four(const float* from) { return load<Quad>(from); }
+};
+
+struct Halves {
+  using Number = uint16_t;
+  static VEC_INLINE float one(uint16_t x) { return ggml_fp16_to_fp32(x); }
+  static VEC_INLINE Quad four(const uint16_t* from) {
+#if defined(__F16C__)
+    return reinterpret_cast<Quad>(_mm_cvtph_ps(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+#elif defined(__aarch64__)
+    return reinterpret_cast<Quad>(vcvt_f32_f16(load<float16x4_t>(from)));
+#else
+    return Quad{one(from[0]), one(from[1]), one(from[2]), one(from[3])};
+#endif
+  }
+};
+
+struct Bfloats {
+  using Number = uint16_t;
+  static VEC_INLINE float one(uint16_t x) { return ggml_bf16_to_fp32({x}); }
+  static VEC_INLINE Quad four(const uint16_t* from) {
+    const auto bits = __builtin_convertvector(load<Vec<uint16_t, 4>>(from), Vec<uint32_t, 4>);
+    return reinterpret_cast<Quad>(bits << 16);
+  }
+};
+
 // Transposes four rows by four columns.
-VEC_INLINE void transpose_quads(const float* const (&from)[4], float* to) {
+template <class Source>
+VEC_INLINE void transpose_quads(const typename Source::Number* const (&from)[4], float* to) {
   Quad x[4];
-  for (int i = 0; i < 4; ++i) x[i] = load<Quad>(from[i]);
+  for (int i = 0; i < 4; ++i) x[i] = Source::four(from[i]);
   const Quad low01 = __builtin_shufflevector(x[0], x[1], 0, 4, 1, 5);
   const Quad high01 = __builtin_shufflevector(x[0], x[1], 2, 6, 3, 7);
   const Quad low23 = __builtin_shufflevector(x[2], x[3], 0, 4, 1, 5);
@@ -19,27 +51,43 @@ VEC_INLINE void transpose_quads(const float* const (&from)[4], float* to) {
   store(to + 3 * kPackedColumns, __builtin_shufflevector(high01, high23, 2, 3, 6, 7));
 }
 
-}  // namespace
-
-void pack_columns(FloatRows rows, int64_t count, int64_t width, float* packed) {
+template <class Source>
+VEC_INLINE void pack(RowsOf<typename Source::Number> rows, int64_t count, int64_t width, float* packed) {
   const int64_t whole = width - width % 4;
   for (int64_t first = 0; first < count; first += 4) {
     float* to = packed + first / kPackedColumns * kPackedColumns * width + first % kPackedColumns;
     if (first + 4 <= count) {
-      const float* from[4] = {rows.row(first), rows.row(first + 1), rows.row(first + 2), rows.row(first + 3)};
+      const typename Source::Number* from[4] = {rows.row(first), rows.row(first + 1), rows.row(first + 2),
+                                                rows.row(first + 3)};
       for (int64_t k = 0; k < whole; k += 4) {
-        transpose_quads(from, to + k * kPackedColumns);
+        transpose_quads<Source>(from, to + k * kPackedColumns);
         for (auto& row : from) row += 4;
       }
     }
     for (int64_t k = first + 4 <= count ? whole : 0; k < width; ++k) {
-      for (int64_t i = 0; i < 4; ++i) to[k * kPackedColumns + i] = first + i < count ? rows.row(first + i)[k] : 0.0f;
+      for (int64_t i = 0; i < 4; ++i) {
+        to[k * kPackedColumns + i] = first + i < count ? Source::one(rows.row(first + i)[k]) : 0.0f;
+      }
     }
   }
   for (int64_t i = (count + 3) / 4 * 4; i % kPackedColumns != 0; ++i) {
     float* to = packed + i / kPackedColumns * kPackedColumns * width + i % kPackedColumns;
     for (int64_t k = 0; k < width; ++k) to[k * kPackedColumns] = 0.0f;
   }
+}
+
+}  // namespace
+
+void pack_columns(FloatRows rows, int64_t count, int64_t width, float* packed) {
+  pack<Floats>(rows, count, width, packed);
+}
+
+void pack_half_columns(HalfRows rows, int64_t count, int64_t width, float* packed) {
+  pack<Halves>(rows, count, width, packed);
+}
+
+void pack_bfloat_columns(HalfRows rows, int64_t count, int64_t width, float* packed) {
+  pack<Bfloats>(rows, count, width, packed);
 }
 
 void pack_rows(FloatRows rows, int64_t count, int64_t width, float* packed) {
