@@ -70,7 +70,9 @@ VEC_INLINE void finish_rows(const BfloatTile& tile, const float* sums) {
     VEC_UNROLL
     for (int v = 0; v < kVectors; ++v) sum[m][v] = load<Float>(sums + (m * kVectors + v) * kLanes);
   }
-  Tile<BfloatElements, Rows, kLanes, kVectors>::finish(tile, 0, sum);
+  using Sums = Tile<BfloatElements, Rows, kLanes, kVectors>;
+  Sums::add_bias(tile, 0, sum);
+  Sums::finish(tile, 0, sum);
 }
 
 // What is to be prefetched beside some weights.

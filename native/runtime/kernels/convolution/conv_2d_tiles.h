@@ -141,9 +141,35 @@ struct Tile {
     }
   }
 
-  // Adds the bias and the addend, clamps and stores the sums of the channels from this one on.
+  static VEC_INLINE bool is_whole(const ConvTileOf<Element>& tile, int64_t channel) {
+    return tile.channels - channel >= Vectors * Lanes;
+  }
+
+  // Calls use(v, the bias of vector v) for the vectors that have channels.
+  template <class Use>
+  static VEC_INLINE void each_bias(const ConvTileOf<Element>& tile, int64_t channel, const Use& use) {
+    if (tile.bias == nullptr) return;
+    const bool whole = is_whole(tile, channel);
+    VEC_UNROLL
+    for (int v = 0; v < Vectors; ++v, channel += Lanes) {
+      const int64_t left = tile.channels - channel;
+      if (!whole && left <= 0) return;
+      const float* from = tile.bias + channel;
+      use(v, whole || left >= Lanes ? load<V>(from) : load_first<V>(from, left));
+    }
+  }
+
+  // For sums that do not begin with it.
+  static VEC_INLINE void add_bias(const ConvTileOf<Element>& tile, int64_t channel, V (&sum)[Rows][Vectors]) {
+    each_bias(tile, channel, [&](int v, V bias) {
+      VEC_UNROLL
+      for (int m = 0; m < Rows; ++m) sum[m][v] += bias;
+    });
+  }
+
+  // Adds the addend, clamps and stores the sums of the channels from this one on.
   static VEC_INLINE void finish(const ConvTileOf<Element>& tile, int64_t channel, V (&sum)[Rows][Vectors]) {
-    const bool whole = tile.channels - channel >= Vectors * Lanes;
+    const bool whole = is_whole(tile, channel);
     if (kHasSums && tile.addend != nullptr) {
       whole ? store_results<true, true>(tile, channel, sum) : store_results<true, false>(tile, channel, sum);
     } else {
@@ -153,32 +179,25 @@ struct Tile {
 
   // Whole: all vectors are. Else the last ones may have a part of their channels, or none.
   template <bool Adds, bool Whole>
-  static VEC_INLINE void store_results(const ConvTileOf<Element>& tile, int64_t channel, V (&sum)[Rows][Vectors]) {
+  static VEC_INLINE void store_results(const ConvTileOf<Element>& tile, int64_t first, V (&sum)[Rows][Vectors]) {
     const V low = splat<V>(tile.low);
     const V high = splat<V>(tile.high);
     VEC_UNROLL
-    for (int v = 0; v < Vectors; ++v, channel += Lanes) {
-      const int64_t left = tile.channels - channel;
-      if (!Whole && left <= 0) return;
-      const bool is_whole = Whole || left >= Lanes;
-      V bias = {};
-      if (tile.bias != nullptr) {
-        const float* from = tile.bias + channel;
-        bias = is_whole ? load<V>(from) : load_first<V>(from, left);
-      }
+    for (int m = 0; m < Rows; ++m) {
+      float* to = tile.outputs[m] + tile.output_offset + first;
+      const float* from = Adds ? tile.addend + (to - tile.output_begin) : nullptr;
       VEC_UNROLL
-      for (int m = 0; m < Rows; ++m) {
-        float* to = tile.outputs[m] + tile.output_offset + channel;
-        V y = sum[m][v] + bias;
-        if constexpr (Adds) {
-          const float* from = tile.addend + (to - tile.output_begin);
-          y += is_whole ? load<V>(from) : load_first<V>(from, left);
-        }
+      for (int v = 0; v < Vectors; ++v) {
+        const int64_t left = tile.channels - first - v * Lanes;
+        if (!Whole && left <= 0) break;
+        const bool is_whole = Whole || left >= Lanes;
+        V y = sum[m][v];
+        if constexpr (Adds) y += is_whole ? load<V>(from + v * Lanes) : load_first<V>(from + v * Lanes, left);
         y = clamped(y, low, high);
         if (is_whole) {
-          store(to, y);
+          store(to + v * Lanes, y);
         } else {
-          store_first(to, y, left);
+          store_first(to + v * Lanes, y, left);
         }
       }
     }
@@ -189,6 +208,10 @@ struct Tile {
     if (tile.results_are_far) prefetch_results(tile, channel);
     const Element* weights = tile.weights + channel / kOcBlock * tile.block_stride;
     V sum[kSums][Rows][Vectors] = {};
+    each_bias(tile, channel, [&](int v, V bias) {  // sums begin with it, which saves an addition for each
+      VEC_UNROLL
+      for (int m = 0; m < Rows; ++m) sum[0][m][v] = bias;
+    });
     const int64_t products = tile.run / Products::kAdjacent;
     for (int64_t t = 0; t < tile.taps; ++t) {
       const Element* input[Rows];

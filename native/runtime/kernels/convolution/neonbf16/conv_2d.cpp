@@ -63,6 +63,7 @@ class MatrixTile {
         of_rows[m][v] = halves_of(sums[m / 2][2 * v], sums[m / 2][2 * v + 1], m % 2);
       }
     }
+    Rowwise::add_bias(tile, channel, of_rows);
     Rowwise::finish(tile, channel, of_rows);
   }
 
