@@ -33,6 +33,7 @@ constexpr int64_t kAliasing = 4096;             // pixels a multiple of so many 
 constexpr int64_t kLongestCopy = 1 << 20;       // elements
 constexpr int64_t kRoundedInL1 = 16 * 1024;     // bytes of rounded pixels that one pass of weights is multiplied with
 constexpr int64_t kRoundedForPasses = 1 << 20;  // of those that are read several times, for passes or for taps
+constexpr double kExchangeCost = 4.0;           // cycles a result, where channels are divided (best_pixel_parts)
 constexpr int64_t kFarResults = 128 * 1024;     // elements; larger outputs are not in L2 when they are stored
 constexpr int64_t kMostBlocks = 2;              // that inputs are multiplied with at a time
 constexpr int64_t kCopied = 16;                 // elements of a run that are copied at a time, some of them beyond it
@@ -261,8 +262,12 @@ class Convolution {
       const auto tiles = static_cast<double>(ceil_div(ceil_div(out_.pixels(), parts), tiles_.rows));
       const auto columns = static_cast<double>(ceil_div(blocks(), nth / parts));
       const double weights = columns * taps * static_cast<double>(group_in_);
+      // Other layers divide rows: results of divided channels are read, and their memory was written, on other cores.
+      const double of_others = 1.0 - static_cast<double>(parts) / nth;
+      const double exchanged = kExchangeCost * of_others * static_cast<double>(out_.pixels() * out_.channels) / nth;
       // A tile loads its weights too; inputs come from memory, at some 6 bytes a cycle.
-      const double cost = (rows + 2.0 * tiles + 10.0) * weights + 0.6 * input_elements / static_cast<double>(parts);
+      const double cost =
+          (rows + 2.0 * tiles + 10.0) * weights + 0.6 * input_elements / static_cast<double>(parts) + exchanged;
       if (best_cost < 0.0 || cost < best_cost) {
         best = parts;
         best_cost = cost;
