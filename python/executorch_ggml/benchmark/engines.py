@@ -8,6 +8,7 @@ get the same graph of PT2E, for static shapes; ONNX Runtime quantizes the f32 mo
 from __future__ import annotations
 
 import importlib.util
+import os
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -256,7 +257,8 @@ def _write_openvino(workload: Workload, folder: Path) -> Written:
 
     def converted(source: Any) -> None:
         openvino.save_model(openvino.convert_model(source), path, compress_to_fp16=False)
-        _load_openvino(path, workload.args, threads=1)()
+        # On several threads: it fuses attention there alone, which can fail at the first run.
+        _load_openvino(path, workload.args, threads=os.cpu_count() or 1)()
 
     try:
         if workload.int8 is not None:
