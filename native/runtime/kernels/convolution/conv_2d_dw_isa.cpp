@@ -63,11 +63,13 @@ struct Strip {
 
   // Edge: some of the input columns are outside the image.
   template <bool Edge>
-  static void run(const DepthwiseRow& row, const Bounds& bounds, int64_t column) {
+  static void run(const DepthwiseRow& of_row, const Bounds& of_results, int64_t column) {
+    const DepthwiseRow row = of_row;  // copies stay in registers: stores of results can't change them
+    const Bounds bounds = of_results;
     const int64_t left = column * Stride - row.window.pad;
     const int64_t pitch = row.pitch;
     float* output = row.output + column * pitch;
-    each_vector(row.channels, [&](int64_t c, auto lanes) {
+    each_vector(row.channels, [=](int64_t c, auto lanes) {
       V sum[Columns];
       const V bias = row.bias == nullptr ? V{} : lanes.load(row.bias + c);
       VEC_UNROLL
