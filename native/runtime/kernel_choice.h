@@ -45,9 +45,9 @@ inline bool is_wide_half_product(int64_t rows) {
   return kernels::active_isa() >= kernels::Isa::Avx2 && (rows <= kernels::kHalfRows || rows >= 2 * kernels::kHalfRows);
 }
 
-// As above, of bf16. Where the CPU multiplies it, by tile registers up to 16 rows take as long as the matrix is read,
-// some 0.4 cycles for a pair of its numbers from L3; ggml takes one instruction for 16 pairs and a row, which is as
-// much for six rows. Other CPUs widen it in panels.
+// As above, of bf16. On CPUs with AMX up to 16 rows take as long as the matrix is read, some 0.4 cycles for a pair of
+// its numbers from L3; ggml takes one instruction for 16 pairs and a row, which is as much for six rows. CPUs without
+// bf16 products convert it to f32 in packed panels.
 inline bool is_wide_bfloat_product(const ggml_tensor* a, int64_t rows) {
   constexpr int64_t kLeastRows = 8, kLeastWidenedRows = 32;
   if (kernels::bfloat_conv_tiles() == nullptr) return rows >= kLeastWidenedRows;

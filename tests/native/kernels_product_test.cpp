@@ -176,7 +176,7 @@ struct Case {
     if (!status.ok()) fail(status.message());
   }
 
-  // Rounds the rows to what the product takes, ahead of it; false where it takes them as they are.
+  // Converts the activations to the product's type before it runs; false for products of f32 activations.
   bool convert_rows(int threads) { return type == GGML_TYPE_BF16 ? round_to_bfloats() : quantize(threads); }
 
   bool round_to_bfloats() {

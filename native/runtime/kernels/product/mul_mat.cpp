@@ -1,7 +1,8 @@
 // GEMM of a matrix and rows of floats: panels of columns are packed, and each is multiplied with all rows. Quantized
-// matrices go through int8 GEMM where the CPU has it, else they are dequantized; f16 is widened in registers, or in
-// panels where many rows share them. Where the CPU has bf16 dot products or AMX, activations are rounded to bf16 and
-// packed, and the matrix is read in place; elsewhere bf16 is widened in panels too.
+// matrices go through int8 GEMM where the CPU has it, else they are dequantized; f16 is converted to f32 in
+// registers, or while a panel is packed where many rows use it. Where the CPU has bf16 dot products or AMX, activations
+// are rounded to bf16 and packed, and the matrix is read in place; elsewhere bf16 is converted to f32 while it is
+// packed.
 
 #include <algorithm>
 
