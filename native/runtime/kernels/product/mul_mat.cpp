@@ -260,7 +260,7 @@ class HalfProduct {
 class BfloatProduct {
  public:
   BfloatProduct(ggml_tensor* dst, const BfloatTiles& tiles)
-      : dst_(dst), a_(dst->src[0]), b_(dst->src[1]), tiles_(tiles), length_(a_->ne[0]) {
+      : dst_(dst), a_(dst->src[0]), tiles_(tiles), length_(a_->ne[0]) {
     const int64_t row_bytes = std::max<int64_t>(1, length_) * static_cast<int64_t>(sizeof(uint16_t));
     const int64_t panel_bytes = std::max(kPanelBytes, tiles.gathered_bytes);
     panel_ = std::max<int64_t>(1, panel_bytes / row_bytes / kPackedColumns) * kPackedColumns;
@@ -357,7 +357,6 @@ class BfloatProduct {
 
   ggml_tensor* dst_;
   const ggml_tensor* a_;
-  const ggml_tensor* b_;
   const BfloatTiles& tiles_;
   int64_t length_;
   int64_t panel_;        // its rows
