@@ -160,7 +160,7 @@ def check(work: Path, wheel: Path | None, python: str, settings: Sequence[str] =
 def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description="Build, install and use the package in new environments.")
-    parser.add_argument("--quick", action="store_true", help="compile the kernels for no instruction sets: what CI runs")
+    parser.add_argument("--quick", action="store_true", help="kernels for no instruction set: what CI runs")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="work in this new folder, and keep it")
     parser.add_argument("--wheel", type=Path, help="check this wheel, and build none")
     parser.add_argument("--python", default=sys.executable, help="the Python to install it for (this one)")
