@@ -47,10 +47,10 @@ inline bool is_wide_half_product(int64_t rows) {
 
 // As above, of bf16. On CPUs with AMX up to 16 rows take as long as the matrix is read, some 0.4 cycles for a pair of
 // its numbers from L3; ggml takes one instruction for 16 pairs and a row, which is as much for six rows. CPUs without
-// bf16 products convert it to f32 in packed panels.
+// bf16 products convert it to f32.
 inline bool is_wide_bfloat_product(const ggml_tensor* a, int64_t rows) {
-  constexpr int64_t kLeastRows = 8, kLeastWidenedRows = 32;
-  if (kernels::bfloat_conv_tiles() == nullptr) return rows >= kLeastWidenedRows;
+  constexpr int64_t kLeastRows = 8, kLeastConvertedRows = 16;
+  if (kernels::bfloat_conv_tiles() == nullptr) return rows >= kLeastConvertedRows;
   return a->ne[0] % 2 == 0 && a->nb[1] % sizeof(float) == 0 && rows >= kLeastRows;
 }
 

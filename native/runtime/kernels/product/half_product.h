@@ -13,9 +13,9 @@ constexpr int64_t kHalfColumns = 6;  // of a tile
 constexpr int64_t kStreamedHalfRows = 3;
 constexpr int64_t kStreamedFloats = 1024;  // of the rows: more take too much of L1 and are rounded to f16
 
-// Whether it is faster to pack the matrix in panels of f32: for many rows on CPUs with 16 vector registers, which hold
-// the sums of too few columns.
-inline bool widens_halves_in_panels(int64_t rows) {
+// Whether it is faster to convert the matrix to f32 in memory: for many rows on CPUs with 16 vector registers, which
+// hold the sums of too few columns.
+inline bool converts_halves(int64_t rows) {
   constexpr int64_t kLeastRows = 96;
   return rows >= kLeastRows && (active_isa() == Isa::Avx2 || active_isa() == Isa::AvxVnni);
 }

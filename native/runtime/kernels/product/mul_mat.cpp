@@ -1,8 +1,8 @@
-// GEMM of a matrix and rows of floats: panels of columns are packed, and each is multiplied with all rows. Quantized
-// matrices go through int8 GEMM where the CPU has it, else they are dequantized; f16 is converted to f32 in
-// registers, or while a panel is packed where many rows use it. Where the CPU has bf16 dot products or AMX, activations
-// are rounded to bf16 and packed, and the matrix is read in place; elsewhere bf16 is converted to f32 while it is
-// packed.
+// GEMM of a matrix and rows of floats. Of f32 panels of columns are packed, and each is multiplied with all rows.
+// Quantized matrices go through int8 GEMM where the CPU has it, else they are dequantized, a block of columns at a
+// time; f16 is converted to f32 in registers, or likewise where many rows use it. Where the CPU has bf16 dot products
+// or AMX, activations are rounded to bf16 and packed, and the matrix is read in place; elsewhere bf16 is converted to
+// f32.
 
 #include <algorithm>
 
@@ -25,7 +25,7 @@ constexpr int64_t kHalfRowsBytes = 768 << 10;  // of rows that an f16 matrix is 
 constexpr int64_t kIntegerRows = 256;          // that a panel of integers is multiplied with at a time
 
 struct Scratch {
-  Buffer<float> floats, panel, products;
+  Buffer<float> floats, panel, products, transposed;
   Buffer<uint16_t> halves, bfloat_panel, spread_columns;
   Buffer<RowBlock> rows;
   Buffer<ColumnBlock> columns;
@@ -33,6 +33,8 @@ struct Scratch {
 
 // n must be a multiple of the type's block.
 void dequantize(ggml_type type, const char* from, int64_t n, float* to) {
+  if (type == GGML_TYPE_F16) return to_floats(from, n, DType::F16, to);
+  if (type == GGML_TYPE_BF16) return to_floats(from, n, DType::Bf16, to);
   if (type == GGML_TYPE_Q6_K) return KERNEL_PICK(floats_from_q6_k)(from, n, to);
   ggml_get_type_traits(type)->to_float(from, to, n);
 }
@@ -94,8 +96,26 @@ HalfRows rounded_rows(const ggml_tensor* dst, const Matrices& of, int64_t matrix
   return {halves, length};
 }
 
-// f32 and dequantized matrices: panels of floats. The rows that bf16 is multiplied with are rounded to bf16, as ggml
-// and the CPU's own products round them.
+// Rows of a matrix of floats.
+FloatRows float_rows(const char* first, const ggml_tensor* matrix) {
+  return {reinterpret_cast<const float*>(first), static_cast<int64_t>(matrix->nb[1] / sizeof(float))};
+}
+
+// Products of some columns and rows, column by column, to where these columns begin in the output.
+void store_transposed(const ggml_tensor* dst, FloatRows products, int64_t columns, Range rows, float* output) {
+  const int64_t width = ceil_div(columns, kPackedColumns) * kPackedColumns;
+  float* blocks = thread_scratch<Scratch>().transposed.sized(width * rows.size());
+  KERNEL_PICK(pack_columns)(products, columns, rows.size(), blocks);
+  for (int64_t i = 0; i < rows.size(); ++i) {
+    float* to = output + (rows.begin + i) * dst->ne[0];
+    for (int64_t first = 0; first < columns; first += kPackedColumns) {
+      const float* from = blocks + first * rows.size() + i * kPackedColumns;
+      std::copy_n(from, std::min(kPackedColumns, columns - first), to + first);
+    }
+  }
+}
+
+// f32: panels of columns, which are multiplied with some rows at a time.
 class FloatProduct {
  public:
   explicit FloatProduct(ggml_tensor* dst) : dst_(dst), a_(dst->src[0]), b_(dst->src[1]), length_(a_->ne[0]) {
@@ -104,95 +124,29 @@ class FloatProduct {
   }
 
   void run(int ith, int nth) const {
-    divide(dst_, kPackedColumns, ith, nth, [&](int64_t matrix, Range columns, Range rows) {
+    divide(dst_, kPackedColumns, ith, nth, [&](int64_t matrix, Range all, Range rows) {
       const Matrices of(dst_, matrix);
-      const bool rounds = a_->type == GGML_TYPE_BF16;
-      multiply_columns(of, columns, rows, rounds ? rounded_rows(dst_, of, matrix, rows) : HalfRows{});
+      float* panel = thread_scratch<Scratch>().panel.sized(panel_ * length_);
+      for (Range columns = {all.begin, 0}; columns.begin < all.end; columns.begin = columns.end) {
+        columns.end = std::min(columns.begin + panel_, all.end);
+        const FloatRows numbers = float_rows(of.a + columns.begin * a_->nb[1], a_);
+        KERNEL_PICK(pack_columns)(numbers, columns.size(), length_, panel);
+        multiply_rows(of, rows, panel, columns);
+      }
     });
   }
 
  private:
-  static constexpr int64_t kDequantized = 256;  // weights of a column at once, which stay in L1: whole blocks
-
-  void multiply_columns(const Matrices& of, Range all, Range rows, HalfRows rounded) const {
-    float* panel = thread_scratch<Scratch>().panel.sized(panel_ * length_);
-    for (Range columns = {all.begin, 0}; columns.begin < all.end; columns.begin = columns.end) {
-      columns.end = std::min(columns.begin + panel_, all.end);
-      for (int64_t first = columns.begin; first < columns.end; first += kPackedColumns) {
-        pack(of.a + first * a_->nb[1], std::min(kPackedColumns, columns.end - first),
-             panel + (first - columns.begin) * length_);
-      }
-      const bool is_last = columns.end == all.end;
-      multiply_rows(of, rows, rounded, panel, columns, is_last ? nullptr : of.a + columns.end * a_->nb[1]);
-    }
-  }
-
-  void pack(const char* columns, int64_t count, float* packed) const {
-    switch (a_->type) {
-      case GGML_TYPE_F32:
-        return KERNEL_PICK(pack_columns)(numbers<float>(columns), count, length_, packed);
-      case GGML_TYPE_F16:
-        return KERNEL_PICK(pack_half_columns)(numbers<uint16_t>(columns), count, length_, packed);
-      case GGML_TYPE_BF16:
-        return KERNEL_PICK(pack_bfloat_columns)(numbers<uint16_t>(columns), count, length_, packed);
-      default:
-        return pack_blocks(columns, count, packed);
-    }
-  }
-
-  template <class Number>
-  RowsOf<Number> numbers(const char* columns) const {
-    return {reinterpret_cast<const Number*>(columns), static_cast<int64_t>(a_->nb[1] / sizeof(Number))};
-  }
-
-  void pack_blocks(const char* columns, int64_t count, float* packed) const {
-    float* floats = thread_scratch<Scratch>().floats.sized(kPackedColumns * kDequantized);
-    for (int64_t k = 0; k < length_; k += kDequantized) {
-      const int64_t n = std::min(kDequantized, length_ - k);
-      const char* part = columns + ggml_row_size(a_->type, k);
-      for (int64_t i = 0; i < count; ++i) dequantize(a_->type, part + i * a_->nb[1], n, floats + i * n);
-      KERNEL_PICK(pack_columns)({floats, n}, count, n, packed + k * kPackedColumns);
-    }
-  }
-
-  void multiply_rows(const Matrices& of, Range all, HalfRows rounded, const float* panel, Range columns,
-                     const char* next) const {
+  void multiply_rows(const Matrices& of, Range all, const float* panel, Range columns) const {
     auto* output = reinterpret_cast<float*>(of.output) + columns.begin;
+    const FloatRows numbers = float_rows(of.b, b_);
     const float* rows[kMaxTileRows];
-    const int64_t most = max_packed_rows();
     for (Range tile = {all.begin, 0}; tile.begin < all.end; tile.begin = tile.end) {
-      tile.end = std::min(tile.begin + most, all.end);
-      const int64_t first = tile.begin - all.begin;
-      if (rounded.data == nullptr) {
-        for (int64_t i = 0; i < tile.size(); ++i) {
-          rows[i] = reinterpret_cast<const float*>(of.b + (tile.begin + i) * b_->nb[1]);
-        }
-      } else {
-        widen_rows({rounded.row(first), rounded.stride}, tile.size(), rows);
-      }
-      multiply_packed(rows, tile.size(), length_, panel, columns.size(), output + tile.begin * dst_->ne[0], dst_->ne[0],
-                      read_next(next, first / most, all.size() / most));
+      tile.end = std::min(tile.begin + max_packed_rows(), all.end);
+      for (int64_t i = 0; i < tile.size(); ++i) rows[i] = numbers.row(tile.begin + i);
+      multiply_packed(rows, tile.size(), length_, panel, columns.size(), output + tile.begin * dst_->ne[0],
+                      dst_->ne[0]);
     }
-  }
-
-  void widen_rows(HalfRows rounded, int64_t count, const float** rows) const {
-    float* floats = thread_scratch<Scratch>().floats.sized(count * length_);
-    for (int64_t i = 0; i < count; ++i) {
-      to_floats(rounded.row(i), length_, DType::Bf16, floats + i * length_);
-      rows[i] = floats + i * length_;
-    }
-  }
-
-  // A tile's part of the next panel's columns, which have a half for each float of this panel. All tiles have one, to
-  // stay below the memory's bandwidth.
-  ReadNext read_next(const char* columns, int64_t tile, int64_t tiles) const {
-    const bool is_half = a_->type == GGML_TYPE_F16 || a_->type == GGML_TYPE_BF16;
-    if (columns == nullptr || !is_half || tiles == 0) return {};
-    int shift = 0;
-    while ((int64_t{2} << shift) <= tiles) ++shift;
-    if (tile >= int64_t{1} << shift) return {};
-    const int64_t bytes = panel_ * length_ * static_cast<int64_t>(sizeof(uint16_t));
-    return {columns + tile * (bytes >> shift), shift + 1};
   }
 
   ggml_tensor* dst_;
@@ -200,6 +154,103 @@ class FloatProduct {
   const ggml_tensor* b_;
   int64_t length_;
   int64_t panel_;  // its columns
+};
+
+// f16, bf16 and quantized matrices in f32: a block of columns is converted and multiplied with all rows, which are
+// packed. As rows are fewer than columns it computes the transpose of the result. The rows that bf16 is multiplied with
+// are rounded to bf16, as ggml and the CPU's own products round them.
+class ConvertedProduct {
+ public:
+  explicit ConvertedProduct(ggml_tensor* dst)
+      : dst_(dst), a_(dst->src[0]), b_(dst->src[1]), length_(a_->ne[0]), tile_(max_packed_rows()) {
+    const int64_t row_bytes = std::max<int64_t>(1, length_) * static_cast<int64_t>(sizeof(float));
+    panel_ = std::max<int64_t>(1, kConvertedPanelBytes / row_bytes / kPackedColumns) * kPackedColumns;
+    packed_rows_ = std::max<int64_t>(1, kPackedBytes / row_bytes / panel_) * panel_;
+    block_ = std::clamp<int64_t>(kBlockBytes / row_bytes / tile_, 1, kMostTiles) * tile_;
+    pitch_ = length_ + kPackedColumns;  // of columns that would map to the same sets of L1 otherwise
+  }
+
+  void run(int ith, int nth) const {
+    divide(dst_, kPackedColumns, ith, nth, [&](int64_t matrix, Range columns, Range all) {
+      const Matrices of(dst_, matrix);
+      for (Range rows = {all.begin, 0}; rows.begin < all.end; rows.begin = rows.end) {
+        rows.end = std::min(rows.begin + packed_rows_, all.end);
+        multiply(of, columns, pack(of, matrix, rows), rows);
+      }
+    });
+  }
+
+ private:
+  static constexpr int64_t kConvertedPanelBytes = 128 << 10;  // of rows
+  static constexpr int64_t kPackedBytes = 4 << 20;            // of all panels, which stay in L3
+  static constexpr int64_t kBlockBytes = 96 << 10;            // of columns, which stay in L2 beside a panel
+  static constexpr int64_t kMostTiles = 16;                   // of a block: its products stay in L2 too
+
+  const float* pack(const Matrices& of, int64_t matrix, Range rows) const {
+    const int64_t whole = ceil_div(rows.size(), kPackedColumns) * kPackedColumns;
+    float* packed = thread_scratch<Scratch>().panel.sized(whole * length_);
+    if (a_->type == GGML_TYPE_BF16) {
+      KERNEL_PICK(pack_bfloat_columns)(rounded_rows(dst_, of, matrix, rows), rows.size(), length_, packed);
+    } else {
+      KERNEL_PICK(pack_columns)(float_rows(of.b + rows.begin * b_->nb[1], b_), rows.size(), length_, packed);
+    }
+    return packed;
+  }
+
+  void multiply(const Matrices& of, Range columns, const float* packed, Range rows) const {
+    float* converted = thread_scratch<Scratch>().floats.sized(block_ * pitch_);
+    for (Range block = {columns.begin, 0}; block.begin < columns.end; block.begin = block.end) {
+      block.end = std::min(block.begin + block_, columns.end);
+      convert(of.a + block.begin * a_->nb[1], block.size(), converted);
+      const char* next = block.end < columns.end ? of.a + block.end * a_->nb[1] : nullptr;
+      auto* output = reinterpret_cast<float*>(of.output) + block.begin;
+      for (Range panel = {rows.begin, 0}; panel.begin < rows.end; panel.begin = panel.end) {
+        panel.end = std::min(panel.begin + panel_, rows.end);
+        multiply_panel({converted, pitch_}, block.size(), packed + (panel.begin - rows.begin) * length_, panel, output,
+                       next);
+        next = nullptr;
+      }
+    }
+  }
+
+  void convert(const char* columns, int64_t count, float* floats) const {
+    for (int64_t i = 0; i < count; ++i, columns += a_->nb[1], floats += pitch_) {
+      dequantize(a_->type, columns, length_, floats);
+    }
+  }
+
+  void multiply_panel(FloatRows columns, int64_t count, const float* panel, Range rows, float* output,
+                      const char* next) const {
+    const float* tile[kMaxTileRows];
+    float* products = thread_scratch<Scratch>().products.sized(block_ * rows.size());
+    for (int64_t first = 0; first < count; first += tile_) {
+      const int64_t tile_columns = std::min(tile_, count - first);
+      for (int64_t i = 0; i < tile_columns; ++i) tile[i] = columns.row(first + i);
+      multiply_packed(tile, tile_columns, length_, panel, rows.size(), products + first * rows.size(), rows.size(),
+                      next != nullptr ? read_next(next + first * a_->nb[1], rows.size()) : ReadNext());
+    }
+    store_transposed(dst_, {products, rows.size()}, count, rows, output);
+  }
+
+  // A tile's part of the next block's columns, spread over its products.
+  ReadNext read_next(const char* columns, int64_t rows) const {
+    const int64_t packed =
+        ceil_div(rows, kPackedColumns) * kPackedColumns * length_ * static_cast<int64_t>(sizeof(float));
+    const int64_t bytes = tile_ * static_cast<int64_t>(a_->nb[1]);
+    int shift = 0;
+    while (bytes > 0 && bytes << (shift + 1) <= packed) ++shift;
+    return {columns, shift};
+  }
+
+  ggml_tensor* dst_;
+  const ggml_tensor* a_;
+  const ggml_tensor* b_;
+  int64_t length_;
+  int64_t tile_;         // its columns
+  int64_t panel_;        // its rows
+  int64_t packed_rows_;  // that all panels of a pass over the columns hold
+  int64_t block_;        // columns that are multiplied with all panels in turn
+  int64_t pitch_;        // floats from a converted column to the next
 };
 
 // f16: tiles, or column after column where there are few rows, which are rounded to f16 if they are long.
@@ -327,7 +378,7 @@ class BfloatProduct {
       multiply_packed(tiles_, session, tile, tile_rows, length_, panel, rows.size(), products + first * rows.size(),
                       rows.size(), next != nullptr ? next + first * a_->nb[1] : nullptr);
     }
-    store_transposed({products, rows.size()}, count, rows, output);
+    store_transposed(dst_, {products, rows.size()}, count, rows, output);
   }
 
   // A copy with a padded pitch of columns that map to the same sets of L1.
@@ -338,19 +389,6 @@ class BfloatProduct {
     uint16_t* copy = thread_scratch<Scratch>().spread_columns.sized(count * pitch);
     for (int64_t i = 0; i < count; ++i) std::copy_n(columns.row(i), length_, copy + i * pitch);
     return {copy, pitch};
-  }
-
-  void store_transposed(FloatRows products, int64_t count, Range rows, float* output) const {
-    const int64_t width = whole_blocks(count);
-    float* blocks = thread_scratch<Scratch>().floats.sized(width * rows.size());
-    KERNEL_PICK(pack_columns)(products, count, rows.size(), blocks);
-    for (int64_t i = 0; i < rows.size(); ++i) {
-      float* to = output + (rows.begin + i) * dst_->ne[0];
-      for (int64_t first = 0; first < count; first += kPackedColumns) {
-        const float* from = blocks + first * rows.size() + i * kPackedColumns;
-        std::copy_n(from, std::min(kPackedColumns, count - first), to + first);
-      }
-    }
   }
 
   static int64_t whole_blocks(int64_t count) { return ceil_div(count, kPackedColumns) * kPackedColumns; }
@@ -467,12 +505,14 @@ void wide_product(ggml_tensor* dst, int ith, int nth, void*) {
   const IntegerProduct* integers = integer_product_of(a);
   if (integers != nullptr) {
     IntegersProduct(dst, *integers).run(ith, nth);
-  } else if (a->type == GGML_TYPE_F16 && !widens_halves_in_panels(dst->ne[1])) {
+  } else if (a->type == GGML_TYPE_F16 && !converts_halves(dst->ne[1])) {
     HalfProduct(dst).run(ith, nth);
   } else if (a->type == GGML_TYPE_BF16 && bfloat_conv_tiles() != nullptr) {
     bfloat_product_by(bfloat_tiles_of_node(), dst, ith, nth);
-  } else {
+  } else if (a->type == GGML_TYPE_F32) {
     FloatProduct(dst).run(ith, nth);
+  } else {
+    ConvertedProduct(dst).run(ith, nth);
   }
 }
 

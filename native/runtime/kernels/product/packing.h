@@ -25,8 +25,7 @@ using HalfRows = RowsOf<uint16_t>;
 // packed[block][k][i] = rows.row(16 * block + i)[k], zeros beyond `count` rows.
 KERNEL_VARIANTS(void pack_columns(FloatRows rows, int64_t count, int64_t width, float* packed))
 
-// The same of f16 and of bf16, widened.
-KERNEL_VARIANTS(void pack_half_columns(HalfRows rows, int64_t count, int64_t width, float* packed))
+// The same of bf16, converted to f32.
 KERNEL_VARIANTS(void pack_bfloat_columns(HalfRows rows, int64_t count, int64_t width, float* packed))
 
 // packed[block][k][i] = rows.row(k)[16 * block + i], zeros beyond the width.

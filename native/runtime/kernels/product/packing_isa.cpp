@@ -13,20 +13,6 @@ struct Floats {
   static VEC_INLINE Quad four(const float* from) { return load<Quad>(from); }
 };
 
-struct Halves {
-  using Number = uint16_t;
-  static VEC_INLINE float one(uint16_t x) { return ggml_fp16_to_fp32(x); }
-  static VEC_INLINE Quad four(const uint16_t* from) {
-#if defined(__F16C__)
-    return reinterpret_cast<Quad>(_mm_cvtph_ps(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
-#elif defined(__aarch64__)
-    return reinterpret_cast<Quad>(vcvt_f32_f16(load<float16x4_t>(from)));
-#else
-    return Quad{one(from[0]), one(from[1]), one(from[2]), one(from[3])};
-#endif
-  }
-};
-
 struct Bfloats {
   using Number = uint16_t;
   static VEC_INLINE float one(uint16_t x) { return ggml_bf16_to_fp32({x}); }
@@ -80,10 +66,6 @@ VEC_INLINE void pack(RowsOf<typename Source::Number> rows, int64_t count, int64_
 
 void pack_columns(FloatRows rows, int64_t count, int64_t width, float* packed) {
   pack<Floats>(rows, count, width, packed);
-}
-
-void pack_half_columns(HalfRows rows, int64_t count, int64_t width, float* packed) {
-  pack<Halves>(rows, count, width, packed);
 }
 
 void pack_bfloat_columns(HalfRows rows, int64_t count, int64_t width, float* packed) {
