@@ -7,7 +7,6 @@
 #             FUZZ_SECONDS=3600           how long to fuzz
 #             WHEELS_ARGS="--machine x86_64 --python 3.11"  a part of the wheels
 #             ARM64_ARGS=--quick          the part of test-arm64 that CI runs
-#             PACKAGE_ARGS=--quick        the part of package-test that CI runs
 #             CROSS=--quick               the part of cross that CI runs; or a system, CROSS=aarch64-macos
 
 SHELL := /bin/bash
@@ -191,7 +190,7 @@ runner-test: runner
 
 .PHONY: package-test
 package-test: setup  ## build the sdist and the wheel, install that in a new environment and use it there
-	$(PY) -m tools.check_packaging $(PACKAGE_ARGS)
+	$(PY) -m tools.check_packaging
 
 .PHONY: wheels
 wheels: $(STAMPS)/packages $(STAMPS)/zig  ## build the manylinux wheels that are published, into dist; half an hour

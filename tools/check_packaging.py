@@ -1,6 +1,6 @@
 """Build the sdist and the wheel as a stranger does, install the wheel in a new environment, and use it there.
 
-    python -m tools.check_packaging [--quick] [--keep FOLDER] [--wheel FILE] [--python PROGRAM]
+    python -m tools.check_packaging [--keep FOLDER] [--wheel FILE] [--python PROGRAM]
 
 Nothing of this environment is used but its interpreter: `python -m build` makes the sdist, and the wheel of that, with
 what pyproject.toml requires; or a wheel is given. What README.md and pages of docs/ show then runs as it is printed, in
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,8 +24,6 @@ from tools.snippets import LANGUAGE_MODELS, blocks, write_cpp_project
 
 ROOT = Path(__file__).resolve().parents[1]
 EXTRA = "llm"
-# A third of the compiler's time goes to kernels of instruction sets, which `make setup` compiles too.
-QUICK = ("cmake.define.EXECUTORCH_GGML_LEVELS=generic",)
 
 # What an environment of the developer's would bring in.
 FOREIGN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CMAKE_PREFIX_PATH", "LD_LIBRARY_PATH")
@@ -124,21 +122,20 @@ def check_apart(bin: Path, wheel: Path, folder: Path) -> None:
         raise SystemExit(f"another copy of the package was imported:\n{output}")
 
 
-def build(tools: Path, work: Path, settings: Sequence[str] = ()) -> Path:
+def build(tools: Path, work: Path) -> Path:
     """The sdist, and the wheel that is made of it."""
     with step("python -m build"):
         run(tools / "python", "-m", "pip", "install", "--quiet", "build", cwd=work)
-        options = [f"--config-setting={setting}" for setting in settings]
-        run(tools / "python", "-m", "build", *options, "--outdir", work / "dist", ROOT, cwd=work)
+        run(tools / "python", "-m", "build", "--outdir", work / "dist", ROOT, cwd=work)
     (wheel,) = (work / "dist").glob("*.whl")
     return wheel
 
 
-def check(work: Path, wheel: Path | None, python: str, settings: Sequence[str] = ()) -> None:
-    """All of it, in a folder; settings are of the build."""
+def check(work: Path, wheel: Path | None, python: str) -> None:
+    """All of it, in a folder."""
     tools = environment(work / "tools")
     run(tools / "python", "-m", "pip", "install", "--quiet", "cmake", "ninja", cwd=work)
-    wheel = wheel or build(tools, work, settings)
+    wheel = wheel or build(tools, work)
     with step(f"pip install {wheel.name}[{EXTRA}]"):
         bin = environment(work / "user", python)
         # Imports write the bytecode that they need; pip would compile all of torch.
@@ -160,20 +157,18 @@ def check(work: Path, wheel: Path | None, python: str, settings: Sequence[str] =
 def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description="Build, install and use the package in new environments.")
-    parser.add_argument("--quick", action="store_true", help="kernels for no instruction set: what CI runs")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="work in this new folder, and keep it")
     parser.add_argument("--wheel", type=Path, help="check this wheel, and build none")
     parser.add_argument("--python", default=sys.executable, help="the Python to install it for (this one)")
     options = parser.parse_args()
     keep: Path | None = options.keep
     wheel: Path | None = options.wheel and options.wheel.resolve()
-    settings = QUICK if options.quick else ()
     if keep is not None:
         keep.mkdir(parents=True)
-        check(keep.resolve(), wheel, options.python, settings)
+        check(keep.resolve(), wheel, options.python)
     else:
         with tempfile.TemporaryDirectory(prefix="executorch-ggml-packaging-") as folder:
-            check(Path(folder).resolve(), wheel, options.python, settings)
+            check(Path(folder).resolve(), wheel, options.python)
     return 0
 
 

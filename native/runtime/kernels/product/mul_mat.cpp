@@ -1,8 +1,7 @@
-// GEMM of a matrix and rows of floats. Of f32 panels of columns are packed, and each is multiplied with all rows.
-// Quantized matrices go through int8 GEMM where the CPU has it, else they are dequantized, a block of columns at a
-// time; f16 is converted to f32 in registers, or likewise where many rows use it. Where the CPU has bf16 dot products
-// or AMX, activations are rounded to bf16 and packed, and the matrix is read in place; elsewhere bf16 is converted to
-// f32.
+// GEMM of weights and activations in f32. f32 weights are packed in panels. Quantized weights go through int8 GEMM
+// where the CPU has it, else blocks of them are dequantized. f16 weights are converted to f32 in registers, or block by
+// block where there are many rows of activations. On CPUs with bf16 products (AVX512-BF16, AMX, ARM's) activations are
+// converted to bf16 and packed, and bf16 weights are not; on others bf16 weights are converted to f32 block by block.
 
 #include <algorithm>
 
@@ -20,7 +19,8 @@
 namespace executorch_ggml::kernels {
 namespace {
 
-constexpr int64_t kPanelBytes = 256 << 10;     // of dequantized columns, which stay in L2
+constexpr int64_t kPanelBytes = 256 << 10;     // of packed f32 weights, which stay in L2
+constexpr int64_t kPackedBytes = 4 << 20;      // of packed rows, which stay in L3
 constexpr int64_t kHalfRowsBytes = 768 << 10;  // of rows that an f16 matrix is multiplied with, which stay in L2 too
 constexpr int64_t kIntegerRows = 256;          // that a panel of integers is multiplied with at a time
 
@@ -156,9 +156,9 @@ class FloatProduct {
   int64_t panel_;  // its columns
 };
 
-// f16, bf16 and quantized matrices in f32: a block of columns is converted and multiplied with all rows, which are
-// packed. As rows are fewer than columns it computes the transpose of the result. The rows that bf16 is multiplied with
-// are rounded to bf16, as ggml and the CPU's own products round them.
+// f16, bf16 and quantized weights: a block of them is converted to f32 and multiplied by all activations, which are
+// packed since they are fewer. It computes the transpose of the result. Activations for bf16 weights are rounded to
+// bf16, as ggml and the CPU's bf16 products round them.
 class ConvertedProduct {
  public:
   explicit ConvertedProduct(ggml_tensor* dst)
@@ -182,7 +182,6 @@ class ConvertedProduct {
 
  private:
   static constexpr int64_t kConvertedPanelBytes = 128 << 10;  // of rows
-  static constexpr int64_t kPackedBytes = 4 << 20;            // of all panels, which stay in L3
   static constexpr int64_t kBlockBytes = 96 << 10;            // of columns, which stay in L2 beside a panel
   static constexpr int64_t kMostTiles = 16;                   // of a block: its products stay in L2 too
 
@@ -272,10 +271,9 @@ class HalfProduct {
 
  private:
   void multiply_rows(const Matrices& of, Range columns, Range rows) const {
-    const auto* x = reinterpret_cast<const float*>(of.b + rows.begin * b_->nb[1]);
     const auto* weights = reinterpret_cast<const uint16_t*>(of.a + columns.begin * a_->nb[1]);
     auto* output = reinterpret_cast<float*>(of.output) + rows.begin * dst_->ne[0] + columns.begin;
-    const FloatRows floats = {x, static_cast<int64_t>(b_->nb[1] / sizeof(float))};
+    const FloatRows floats = float_rows(of.b + rows.begin * b_->nb[1], b_);
     const HalfRows halves = {weights, static_cast<int64_t>(a_->nb[1] / sizeof(uint16_t))};
     const auto multiply = [&](auto kernel, auto operands) {
       kernel(operands, rows.size(), halves, columns.size(), length_, output, dst_->ne[0]);
@@ -328,7 +326,6 @@ class BfloatProduct {
 
  private:
   static constexpr int64_t kPanelBytes = 512 << 10;  // of rows, which stay in L2
-  static constexpr int64_t kPackedBytes = 4 << 20;   // of all panels, which stay in L3
   static constexpr int64_t kBlockBytes = 192 << 10;  // of weights, which stay in L2 beside a panel and the next block
   static constexpr int64_t kMostTiles = 8;           // of a block: its products stay in L2 too
 
