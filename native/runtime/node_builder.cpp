@@ -488,16 +488,6 @@ const float* NodeBuilder::winograd_weights(const ggml_tensor* weight, const kern
   return key == nullptr ? nullptr : kept_weights_->winograd(key->str(), weight);
 }
 
-const int16_t* NodeBuilder::integer_winograd_weights(const ggml_tensor* weight,
-                                                     const kernels::QuantizedLayerParams& params) const {
-  if (!is_built(Family::IntegerWinograd) || kept_weights_ == nullptr ||
-      !kernels::is_integer_winograd(ne_, weight, params)) {
-    return nullptr;
-  }
-  const flatbuffers::String* key = weight_key();
-  return key == nullptr ? nullptr : kept_weights_->integer_winograd(key->str(), weight);
-}
-
 ggml_tensor* NodeBuilder::quantized_conv_2d(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* scale, ggml_tensor* bias,
                                             const Window2d& window, int64_t groups, int64_t zero,
                                             const Requantize& output) {
@@ -505,10 +495,13 @@ ggml_tensor* NodeBuilder::quantized_conv_2d(ggml_tensor* x, ggml_tensor* weight,
   Storage kind{};
   if (!use_kernel_weight(by_channel, groups, &weight, &kind)) return nullptr;
   const kernels::QuantizedLayerParams params{window, groups, zero, output, kind};
-  const int16_t* transformed = integer_winograd_weights(weight, params);
-  if (is_built(Family::IntegerWinograd) && transformed != nullptr) {
-    return custom(kernels::integer_winograd_conv_2d, kernels::IntegerWinogradParams{params, transformed},
-                  {x, weight, scale, bias});
+  const bool is_constant_weight = kept_weights_ != nullptr && weight_key() != nullptr;  // its numbers are looked at
+  if (is_built(Family::IntegerWinograd) && is_constant_weight) {
+    const int64_t side = kernels::integer_winograd_side(ne_, weight, params);
+    if (side != 0) {
+      return custom(kernels::integer_winograd_conv_2d, kernels::IntegerWinogradParams{params, side},
+                    {x, weight, scale, bias});
+    }
   }
   const bool depthwise = by_channel && kind != Storage::KernelBlocks && kernels::is_quantized_depthwise(window, x, ne_);
   return custom(depthwise ? kernels::quantized_depthwise : kernels::quantized_layer, params, {x, weight, scale, bias});

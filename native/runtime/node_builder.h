@@ -255,7 +255,6 @@ class NodeBuilder {
   const flatbuffers::String* weight_key() const;
   const float* winograd_weights(const ggml_tensor* weight, const kernels::ConvolutionParams& params,
                                 bool of_bfloats) const;
-  const int16_t* integer_winograd_weights(const ggml_tensor* weight, const kernels::QuantizedLayerParams& params) const;
   Status check_stored(const fb::Node& node, const InputSpec& spec, const ggml_tensor* tensor) const;
   Status error(const fb::Node& node, const std::string& message) const;
   void use_packed(const OpInfo& spec, ggml_tensor** inputs) const;

@@ -3,7 +3,6 @@
 #include "kernels/convolution/winograd.h"
 #include "kernels/product/integer_product.h"
 #include "kernels/product/panels.h"
-#include "kernels/quantized/winograd.h"
 #include "resource_limits.h"
 #include "selection_generated.h"
 #include "status.h"
@@ -145,23 +144,13 @@ Status PackedWeights::pack_layer(const std::string& key, const StorageLayout& la
 }
 
 const float* PackedWeights::winograd(const std::string& key, const ggml_tensor* weight) {
-  return transformed(key, weight, kernels::winograd_floats(weight), kernels::transform_weights);
-}
-
-const int16_t* PackedWeights::integer_winograd(const std::string& key, const ggml_tensor* weight) {
-  return transformed(key, weight, kernels::integer_winograd_words(weight), kernels::transform_integer_weights);
-}
-
-template <class T>
-const T* PackedWeights::transformed(const std::string& key, const ggml_tensor* weight, int64_t count,
-                                    void (*transform)(const ggml_tensor* weight, T* to)) {
   std::lock_guard<Mutex> lock(mutex_);
   const std::string name = key + "\nwinograd";
   auto found = matrices_.find(name);
   if (found == matrices_.end()) {
     Matrix made;
-    if (allocate(static_cast<size_t>(count) * sizeof(T), weight, &made).ok()) {
-      transform(weight, static_cast<T*>(made.tensor->data));
+    if (allocate(static_cast<size_t>(kernels::winograd_floats(weight)) * sizeof(float), weight, &made).ok()) {
+      kernels::transform_weights(weight, static_cast<float*>(made.tensor->data));
     } else {
       free(&made);
       made = {};
@@ -169,7 +158,7 @@ const T* PackedWeights::transformed(const std::string& key, const ggml_tensor* w
     found = matrices_.emplace(name, made).first;
   }
   const ggml_tensor* kept = found->second.tensor;
-  return kept != nullptr && same_matrix(kept, weight) ? static_cast<const T*>(kept->data) : nullptr;
+  return kept != nullptr && same_matrix(kept, weight) ? static_cast<const float*>(kept->data) : nullptr;
 }
 
 // Point a tensor of the same type and dims to the packed weight; false for another.

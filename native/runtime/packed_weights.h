@@ -32,7 +32,6 @@ class PackedWeights {
 
   // What a convolution in blocks is multiplied with by Winograd's algorithm; null where there is no memory for it.
   const float* winograd(const std::string& key, const ggml_tensor* weight);
-  const int16_t* integer_winograd(const std::string& key, const ggml_tensor* weight);
 
  private:
   struct Matrix {
@@ -43,9 +42,6 @@ class PackedWeights {
   static Status pack_in_panels(const void* data, const ggml_tensor* like, Matrix* made);
   static Status make(ggml_backend_buffer_type_t type, const void* data, const ggml_tensor* like, Matrix* made);
   static Status allocate(size_t bytes, const ggml_tensor* like, Matrix* made);
-  template <class T>
-  const T* transformed(const std::string& key, const ggml_tensor* weight, int64_t count,
-                       void (*transform)(const ggml_tensor* weight, T* to));
   static void free(Matrix* matrix);
   static bool use(const Matrix& matrix, ggml_tensor* tensor);
 

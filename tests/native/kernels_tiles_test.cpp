@@ -119,7 +119,7 @@ struct LayerCase {
   int64_t zero = 3;
   DType result = DType::I8;
   bool has_bias = true;
-  bool is_largest = false;  // all inputs and weights as far from 0 as they go
+  int8_t largest = 0;  // all weights, and all inputs are as far from 0 as they go; 0: random ones
 };
 
 class Layer {
@@ -139,7 +139,7 @@ class Layer {
         item_(of.result == DType::F32 ? 4 : 1),
         y_(static_cast<size_t>(pixels() * of.out * item_)) {
     x_.randomize();
-    if (of.is_largest) std::memset(x_.data(), of.is_signed ? -128 : 255, x_.size());
+    if (of.largest != 0) std::memset(x_.data(), of.is_signed ? -128 : 255, x_.size());
     fill_weights();
     for (int64_t i = 0; i < of.out; ++i) {
       scales_.push_back(1e-3f * static_cast<float>(1 + below(9)) / std::sqrt(static_cast<float>(depth_)));
@@ -179,21 +179,20 @@ class Layer {
     return time_rounds(threads, kRounds,
                        [&](int ith) { kernels::quantized_layer_by(tiles, &dst_, ith, threads, &call_); });
   }
+  template <int64_t Side>
   double time_winograd(int threads) {
-    std::vector<int16_t> transformed;
-    auto call = winograd_call(&transformed);
+    auto call = winograd_call(Side);
     return time_rounds(threads, kRounds,
                        [&](int ith) { kernels::integer_winograd_conv_2d(&dst_, ith, threads, &call); });
   }
   double work() const { return static_cast<double>(pixels() * of_.out * depth_); }
 
   // Winograd's results equal the direct convolution's bit for bit.
-  void check_winograd(const char* name) {
+  void check_winograd(const char* name, int64_t side) {
     const auto bytes = static_cast<size_t>(pixels() * of_.out * item_);
     kernels::quantized_layer_by(kernels::tiles_for(kernels::active_isa()), &dst_, 0, 1, &call_);
     const std::vector<unsigned char> direct(y_.data(), y_.data() + bytes);
-    std::vector<int16_t> transformed;
-    auto call = winograd_call(&transformed);
+    auto call = winograd_call(side);
     for (const int threads : {1, 2, 3}) {
       std::memset(y_.data(), 0x5a, bytes);
       for (int ith = 0; ith < threads; ++ith) {
@@ -204,25 +203,27 @@ class Layer {
     }
   }
 
+  ggml_tensor winograd_weight() {
+    ggml_tensor weight{};
+    set_dense(&weight, GGML_TYPE_I8, {3, 3, of_.in, of_.out}, weights_.data());
+    return weight;
+  }
+
  private:
   static constexpr int kRounds = 100;
 
   int64_t pixels() const { return width_ * height_ * of_.images; }
 
-  KernelCall<IntegerWinogradParams> winograd_call(std::vector<int16_t>* transformed) {
-    ggml_tensor weight{};
-    set_dense(&weight, GGML_TYPE_I8, {3, 3, of_.in, of_.out}, weights_.data());
-    transformed->resize(static_cast<size_t>(kernels::integer_winograd_words(&weight)));
-    kernels::transform_integer_weights(&weight, transformed->data());
+  KernelCall<IntegerWinogradParams> winograd_call(int64_t side) const {
     KernelCall<IntegerWinogradParams> call;
     static_cast<KernelCallBase&>(call) = call_;
-    call.params = {call_.params, transformed->data()};
+    call.params = {call_.params, side};
     return call;
   }
 
   void fill_weights() {
     weights_.randomize();
-    if (of_.is_largest) std::memset(weights_.data(), -128, weights_.size());
+    if (of_.largest != 0) std::memset(weights_.data(), of_.largest, weights_.size());
     for (int64_t block = 0; block < of_.groups * blocks_; ++block) {
       auto* of_block = reinterpret_cast<int8_t*>(weights_.data()) + block * block_bytes_;
       const int64_t lanes = std::min<int64_t>(16, group_out_ - block % blocks_ * 16);
@@ -342,7 +343,13 @@ void check_layers(const QuantizedTiles& tiles, const char* name) {
   check_layer(tiles, name, {16, 33, 31, 4, 1, {3, 2, 0}, 1, false, 7, DType::U8});
 }
 
-void check_winograd(const char* name, const LayerCase& of) { Layer(of).check_winograd(name); }
+// By tiles of 2x2, and by those of 4x4 where they hold the results.
+void check_winograd(const char* name, const LayerCase& of) {
+  Layer layer(of);
+  layer.check_winograd(name, 2);
+  const ggml_tensor weight = layer.winograd_weight();
+  if (kernels::fits_tiles_of_four(&weight, of.zero)) layer.check_winograd(name, 4);
+}
 
 void check_winograds(const char* name) {
   random_bits.seed(12);
@@ -359,8 +366,28 @@ void check_winograds(const char* name) {
     check_winograd(name, {20, 24, size + 2, 3, 1, {3, 1, 0}, 1, false, 255, DType::U8});
   }
   check_winograd(name, {96, 80, 40, 30, 1, {3, 1, 1}});  // several groups of tiles
-  check_winograd(name, {1024, 16, 5, 4, 1, {3, 1, 1}, 1, true, 127, DType::F32, true, true});
-  check_winograd(name, {1024, 16, 5, 4, 1, {3, 1, 1}, 1, false, 0, DType::F32, true, true});
+  for (const bool is_signed : {false, true}) {
+    const int64_t zero = is_signed ? 127 : 0;
+    for (const int8_t weight : {-128, 127}) {  // results of 26 bits, and of more
+      check_winograd(name, {114, 16, 5, 4, 1, {3, 1, 1}, 1, is_signed, zero, DType::F32, true, weight});
+      check_winograd(name, {1024, 16, 5, 4, 1, {3, 1, 1}, 1, is_signed, zero, DType::F32, true, weight});
+    }
+  }
+}
+
+// Which weights tiles of 4x4 hold the results of.
+void check_tiles_of_four() {
+  const auto fits = [](int64_t channels, int8_t weight, int64_t zero) {
+    Layer layer({channels, 20, 4, 4, 1, {3, 1, 1}, 1, true, 0, DType::F32, true, weight});
+    const ggml_tensor of_layer = layer.winograd_weight();
+    return kernels::fits_tiles_of_four(&of_layer, zero);
+  };
+  for (const int64_t zero : {-128, 0, 127, 255}) {  // an end of int8 or uint8
+    expect(fits(114, -128, zero), "9 * 114 * 128 * 255 is less than 2^25");
+    expect(!fits(115, -128, zero), "9 * 115 * 128 * 255 is not");
+    expect(fits(1024, 14, zero) && !fits(1024, 15, zero), "small weights fit with many channels");
+  }
+  expect(fits(189, 127, -28) && !fits(190, 127, -28), "9 * 189 * 127 * 155: these bytes are signed");
 }
 
 void check_every_isa() {
@@ -582,7 +609,9 @@ void print_time(const char* name, const LayerCase& of, const char* how, double (
 
 void bench_layer(const char* name, const LayerCase& of) {
   print_time(name, of, "", &Layer::time);
-  if (of.window.kernel == 3 && of.window.stride == 1) print_time(name, of, "by Winograd", &Layer::time_winograd);
+  if (of.window.kernel != 3 || of.window.stride != 1) return;
+  print_time(name, of, "by Winograd, tiles of 2x2", &Layer::time_winograd<2>);
+  print_time(name, of, "by Winograd, tiles of 4x4", &Layer::time_winograd<4>);
 }
 
 void bench() {
@@ -621,6 +650,7 @@ int main(int argc, char** argv) {
   check_product<false, false>();
   check_product<false, true>();
   check_product<true, false>();
+  check_tiles_of_four();
   check_every_isa();
   check_compiled_instructions();
   std::printf(failures == 0 ? "tiles: all as expected\n" : "tiles: %d failures\n", failures);

@@ -74,12 +74,13 @@ VEC_INLINE V in_order(V x) {
   return x;
 }
 
-// *sum += x in that order. The instruction says that the sum stays in its register, where GCC 12 rotates them all.
+// *sum += x in that order, which wraps. The instruction says that the sum stays in its register, where GCC 12 rotates
+// them all.
 VEC_INLINE void add_in_order(Int* sum, Int x) {
 #if defined(__AVX2__) && !defined(__AVX512F__)
   asm volatile("vpaddd %1, %0, %0" : "+x"(*sum) : "x"(x));
 #else
-  *sum = in_order(*sum + x);
+  *sum = in_order(reinterpret_cast<Int>(reinterpret_cast<Uint>(*sum) + reinterpret_cast<Uint>(x)));
 #endif
 }
 
