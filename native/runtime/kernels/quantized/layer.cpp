@@ -21,6 +21,9 @@ namespace {
 constexpr int64_t kArrangedBytes = 256 * 1024;  // of rows of the image that are arranged at a time
 constexpr int64_t kWeightBytes = 256 * 1024;    // for one pass over the pixels
 
+constexpr int64_t kSumsBytes = kQuantizedBlock * sizeof(int32_t);  // at the end of each block of weights
+constexpr int64_t kWidenedTiles = 4;  // so many at least read weights that are widened first
+
 constexpr int64_t kLeastQuads = 4;  // of a kernel's row, for tiles of fewer are as slow as to gather the inputs
 constexpr int64_t kCopied = 32;     // bytes at a time
 
@@ -49,6 +52,7 @@ struct Scratch {
   Buffer<const void*> inputs;  // of a tile
   Buffer<int8_t> weights;      // packed, where the node's are not
   Buffer<int8_t> by_row;       // the same with whole quads for each row of the kernel
+  Buffer<int8_t> widened;      // some blocks as WidenedTiles read them
 };
 
 // Goes from output pixel to output pixel.
@@ -98,7 +102,7 @@ class QuantizedLayer {
     taps_ = params_.window.w.kernel * params_.window.h.kernel;
     depth_ = group_in_ * taps_;
     quads_ = ceil_div(depth_, kQuad);
-    block_bytes_ = quads_ * kQuadBytes + kQuantizedBlock * static_cast<int64_t>(sizeof(int32_t));
+    block_bytes_ = quads_ * kQuadBytes + kSumsBytes;
     pixel_bytes_ = in_.channels * tiles_.element_bytes;
     as_they_are_ = tiles_.element_bytes == 1 && is_signed_ == tiles_.takes_signed;
     // Without instructions for it the zero point is subtracted as inputs are arranged.
@@ -189,8 +193,7 @@ class QuantizedLayer {
     const int64_t run = kernel_row();
     const int64_t row_quads = ceil_div(run, kQuad);
     const int64_t quads = params_.window.h.kernel * row_quads;
-    const int64_t sums_bytes = block_bytes_ - quads_ * kQuadBytes;
-    const int64_t bytes = quads * kQuadBytes + sums_bytes;
+    const int64_t bytes = quads * kQuadBytes + kSumsBytes;
     int8_t* to = scratch_.by_row.sized(blocks.size() * bytes);
     for (int64_t block = blocks.begin; block < blocks.end; ++block) {
       const int8_t* from = weights_ + (block - first_block_) * block_bytes_;
@@ -199,8 +202,8 @@ class QuantizedLayer {
           align_quad(from, row * run + input, std::min<int64_t>(kQuad, run - input), to);
         }
       }
-      std::memcpy(to, from + quads_ * kQuadBytes, static_cast<size_t>(sums_bytes));
-      to += sums_bytes;
+      std::memcpy(to, from + quads_ * kQuadBytes, kSumsBytes);
+      to += kSumsBytes;
     }
     weights_ = to - blocks.size() * bytes;
     first_block_ = blocks.begin;
@@ -229,6 +232,22 @@ class QuantizedLayer {
   // Bytes 0, 2, 1 and 3 of four.
   static uint32_t swapped_middle(uint32_t quad) {
     return (quad & 0xff0000ffu) | (quad & 0xff00u) << 8 | (quad >> 8 & 0xff00u);
+  }
+
+  // Whether the weights of some pixels' products are widened first.
+  bool widens(Range pixels) const { return tiles_.widened != nullptr && pixels.size() >= kWidenedTiles * tiles_.rows; }
+
+  int64_t widened_bytes() const { return 2 * quads_ * kQuadBytes + kSumsBytes; }
+
+  const int8_t* widen(Range blocks) {
+    int8_t* widened = scratch_.widened.sized(blocks.size() * widened_bytes());
+    const int8_t* from = weights_ + (blocks.begin - first_block_) * block_bytes_;
+    for (int8_t* to = widened; to < widened + blocks.size() * widened_bytes(); to += widened_bytes()) {
+      tiles_.widened->widen(from, quads_, to);
+      std::memcpy(to + widened_bytes() - kSumsBytes, from + block_bytes_ - kSumsBytes, kSumsBytes);
+      from += block_bytes_;
+    }
+    return widened;
   }
 
   // -------------------------------------------------------------------------------------------------------- inputs
@@ -431,7 +450,8 @@ class QuantizedLayer {
                               std::min(blocks.end, (group + 1) * group_blocks_)};
       if (gathers_) gather(pixels, group);
       const int64_t blocks_of_tile = tiles_.channels / kQuantizedBlock;
-      const int64_t pass = std::max<int64_t>(1, kWeightBytes / block_bytes_ / blocks_of_tile) * blocks_of_tile;
+      const int64_t bytes = widens(pixels) ? widened_bytes() : block_bytes_;
+      const int64_t pass = std::max<int64_t>(1, kWeightBytes / bytes / blocks_of_tile) * blocks_of_tile;
       for (int64_t at = of_group.begin; at < of_group.end; at += pass) {
         run_pass(pixels, group, {at, std::min(at + pass, of_group.end)});
       }
@@ -441,7 +461,11 @@ class QuantizedLayer {
   void run_pass(Range pixels, int64_t group, Range blocks) {
     QuantizedTile tile = {};
     tile.inputs = inputs_;
-    tile.block_bytes = block_bytes_;
+    const bool are_widened = widens(pixels);
+    tile.block_bytes = are_widened ? widened_bytes() : block_bytes_;
+    tile.weights = are_widened ? widen(blocks) : weights_ + (blocks.begin - first_block_) * block_bytes_;
+    tile.sums = reinterpret_cast<const int32_t*>(tile.weights + tile.block_bytes - kSumsBytes);
+    const QuantizedTileRun* run = are_widened ? tiles_.widened->run : tiles_.run;
     tile.output_pitch = out_.channels * item_;
     tile.zero = arranged_zero_;
     tile.format = &format_;
@@ -454,24 +478,22 @@ class QuantizedLayer {
         const int64_t even = ceil_div(steps, left) * tiles_.row_step;  // a small last tile would waste more
         const int64_t rows = std::min(even, line.end - at);
         find_inputs(tile, {at, at + rows}, at - pixels.begin, group);
-        run_blocks(tile, {at, at + rows}, group, blocks);
+        find_channels(tile, {at, at + rows}, group, blocks);
+        run[rows - 1](tile);
         at += rows;
       }
     }
   }
 
-  // The tiles of some pixels, as many as a tile has, by some blocks of a group.
-  void run_blocks(QuantizedTile& tile, Range pixels, int64_t group, Range blocks) {
+  // Where the results of some blocks of a group lie, and what they are scaled with.
+  void find_channels(QuantizedTile& tile, Range pixels, int64_t group, Range blocks) const {
     const int64_t first = (blocks.begin - group * group_blocks_) * kQuantizedBlock;
     const int64_t end = std::min((blocks.end - group * group_blocks_) * kQuantizedBlock, group_out_);
     const int64_t channel = group * group_out_ + first;
-    tile.weights = weights_ + (blocks.begin - first_block_) * block_bytes_;
-    tile.sums = reinterpret_cast<const int32_t*>(tile.weights + quads_ * kQuadBytes);
     tile.scale = scale_ + channel;
     tile.bias = bias_ == nullptr ? nullptr : bias_ + channel;
     tile.channels = end - first;
     tile.output = y_ + (pixels.begin * out_.channels + channel) * item_;
-    tiles_.run[pixels.size() - 1](tile);
   }
 
   // Where the inputs of a tile's pixels begin, `before` pixels after those that were gathered or arranged last.

@@ -57,7 +57,7 @@ struct QuantizedTile {
   const void* const* inputs;  // arranged ones: inputs[tap * rows + row] is where a row's inputs of a tap begin
   int64_t taps;
   int64_t tap_quads;      // of inputs that lie side by side
-  const int8_t* weights;  // the first channel's in its block, tap after tap
+  const int8_t* weights;  // the first channel's in its block, tap after tap; for WidenedTiles as they widen them
   const int32_t* sums;    // of each channel's weights
   int64_t block_bytes;    // from a block's weights, and sums, to the next one's
   const float* scale;     // of the first channel
@@ -70,6 +70,12 @@ struct QuantizedTile {
 };
 
 using QuantizedTileRun = void (*)(const QuantizedTile& tile);
+
+// Tiles that take weights as int16, which pay for those that many pixels are multiplied with.
+struct WidenedTiles {
+  void (*widen)(const int8_t* weights, int64_t quads, void* to);  // which takes twice the bytes
+  QuantizedTileRun run[kMaxQuantizedRows];
+};
 
 // The tiles of one instruction set.
 struct QuantizedTiles {
@@ -89,6 +95,7 @@ struct QuantizedTiles {
   // Where arrange() puts the inputs of a quad in the order 0, 2, 1, 3: the same in theirs, for weights in the other
   // one.
   void (*arrange_in_order)(const void* from, int64_t n, int32_t zero, bool is_signed, void* to) = nullptr;
+  const WidenedTiles* widened = nullptr;
 };
 
 KERNEL_VARIANTS(const QuantizedTiles& quantized_tiles())

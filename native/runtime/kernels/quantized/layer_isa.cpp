@@ -1,5 +1,5 @@
 // The arithmetic of layers of integers without dot products of bytes: inputs are widened to int16 as they are gathered,
-// weights in registers, and pairs of products summed by one instruction.
+// weights in registers, or once for many pixels, and pairs of products summed by one instruction.
 #include "kernels/quantized/layer.h"
 #include "kernels/quantized/tile.h"
 #include "kernels/quantized/word_inputs.h"
@@ -49,26 +49,31 @@ void arrange(const void* from, int64_t n, int32_t zero, bool is_signed, void* to
   arrange_quads(static_cast<const uint8_t*>(from), n, static_cast<int16_t>(zero), words);
 }
 
+constexpr int64_t kWidenedBytes = 2 * kQuadBytes;  // of the weights of a quad
+
+// The weights at even places of each channel's quad, or those at odd places.
+VEC_INLINE Words half_of_quads(Words bytes, int half) { return half == 0 ? bytes << 8 >> 8 : bytes >> 8; }
+
 // As many as the registers hold sums of, beside a block's weights and an input.
 constexpr int kMostRows = 12;
 constexpr int kHeldRows = (kVectorRegisters - kBlockVectors - 2) / kBlockVectors;
 constexpr int kRows = kHeldRows < kMostRows ? kHeldRows : kMostRows;
 
 // Not inlined: GCC 12 would keep what all blocks share in registers, and spill sums in the inner loop.
-template <int Rows, int Vectors>
+template <int Rows, int Vectors, bool Widened>
 __attribute__((noinline)) void run_vectors(const QuantizedTile& tile, int64_t channel) {
   TileSums<Rows, 1> sums = {};
   const void* const* inputs = tile.inputs;
   const int8_t* weights = weights_from(tile, channel);
   for (int64_t tap = 0; tap < tile.taps; ++tap, inputs += Rows) {
-    for (int64_t q = 0; q < tile.tap_quads; ++q, weights += kQuadBytes) {
+    for (int64_t q = 0; q < tile.tap_quads; ++q, weights += Widened ? kWidenedBytes : kQuadBytes) {
       VEC_UNROLL
       for (int half = 0; half < 2; ++half) {
         Words w[Vectors];
         VEC_UNROLL
         for (int v = 0; v < Vectors; ++v) {
-          const auto bytes = load<Words>(weights + v * kVectorBytes);
-          w[v] = half == 0 ? bytes << 8 >> 8 : bytes >> 8;
+          w[v] = Widened ? load<Words>(weights + half * kQuadBytes + v * kVectorBytes)
+                         : half_of_quads(load<Words>(weights + v * kVectorBytes), half);
         }
         VEC_UNROLL
         for (int r = 0; r < Rows; ++r) {
@@ -82,20 +87,40 @@ __attribute__((noinline)) void run_vectors(const QuantizedTile& tile, int64_t ch
   finish_blocks(tile, channel, sums);
 }
 
-template <int Rows>
+template <int Rows, bool Widened>
 void run(const QuantizedTile& tile) {
   constexpr int kHalf = (kBlockVectors + 1) / 2;
   int64_t channel = 0;
   for (; tile.channels - channel > kHalf * kLanes; channel += kQuantizedBlock) {
-    run_vectors<Rows, kBlockVectors>(tile, channel);
+    run_vectors<Rows, kBlockVectors, Widened>(tile, channel);
   }
-  if (channel < tile.channels) run_vectors<Rows, kHalf>(tile, channel);
+  if (channel < tile.channels) run_vectors<Rows, kHalf, Widened>(tile, channel);
 }
 
-template <int Rows = 1>
-void fill_rows(QuantizedTiles& tiles) {
-  tiles.run[Rows - 1] = run<Rows>;
-  if constexpr (Rows < kRows) fill_rows<Rows + 1>(tiles);
+void widen(const int8_t* weights, int64_t quads, void* to) {
+  auto* words = static_cast<char*>(to);
+  for (int64_t q = 0; q < quads; ++q, weights += kQuadBytes, words += kWidenedBytes) {
+    VEC_UNROLL
+    for (int v = 0; v < kBlockVectors; ++v) {
+      const auto bytes = load<Words>(weights + v * kVectorBytes);
+      for (int half = 0; half < 2; ++half) {
+        store(words + half * kQuadBytes + v * kVectorBytes, half_of_quads(bytes, half));
+      }
+    }
+  }
+}
+
+template <bool Widened, int Rows = 1>
+void fill_rows(QuantizedTileRun (&to)[kMaxQuantizedRows]) {
+  to[Rows - 1] = run<Rows, Widened>;
+  if constexpr (Rows < kRows) fill_rows<Widened, Rows + 1>(to);
+}
+
+WidenedTiles make_widened_tiles() {
+  WidenedTiles tiles = {};
+  tiles.widen = widen;
+  fill_rows<true>(tiles.run);
+  return tiles;
 }
 
 QuantizedTiles make_tiles() {
@@ -107,7 +132,9 @@ QuantizedTiles make_tiles() {
   tiles.gathered_bytes = kGatheredBytes;
   tiles.arrange = arrange;
   tiles.arrange_in_order = widen_inputs;
-  fill_rows(tiles);
+  fill_rows<false>(tiles.run);
+  static const WidenedTiles widened = make_widened_tiles();
+  tiles.widened = &widened;
   return tiles;
 }
 
