@@ -145,6 +145,7 @@ CONVOLUTIONS = [
     Convolution(inputs=130, outputs=16, size=(15, 4), padding=0, y=None),
     Convolution(inputs=20, outputs=20, groups=20, size=(7, 4), kernel=(7, 3), padding=3),
     Convolution(inputs=16, outputs=16, groups=16, size=(9, 9), kernel=(2, 5), stride=2, padding=1),
+    Convolution(inputs=21, outputs=21, groups=21, size=(5, 9), kernel=(3, 5)),  # two rows at once, and a last one
 ]
 
 

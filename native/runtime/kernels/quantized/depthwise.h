@@ -39,19 +39,24 @@ struct QuantizedDepthwiseLoops {
 
 inline int64_t bundles_of(const Window& down, int64_t bundle) { return (down.kernel + bundle - 1) / bundle; }
 
+// Two output rows are computed at once where one bundle holds the input rows of both; or two bundles do, of which the
+// next two output rows share one.
+inline int64_t rows_at_once(const Window& down, int64_t bundle) {
+  const int64_t bundles = bundles_of(down, bundle);
+  constexpr int64_t kMostTaps = 3;  // whose weights for both fit in registers
+  const bool next_share = bundles == 2 && 2 * down.stride == bundle && down.kernel <= kMostTaps;
+  const bool holds_both = down.kernel + down.stride <= bundles * bundle;
+  return down.dilation == 1 && holds_both && (bundles == 1 || next_share) ? 2 : 1;
+}
+
 // The first tap of a bundle. The last bundle may begin among the taps of the one before it, which then don't count in
 // it: where this is the first bundle of another output row, it is interleaved once.
 inline int64_t first_tap(const Window& down, int64_t bundle, int64_t number) {
   const int64_t first = number * bundle;
-  if (first + bundle <= down.kernel || number == 0) return first;
+  if (first + bundle <= down.kernel || number == 0 || rows_at_once(down, bundle) > 1) return first;
   const int64_t least = down.kernel > bundle ? down.kernel - bundle : 0;
   const int64_t shared = (least + down.stride - 1) / down.stride * down.stride;
   return shared < first ? shared : first;
-}
-
-// Two output rows are computed at once where one bundle holds the input rows of both.
-inline int64_t rows_at_once(const Window& down, int64_t bundle) {
-  return down.dilation == 1 && down.kernel + down.stride <= bundle ? 2 : 1;
 }
 
 KERNEL_VARIANTS(const QuantizedDepthwiseLoops& quantized_depthwise_loops())

@@ -105,8 +105,10 @@ struct Depthwise {
     const Window& down = layer.window.h;
     Bytes<int8_t> taps[kRows] = {};
     for (int i = 0; i < kRows; ++i) {
-      const int64_t tap = first_tap(down, kRows, number) + i - row * down.stride;
-      if (tap < number * kRows || tap >= down.kernel) continue;  // not in the kernel, or in the bundle before it
+      const int64_t input_row = first_tap(down, kRows, number) + i;
+      const int64_t tap = input_row - row * down.stride;
+      const bool is_in_one_before = input_row < number * kRows;
+      if (is_in_one_before || tap < 0 || tap >= down.kernel) continue;
       const int8_t* from = layer.weights + (tap * layer.window.w.kernel + kx) * layer.pitch + channel;
       taps[i] = load_channels<int8_t>(from, layer.channels - channel);
     }
@@ -299,10 +301,7 @@ struct Depthwise {
 
   template <int Kernel, int Stride>
   static Run strips(int64_t rows) {
-    if constexpr (kRows > 2) {
-      if (rows == 2) return run_strips<Kernel, Stride, 2>;
-    }
-    return rows == 1 ? run_strips<Kernel, Stride, 1> : run_pixels;
+    return rows == 1 ? run_strips<Kernel, Stride, 1> : run_strips<Kernel, Stride, 2>;
   }
 
   template <int Kernel>
