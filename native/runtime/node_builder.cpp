@@ -495,8 +495,9 @@ ggml_tensor* NodeBuilder::quantized_conv_2d(ggml_tensor* x, ggml_tensor* weight,
   Storage kind{};
   if (!use_kernel_weight(by_channel, groups, &weight, &kind)) return nullptr;
   const kernels::QuantizedLayerParams params{window, groups, zero, output, kind};
-  const bool is_constant_weight = kept_weights_ != nullptr && weight_key() != nullptr;  // its numbers are looked at
-  if (is_built(Family::IntegerWinograd) && is_constant_weight) {
+  const bool may_use_winograd = kept_weights_ != nullptr;  // null where it is switched off
+  const bool is_constant = weight_key() != nullptr;        // the bound of F(4x4, 3x3) depends on its values
+  if (is_built(Family::IntegerWinograd) && may_use_winograd && is_constant) {
     const int64_t side = kernels::integer_winograd_side(ne_, weight, params);
     if (side != 0) {
       return custom(kernels::integer_winograd_conv_2d, kernels::IntegerWinogradParams{params, side},

@@ -366,6 +366,9 @@ void check_winograds(const char* name) {
     check_winograd(name, {20, 24, size + 2, 3, 1, {3, 1, 0}, 1, false, 255, DType::U8});
   }
   check_winograd(name, {96, 80, 40, 30, 1, {3, 1, 1}});  // several groups of tiles
+  for (const int64_t in : {128, 129, 300}) {             // weights are transformed 128 inputs at a time
+    check_winograd(name, {in, 20, 9, 6, 1, {3, 1, 1}, 1, true, -128});
+  }
   for (const bool is_signed : {false, true}) {
     const int64_t zero = is_signed ? 127 : 0;
     for (const int8_t weight : {-128, 127}) {  // results of 26 bits, and of more

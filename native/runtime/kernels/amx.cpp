@@ -38,7 +38,7 @@ class TileTrial {
  public:
   explicit TileTrial(const TileCase& of)
       : of_(of),
-        block_bytes_(of.quads * kQuadBytes + kQuantizedBlock * static_cast<int64_t>(sizeof(int32_t))),
+        block_bytes_(of.quads * kQuadBytes + kSumsBytes),
         rows_(static_cast<size_t>(kMaxQuantizedRows * of.quads * kQuad)),
         blocks_(static_cast<size_t>(2 * block_bytes_)),
         scales_(2 * kQuantizedBlock, 3e-4f),

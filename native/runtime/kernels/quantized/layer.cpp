@@ -21,7 +21,6 @@ namespace {
 constexpr int64_t kArrangedBytes = 256 * 1024;  // of rows of the image that are arranged at a time
 constexpr int64_t kWeightBytes = 256 * 1024;    // for one pass over the pixels
 
-constexpr int64_t kSumsBytes = kQuantizedBlock * sizeof(int32_t);  // at the end of each block of weights
 constexpr int64_t kWidenedTiles = 4;  // so many at least read weights that are widened first
 
 constexpr int64_t kLeastQuads = 4;  // of a kernel's row, for tiles of fewer are as slow as to gather the inputs
@@ -466,6 +465,12 @@ class QuantizedLayer {
     tile.weights = are_widened ? widen(blocks) : weights_ + (blocks.begin - first_block_) * block_bytes_;
     tile.sums = reinterpret_cast<const int32_t*>(tile.weights + tile.block_bytes - kSumsBytes);
     const QuantizedTileRun* run = are_widened ? tiles_.widened->run : tiles_.run;
+    const int64_t first = (blocks.begin - group * group_blocks_) * kQuantizedBlock;
+    const int64_t end = std::min((blocks.end - group * group_blocks_) * kQuantizedBlock, group_out_);
+    const int64_t channel = group * group_out_ + first;
+    tile.channels = end - first;
+    tile.scale = scale_ + channel;
+    tile.bias = bias_ == nullptr ? nullptr : bias_ + channel;
     tile.output_pitch = out_.channels * item_;
     tile.zero = arranged_zero_;
     tile.format = &format_;
@@ -478,22 +483,11 @@ class QuantizedLayer {
         const int64_t even = ceil_div(steps, left) * tiles_.row_step;  // a small last tile would waste more
         const int64_t rows = std::min(even, line.end - at);
         find_inputs(tile, {at, at + rows}, at - pixels.begin, group);
-        find_channels(tile, {at, at + rows}, group, blocks);
+        tile.output = y_ + (at * out_.channels + channel) * item_;
         run[rows - 1](tile);
         at += rows;
       }
     }
-  }
-
-  // Where the results of some blocks of a group lie, and what they are scaled with.
-  void find_channels(QuantizedTile& tile, Range pixels, int64_t group, Range blocks) const {
-    const int64_t first = (blocks.begin - group * group_blocks_) * kQuantizedBlock;
-    const int64_t end = std::min((blocks.end - group * group_blocks_) * kQuantizedBlock, group_out_);
-    const int64_t channel = group * group_out_ + first;
-    tile.scale = scale_ + channel;
-    tile.bias = bias_ == nullptr ? nullptr : bias_ + channel;
-    tile.channels = end - first;
-    tile.output = y_ + (pixels.begin * out_.channels + channel) * item_;
   }
 
   // Where the inputs of a tile's pixels begin, `before` pixels after those that were gathered or arranged last.

@@ -17,6 +17,7 @@ constexpr int kQuantizedBlock = 16;    // output channels of a block of weights
 constexpr int kQuad = 4;               // inputs of a channel that lie side by side
 constexpr int kMaxQuantizedRows = 32;  // output pixels of a tile, at most
 constexpr int kQuadBytes = kQuantizedBlock * kQuad;
+constexpr int64_t kSumsBytes = kQuantizedBlock * sizeof(int32_t);  // of its channels' weights, at a block's end
 constexpr int64_t kGatheredBytes = 64 * 1024;  // of inputs that are arranged at a time, by most QuantizedTiles
 
 struct QuantizedLayerParams {

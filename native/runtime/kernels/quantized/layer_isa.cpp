@@ -51,7 +51,7 @@ void arrange(const void* from, int64_t n, int32_t zero, bool is_signed, void* to
 
 constexpr int64_t kWidenedBytes = 2 * kQuadBytes;  // of the weights of a quad
 
-// The weights at even places of each channel's quad, or those at odd places.
+// Sign-extends bytes 0 and 2 of each 32-bit lane to int16 (half 0), or bytes 1 and 3 (half 1).
 VEC_INLINE Words half_of_quads(Words bytes, int half) { return half == 0 ? bytes << 8 >> 8 : bytes >> 8; }
 
 // As many as the registers hold sums of, beside a block's weights and an input.

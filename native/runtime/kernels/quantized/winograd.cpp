@@ -27,9 +27,7 @@ struct Scratch {
 int64_t quads_of(int64_t channels) { return ceil_div(9 * channels, kQuad); }
 
 // Of a block of weights, after which the sums of its channels lie.
-int64_t block_bytes(int64_t channels) {
-  return quads_of(channels) * kQuadBytes + kQuantizedBlock * static_cast<int64_t>(sizeof(int32_t));
-}
+int64_t block_bytes(int64_t channels) { return quads_of(channels) * kQuadBytes + kSumsBytes; }
 
 template <int Out>
 class IntegerWinogradLayer {

@@ -4,12 +4,12 @@
 // convolution. Planned in winograd.cpp, compiled once; the arithmetic is in winograd_isa.cpp, compiled per instruction
 // set.
 //
-// Each row of the matrix G that transforms weights is multiplied by what makes it whole numbers; so tiles of 2x2 make
-// results times 4, which fit in 32 bits. Those of 4x4 make them times 576, modulo 2^32: 9 has an inverse there, and 64
-// leaves 26 bits of each result. Weights that could exceed these have tiles of 2x2.
+// The rows of G are scaled to integers. F(2x2, 3x3) then computes 4 times each output, in int32 without overflow;
+// F(4x4, 3x3) computes 576 times each, modulo 2^32: 9 is invertible there, and a shift divides by 64, so outputs of up
+// to 26 bits are exact. Layers whose weights could exceed that use F(2x2, 3x3).
 //
 // Weights are transformed in each call: that costs as much as two or three tiles' products, and less than to read them
-// from memory, where they would have 4 to 8 times the bytes.
+// from memory, where they would take 3.6 to 8 times the bytes.
 //
 // It multiplies int16, which pays where the direct convolution has to as well: without dot products of bytes.
 #pragma once

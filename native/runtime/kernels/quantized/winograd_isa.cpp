@@ -17,7 +17,7 @@ struct Transforms;
 
 template <>
 struct Transforms<2> : IntegerTile<2> {
-  static constexpr int kInputSum = 4;  // of the inputs that are summed at the point that is no difference of them
+  static constexpr int kInputSum = 4;  // of the coefficients at point (1, 1), the only one where it is not 0
 
   // The products of B^T with four inputs.
   static VEC_INLINE void input(const Words (&d)[kIn], Words (&to)[kIn]) {
