@@ -20,11 +20,7 @@ DEVICES = ("standin:cuda", "standin:vulkan", "Vulkan0", RPC)
 SPLITS = 2  # the CPU's prologue, and the device's
 ERRORS = {"llama_f16": 2e-2, "llama_q8_0": 5e-2, "qwen3_q4_k": 5e-2, "whisper": 2e-2}
 ERROR, FAMILY_ERROR = 1e-3, 2e-2  # f32; f16 caches
-DEFAULT = {
-    ("resnet18", "standin:cuda"),
-    ("llama_f16", RPC),
-    ("family_mixtral", "standin:cuda"),
-}
+DEFAULT = {("resnet18", "standin:cuda"), ("family_mixtral", RPC)}
 EXPERTS = {
     "top_k": "sorts, in PyTorch's order of equal numbers",
     "take": "picks the weights of the chosen experts",

@@ -17,15 +17,20 @@ from torch.nn import functional as F
 import executorch_ggml
 from executorch_ggml import llm
 
+OPTIONS: dict[str, Any] = {"max_seq_len": 64, "cache_type": "f32", "all_logits": True}
+
+
+@pytest.fixture(scope="module")
+def size_in_f32() -> int:
+    """Bytes of a program of qwen2."""
+    return len(llm.export(models.make("qwen2").eval(), **OPTIONS).buffer)
+
 
 @pytest.mark.parametrize("precision", [*HALVES, "int8-dynamic"])
-def test_causal_models(precision: str, tmp_path: Path) -> None:
-    model = models.make("qwen2").eval()
-    options: dict[str, Any] = {"max_seq_len": 64, "cache_type": "f32", "all_logits": True}
-    before, path = tmp_path / "f32.pte", tmp_path / "model.pte"
-    llm.export(model, **options).save(str(before))
-    llm.export(model, precision=precision, **options).save(str(path))
-    assert path.stat().st_size < before.stat().st_size
+def test_causal_models(precision: str, size_in_f32: int, tmp_path: Path) -> None:
+    model, path = models.make("qwen2").eval(), tmp_path / "model.pte"
+    llm.export(model, precision=precision, **OPTIONS).save(str(path))
+    assert path.stat().st_size < size_in_f32
     text = tokens(20)
     ids = torch.tensor([text])
     logits = executorch_ggml.load(path)(ids, torch.zeros(1, dtype=torch.int64)).numpy()
@@ -41,7 +46,7 @@ def test_half_models(precision: str, dtype: torch.dtype, tmp_path: Path) -> None
     """Matrices that a model has in a half type are multiplied in the precision, for one token and for many."""
     model = models.make("llama").eval().to(dtype)  # whose head has a matrix of its own
     path = tmp_path / "model.pte"
-    llm.export(model, max_seq_len=64, cache_type="f32", all_logits=True, precision=precision).save(str(path))
+    llm.export(model, precision=precision, **OPTIONS).save(str(path))
     text = tokens(20)
     program = executorch_ggml.load(path)
     parts = [(0, 11), (11, 12), (12, 20)]
