@@ -14,18 +14,18 @@ from benchmarks import results
 from benchmarks.llm import OURS, TYPES, prepare
 from benchmarks.llm_engines import CHUNK, ENGINES
 from executorch_ggml import set_num_threads
-from executorch_ggml.profiling import Profile, profile
+from executorch_ggml.profiling import NodeProfile, Profile, profile
 
 CALLS = {"prefill": 3, "decode": 30}
 WARMUP = 2
 WORK: Mapping[str, tuple[str, ...]] = {
-    "products": ("mul_mat",),
+    "products": ("mul_mat", "linear"),
     "attention": ("attention",),
     "norms": ("rms_norm", "norm"),
     "element by element": ("add", "mul", "binary", "neg", "rotary", "cos", "sin", "silu", "swiglu_split"),
     "cache, copies": ("set_rows", "update_state", "get_rows", "take_rows", "select", "cont", "concat", "convert"),
 }
-"""The ops of each kind of work; a node that others are fused into is of its own op's."""
+"""The ops of each kind of work."""
 REST, BETWEEN = "else", "between nodes"
 INTRODUCTION = """\
 {threads} threads; the programs of "Language models". How long a call takes (the median, without tracing), and how much
@@ -35,16 +35,17 @@ residuals, rotary embeddings), writing the cache and other copies, and all other
 threads and waiting for them, copies at the program's border, tracing."""
 
 
-def work_of(op: str) -> str:
-    """The kind of work that an op does."""
+def work_of(node: NodeProfile) -> str:
+    """The kind of work that a node does; of a layer and what is fused behind it, the layer's."""
+    op = "linear" if any("linear" in name for name in node.joined) else node.op
     return next((work for work, ops in WORK.items() if op in ops), REST)
 
 
 def shares(measured: Profile) -> dict[str, float]:
     """The percentage of each kind of work in the time of all traced calls."""
     found = dict.fromkeys([*WORK, REST], 0.0)
-    for row in measured.by("op"):
-        found[work_of(row.key)] += 100 * row.share
+    for node in measured.nodes:
+        found[work_of(node)] += 100 * node.total_ns / measured.total_ns
     return found | {BETWEEN: 100 * measured.unaccounted_ns / measured.total_ns}
 
 

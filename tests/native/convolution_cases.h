@@ -279,21 +279,34 @@ inline Expected convolve(const ConvParams& p, const std::array<int64_t, 4>& ne, 
   return result;
 }
 
-// bf16 in the memory of floats, two in each.
-std::vector<float> as_bfloats(const std::vector<float>& x) {
+// Numbers of a half type in the memory of floats, two in each.
+inline std::vector<float> as_halves(DType type, const std::vector<float>& x) {
   std::vector<float> memory((x.size() + 1) / 2);
-  ggml_fp32_to_bf16_row_ref(x.data(), reinterpret_cast<ggml_bf16_t*>(memory.data()), static_cast<int64_t>(x.size()));
+  const auto n = static_cast<int64_t>(x.size());
+  if (type == DType::F16) {
+    ggml_fp32_to_fp16_row(x.data(), reinterpret_cast<ggml_fp16_t*>(memory.data()), n);
+  } else {
+    ggml_fp32_to_bf16_row_ref(x.data(), reinterpret_cast<ggml_bf16_t*>(memory.data()), n);
+  }
   return memory;
 }
 
 // The same, as floats.
-inline std::vector<float> rounded_to_bfloats(const std::vector<float>& x) {
+inline std::vector<float> rounded_to(DType type, const std::vector<float>& x) {
   std::vector<float> rounded(x.size());
-  const std::vector<float> memory = as_bfloats(x);
-  ggml_bf16_to_fp32_row(reinterpret_cast<const ggml_bf16_t*>(memory.data()), rounded.data(),
-                        static_cast<int64_t>(x.size()));
+  const std::vector<float> memory = as_halves(type, x);
+  const auto n = static_cast<int64_t>(x.size());
+  if (type == DType::F16) {
+    ggml_fp16_to_fp32_row(reinterpret_cast<const ggml_fp16_t*>(memory.data()), rounded.data(), n);
+  } else {
+    ggml_bf16_to_fp32_row(reinterpret_cast<const ggml_bf16_t*>(memory.data()), rounded.data(), n);
+  }
   return rounded;
 }
+
+inline std::vector<float> as_bfloats(const std::vector<float>& x) { return as_halves(DType::Bf16, x); }
+
+inline std::vector<float> rounded_to_bfloats(const std::vector<float>& x) { return rounded_to(DType::Bf16, x); }
 
 // Blocks of so many rows with these in pairs, the last one beside zeros where their number is odd. Zeros for a pixel of
 // padding follow.

@@ -382,6 +382,39 @@ void test_sum_after_convolution(const ConvCase& c) {
   check_sum(bfloats, bfloats.call.params, addend, "conv_2d_bfloats " + c.name());
 }
 
+// Weights of a half type in pairs, which layers on floats convert: those of few pixels in registers.
+void test_half_weights(const ConvCase& c, DType type) {
+  const ConvParams p = c.params();
+  const int64_t ic = c.x[0] / c.groups;
+  const std::vector<float> x = random_floats(count(c.x), 2.0f);
+  const auto weight = rounded_to(type, random_floats(c.oc * ic * p.window.h.kernel * p.window.w.kernel));
+  const std::vector<float> bias = random_floats(c.bias ? c.oc : 0);
+  const std::vector<float> packed = pack(weight, c.oc, ic, p.window.h.kernel, p.window.w.kernel, c.groups);
+  const auto blocks = as_halves(type, in_pairs(packed, ic * p.window.h.kernel * p.window.w.kernel, ic));
+  Call<ConvParams> call(kernels::conv_2d, p, c.x, x, blocks, bias);
+  call.call.src[1] = type;
+  const std::string name = std::string("conv_2d, weights in ") + (type == DType::F16 ? "f16, " : "bf16, ") + c.name();
+  check(call, convolve(p, c.x, x, weight, bias), name);
+  check_sum(call, call.call.params, c.bias ? 3 : 2, name);
+}
+
+void test_halves() {
+  for (const DType type : {DType::F16, DType::Bf16}) {
+    for (int64_t pixels = 1; pixels <= 6; ++pixels) {
+      for (int64_t length : {1, 2, 3, 4, 5, 33, 64}) {
+        for (int64_t oc : {1, 15, 16, 17, 50}) test_half_weights({{length, pixels, 1, 1}, oc, 1}, type);
+      }
+    }
+    for (Activation a : {Activation::Clamp, Activation::Silu, Activation::Hardswish, Activation::GeluErf}) {
+      test_half_weights({{37, 1, 1, 3}, 37, 1, 1, 0, 1, 1, 1, a, a == Activation::Silu}, type);
+    }
+    test_half_weights({{8, 2, 2, 1}, 20, 1, 1, 0, 1, 1, 2}, type);  // groups, steps, padding and windows
+    test_half_weights({{8, 3, 3, 1}, 20, 1, 2}, type);
+    test_half_weights({{8, 1, 1, 1}, 20, 1, 1, 1}, type);
+    test_half_weights({{7, 5, 4, 1}, 20, 3, 1, 1}, type);
+  }
+}
+
 void test_sum_after_winograd(const ConvCase& c, float special = 0.0f) {
   std::vector<float> x = random_floats(count(c.x), 2.0f);
   for (size_t i = 3; special != 0.0f && i < x.size(); i += 997) x[i] = special;
@@ -675,6 +708,6 @@ void bench() {
 int main(int argc, char** argv) {
   using namespace executorch_ggml;
   return bench_or_test(argc, argv, bench,
-                       {test_empty, test_convs, test_winograds, test_chains, test_sums, test_bfloats,
+                       {test_empty, test_convs, test_winograds, test_chains, test_sums, test_halves, test_bfloats,
                         test_special_values, test_activations});
 }

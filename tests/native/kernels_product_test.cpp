@@ -1,5 +1,5 @@
 // wide_product against plain sums in double, for every type that it takes and on every instruction set of this CPU.
-// With --bench: its speed beside that of ggml's own mul_mat, by type and number of rows.
+// With --bench, or --bench q8_0 for one type: its speed beside that of ggml's own mul_mat, by type and number of rows.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -484,10 +484,12 @@ void bench_floats() {
   }
 }
 
-void bench(bool in_panels) {
+// All types, or the one of a name.
+void bench(bool in_panels, const char* only) {
   std::vector<ggml_type> types = quantized_types();
   types.insert(types.begin(), {GGML_TYPE_F16, GGML_TYPE_BF16});
   for (const ggml_type type : types) {
+    if (only != nullptr && std::strcmp(only, ggml_type_name(type)) != 0) continue;
     if (in_panels && !Case(type, 256, 1, 1).pack_in_panels()) continue;
     std::printf("%8s%s:", ggml_type_name(type), in_panels ? ", in panels" : "");
     for (const int64_t rows : {1, 2, 3, 4, 5, 6, 8, 16, 32, 64, 128, 512}) {
@@ -509,9 +511,10 @@ void bench(bool in_panels) {
 int main(int argc, char** argv) {
   using namespace executorch_ggml;
   if (argc > 1 && std::strcmp(argv[1], "--bench") == 0) {
-    bench_floats();
-    bench(false);
-    bench(true);
+    const char* only = argc > 2 ? argv[2] : nullptr;
+    if (only == nullptr) bench_floats();
+    bench(false, only);
+    bench(true, only);
     return 0;
   }
   const kernels::Isa best = kernels::best_isa();

@@ -6,12 +6,10 @@
 #include <cstring>
 #include <limits>
 #include <type_traits>
-#include <utility>
-#include <vector>
 
-#include "kernels/convolution/bfloats.h"
 #include "kernels/convolution/convolution.h"
 #include "kernels/convolution/image.h"
+#include "kernels/convolution/image_strip.h"
 #include "kernels/convolution/plain_weights.h"
 #include "kernels/convolution/taps.h"
 #include "kernels/convolution/tile_session.h"
@@ -19,6 +17,7 @@
 #include "kernels/elementwise/convert.h"
 #include "kernels/kernels.h"
 #include "kernels/product/packing.h"
+#include "kernels/product/pair_product.h"
 #include "kernels/scratch.h"
 #include "selection_generated.h"
 
@@ -33,12 +32,10 @@ constexpr int64_t kAliasing = 4096;             // pixels a multiple of so many 
 constexpr int64_t kLongestCopy = 1 << 20;       // elements
 constexpr int64_t kRoundedInL1 = 16 * 1024;     // bytes of rounded pixels that one pass of weights is multiplied with
 constexpr int64_t kRoundedForPasses = 1 << 20;  // of those that are read several times, for passes or for taps
-constexpr double kExchangeCost = 4.0;           // cycles a result, where channels are divided (best_pixel_parts)
 constexpr int64_t kFarResults = 128 * 1024;     // elements; larger outputs are not in L2 when they are stored
 constexpr int64_t kMostBlocks = 2;              // that inputs are multiplied with at a time
 constexpr int64_t kCopied = 16;                 // elements of a run that are copied at a time, some of them beyond it
 constexpr int64_t kShortCopy = 64;              // elements of a run that a call of memcpy would take longer for
-constexpr int64_t kMostPadding = 16;            // pixels on a side that an image is padded by before it is read
 constexpr int64_t kShortRun = 32;  // floats of a kernel's row, whose taps one by one take longer than a copy
 // A build of programs whose only layers are linear has no code for windows.
 constexpr bool kHasWindows = built::conv_2d_nhwc;
@@ -68,14 +65,14 @@ class Convolution {
         out_(dst),
         source_(in_),
         source_out_(out_),
+        strip_(dst->src[0], scratch_.strip),
         horizontal_(params.window.w),
         vertical_(params.window.h),
         group_in_(in_.channels / params.groups),
         group_out_(out_.channels / params.groups),
         group_blocks_(ceil_div(group_out_, kOcBlock)),
-        is_pointwise_(sees_pixels(!kOnFloats && dst->src[0]->type == GGML_TYPE_F32)),
+        is_pointwise_(sees_pixels()),
         x_(static_cast<const Element*>(dst->src[0]->data)),
-        floats_(dst->src[0]->type == GGML_TYPE_F32 ? static_cast<const float*>(dst->src[0]->data) : nullptr),
         packed_(dst->src[1]->data),
         packed_type_(weights_type),
         bias_(bias_of(dst, params)),
@@ -88,24 +85,24 @@ class Convolution {
     find_weights();
     flatten_if_pointwise();
     joins_runs_ = run_is_odd() && !pointwise() && !gathers();
-    if (rounds() && pointwise()) in_.channels = rounded_pitch();
-    if (pads()) pad_image();
+    if (strip_.rounds() && pointwise()) in_.channels = rounded_pitch();
+    if (pads()) strip_.pad(horizontal_, vertical_, out_, in_);
   }
 
   void run(int ith, int nth) {
     if (out_.pixels() == 0 || out_.channels == 0) return;
     slides_ = slides();
-    const int64_t pixel_parts = best_pixel_parts(nth);
-    const int64_t pixel_part = ith % pixel_parts;
-    const Range blocks_of_thread = Range::part(blocks(), ith / pixel_parts, nth / pixel_parts);
+    const int64_t parts = pixel_parts(nth);
+    const int64_t part = ith % parts;
+    const Range blocks_of_thread = Range::part(blocks(), ith / parts, nth / parts);
     const int64_t phases_y = std::min(vertical_.phases, out_.height);
     const int64_t phases_x = std::min(horizontal_.phases, out_.width);
     for (int64_t py = 0; py < phases_y; ++py) {
       for (int64_t px = 0; px < phases_x; ++px) {
         begin_phase(px, py);
         const int64_t pixels = phase_width_ * phase_height_ * out_.images;
-        Range share = Range::part(pixels, pixel_part, pixel_parts);
-        if (pointwise() && !rounds()) {
+        Range share = Range::part(pixels, part, parts);
+        if (pointwise() && !strip_.rounds()) {
           share = spread_rows(share, blocks_of_thread.size());
         }
         run_phase(share, blocks_of_thread);
@@ -168,12 +165,12 @@ class Convolution {
 
   // Without steps pixels are in the same order, though a layer of rows may write them to a tensor of other dims. An
   // image that is rounded may have steps between the pixels: only those that are read are rounded.
-  bool sees_pixels(bool rounded) const {
+  bool sees_pixels() const {
     const auto is_plain = [](const Axis& w) { return w.kernel == 1 && w.pad == 0 && w.up == 1; };
     if (!is_plain(horizontal_) || !is_plain(vertical_)) return false;
     if (!has_steps()) return in_.pixels() == out_.pixels();
     const auto fits = [](const Axis& w, int64_t in, int64_t out) { return out > 0 && (in - 1) / w.stride >= out - 1; };
-    return rounded && fits(horizontal_, in_.width, out_.width) && fits(vertical_, in_.height, out_.height);
+    return strip_.rounds() && fits(horizontal_, in_.width, out_.width) && fits(vertical_, in_.height, out_.height);
   }
 
   // To gather a run takes some ten cycles, in which AVX512-BF16 multiplies half as many pairs of inputs with a block on
@@ -210,23 +207,9 @@ class Convolution {
   // Whether the image is copied with zero padding: then all taps are inside it, and those of a kernel's row are one
   // run.
   bool pads() const {
-    const auto fits = [](const Axis& w) {
-      return w.up == 1 && w.pad >= 0 && w.pad <= kMostPadding && (w.kernel - 1) * w.dilation <= 2 * kMostPadding;
-    };
-    const bool has_padding = horizontal_.pad > 0 || vertical_.pad > 0;
-    const bool pays = rounds() || (kOnFloats && params_.groups == 1 && in_.channels * horizontal_.kernel <= kShortRun);
-    return kHasWindows && !pointwise() && has_padding && pays && fits(horizontal_) && fits(vertical_);
-  }
-
-  void pad_image() {
-    is_padded_ = true;
-    left_ = std::exchange(horizontal_.pad, 0);
-    above_ = std::exchange(vertical_.pad, 0);
-    const auto padded = [](const Axis& w, int64_t before, int64_t in, int64_t out) {
-      return std::max(before + in, (out - 1) * w.stride + (w.kernel - 1) * w.dilation + 1);
-    };
-    in_.width = padded(horizontal_, left_, in_.width, out_.width);
-    in_.height = padded(vertical_, above_, in_.height, out_.height);
+    const bool is_short = kOnFloats && params_.groups == 1 && in_.channels * horizontal_.kernel <= kShortRun;
+    const bool pays = strip_.rounds() || is_short;
+    return kHasWindows && !pointwise() && pays && strip_.can_pad(horizontal_, vertical_);
   }
 
   // Copies the pixels of a pointwise convolution with a padded pitch where a tile of them would map to the same sets of
@@ -249,31 +232,15 @@ class Convolution {
     return {0, pixels.size()};
   }
 
-  // Into how many parts the pixels are divided among the threads; the output channels are divided into nth / parts.
-  // Picks the lowest estimate of the slowest thread's time, in multiplications of a block.
-  int64_t best_pixel_parts(int nth) const {
-    const double taps = static_cast<double>(horizontal_.kernel * vertical_.kernel);
-    const double input_elements = static_cast<double>(in_.pixels() * in_.channels);
-    int64_t best = 1;
-    double best_cost = -1.0;
-    for (int64_t parts = 1; parts <= nth; ++parts) {
-      if (nth % parts != 0) continue;
-      const auto rows = static_cast<double>(ceil_div(out_.pixels(), parts));
-      const auto tiles = static_cast<double>(ceil_div(ceil_div(out_.pixels(), parts), tiles_.rows));
-      const auto columns = static_cast<double>(ceil_div(blocks(), nth / parts));
-      const double weights = columns * taps * static_cast<double>(group_in_);
-      // Other layers divide rows: results of divided channels are read, and their memory was written, on other cores.
-      const double of_others = 1.0 - static_cast<double>(parts) / nth;
-      const double exchanged = kExchangeCost * of_others * static_cast<double>(out_.pixels() * out_.channels) / nth;
-      // A tile loads its weights too; inputs come from memory, at some 6 bytes a cycle.
-      const double cost =
-          (rows + 2.0 * tiles + 10.0) * weights + 0.6 * input_elements / static_cast<double>(parts) + exchanged;
-      if (best_cost < 0.0 || cost < best_cost) {
-        best = parts;
-        best_cost = cost;
-      }
-    }
-    return best;
+  int64_t pixel_parts(int nth) const {
+    LayerWork work;
+    work.pixels = out_.pixels();
+    work.channels = out_.channels;
+    work.blocks = blocks();
+    work.weights = horizontal_.kernel * vertical_.kernel * group_in_;
+    work.inputs = in_.pixels() * in_.channels;
+    work.tile_rows = tiles_.rows;
+    return best_pixel_parts(work, nth);
   }
 
   void begin_phase(int64_t px, int64_t py) {
@@ -345,7 +312,7 @@ class Convolution {
     const int64_t most = std::max<int64_t>(1, tiles_.gathered_bytes / row_bytes / tiles_.rows) * tiles_.rows;
     for (int64_t begin = pixels.begin; begin < pixels.end; begin += most) {
       const Range part = {begin, std::min(begin + most, pixels.end)};
-      if (copies()) copy_inputs(part);
+      if (strip_.copies()) copy_inputs(part);
       gather(part, blocks);
       run_passes(part, blocks);
     }
@@ -390,7 +357,7 @@ class Convolution {
   }
 
   void copy_runs(const ConvTileOf<Element>& tile, int64_t rows, int64_t offset, Element* to) const {
-    const bool is_short = copies() && params_.groups == 1 && tile.run <= kShortCopy;
+    const bool is_short = strip_.copies() && params_.groups == 1 && tile.run <= kShortCopy;
     for (int64_t m = 0; m < rows; ++m) {
       for (int64_t tap = 0; tap < tile.taps; ++tap, to += tile.run) {
         const Element* from = scratch_.inputs[static_cast<size_t>(tap * rows + m)];
@@ -412,7 +379,7 @@ class Convolution {
     const bool are_few = kOnFloats && pointwise() && in_place() && tiling.count > 1 && tiling.count <= kFewTiles;
     const int64_t pass_bytes = are_few ? kWeightsOfFewTiles : kWeightsInCache;
     const int64_t pass = std::max<int64_t>(1, pass_bytes / block_bytes / most) * most;
-    const bool copies_strips = copies() && !gathers();
+    const bool copies_strips = strip_.copies() && !gathers();
     const int64_t strip = copies_strips ? tiles_of_strip(tiling, blocks.size() <= pass) : tiling.count;
     for (int64_t first = 0; first < tiling.count; first += strip) {
       const Range tiles = {first, std::min(first + strip, tiling.count)};
@@ -427,10 +394,6 @@ class Convolution {
       }
     }
   }
-
-  bool rounds() const { return !kOnFloats && floats_ != nullptr; }
-
-  bool copies() const { return rounds() || is_padded_; }
 
   // Elements from a rounded pixel to the next: an even number, and none that maps a tile's pixels to few sets of L1.
   int64_t rounded_pitch() const {
@@ -452,60 +415,18 @@ class Convolution {
 
   // The inputs of some output pixels, rounded or padded, which x_ has from element x_begin_ of the image on.
   void copy_inputs(Range pixels) {
-    if (pointwise()) return round_pixels(pixels);
-    const Range rows = input_rows(pixels);
-    const int64_t row = in_.width * in_.channels;
-    // Tiles that slide read on after the last row.
-    const int64_t beyond = (horizontal_.kernel - 1) * horizontal_.dilation * in_.channels;
-    Element* to = scratch_.strip.sized(rows.size() * row + std::max(kCopied, beyond));
-    if (is_padded_) {
-      for (int64_t y = rows.begin; y < rows.end; ++y) copy_padded_row(y, to + (y - rows.begin) * row);
-    } else {
-      copy_elements(floats_ + rows.begin * row, rows.size() * row, to);
-    }
-    x_ = to;
-    x_begin_ = rows.begin * row;
-  }
-
-  // A row of the padded images, which lie one below the other.
-  void copy_padded_row(int64_t row, Element* to) const {
-    const int64_t y = row % in_.height - above_;
-    Element* const end = to + in_.width * in_.channels;
-    if (!in_range(y, source_.height)) {
-      std::fill(to, end, Element{});
+    if (pointwise()) {
+      x_begin_ = pixels.begin * in_.channels;
+      const bool is_dense = !has_steps() && in_.channels == source_.channels;
+      const auto source_of = [this](int64_t pixel) { return source_pixel(pixel); };
+      x_ = is_dense ? strip_.copy_pixels(pixels) : strip_.copy_pixels(pixels, in_.channels, source_of);
       return;
     }
-    const int64_t elements = source_.width * source_.channels;
-    Element* const first = to + left_ * in_.channels;
-    std::fill(to, first, Element{});
-    copy_elements(floats_ + (row / in_.height * source_.height + y) * elements, elements, first);
-    std::fill(first + elements, end, Element{});
-  }
-
-  static void copy_elements(const float* from, int64_t n, Element* to) {
-    if constexpr (kOnFloats) {
-      std::copy_n(from, n, to);
-    } else {
-      round_bfloats(from, n, to);
-    }
-  }
-
-  void round_pixels(Range pixels) {
-    if constexpr (!kOnFloats) {
-      uint16_t* to = scratch_.strip.sized(pixels.size() * in_.channels);
-      const bool is_dense = !has_steps() && in_.channels == source_.channels;
-      if (is_dense) {
-        round_bfloats(floats_ + pixels.begin * in_.channels, pixels.size() * in_.channels, to);
-      } else {
-        for (int64_t i = 0; i < pixels.size(); ++i) {
-          uint16_t* pixel = to + i * in_.channels;
-          round_bfloats(floats_ + source_pixel(pixels.begin + i) * source_.channels, source_.channels, pixel);
-          if (in_.channels > source_.channels) pixel[source_.channels] = 0;
-        }
-      }
-      x_ = to;
-      x_begin_ = pixels.begin * in_.channels;
-    }
+    const Range rows = input_rows(pixels);
+    // Tiles that slide read on after the last row.
+    const int64_t beyond = (horizontal_.kernel - 1) * horizontal_.dilation * in_.channels;
+    x_begin_ = rows.begin * in_.width * in_.channels;
+    x_ = strip_.copy_rows(rows, in_, std::max(kCopied, beyond));
   }
 
   // The pixel of the image that an output pixel of a pointwise convolution reads.
@@ -725,10 +646,12 @@ class Convolution {
   static bool in_range(int64_t i, int64_t size) { return static_cast<uint64_t>(i) < static_cast<uint64_t>(size); }
 
   const ConvolutionParams& params_;
+  Scratch<Element>& scratch_ = thread_scratch<Scratch<Element>>();
   ImageShape in_;
   ImageShape out_;
   ImageShape source_;  // both as they lie in memory
   ImageShape source_out_;
+  ImageStrip<Element> strip_;  // of the image, where it is not read in place
   Axis horizontal_;
   Axis vertical_;
   int64_t group_in_;
@@ -736,10 +659,6 @@ class Convolution {
   int64_t group_blocks_;
   bool is_pointwise_;
   const Element* x_;
-  const float* floats_;  // the image, if it is of floats
-  bool is_padded_ = false;
-  int64_t left_ = 0;  // pixels of padding
-  int64_t above_ = 0;
   int64_t x_begin_ = 0;  // the element of the image that x_ begins with
   bool joins_runs_ = false;
   bool slides_ = false;
@@ -756,7 +675,6 @@ class Convolution {
   const ConvTilesOf<Element>& tiles_;
   ConvTileOf<Element> tile_{};  // the next one's; clearing it for each takes as long as a small one
   TileSession session_{tiles_.setup};
-  Scratch<Element>& scratch_ = thread_scratch<Scratch<Element>>();
 
   int64_t phase_x_ = 0;
   int64_t phase_y_ = 0;
@@ -782,6 +700,7 @@ void conv_2d_bfloat_pixels(ggml_tensor* dst, const ConvolutionParams& params, Ra
 
 void conv_2d(ggml_tensor* dst, int ith, int nth, void* call) {
   const auto& c = as_call<ConvolutionParams>(call);
+  if (is_pair_product(dst, c.params, c.src[1])) return pair_product(dst, c.params, c.src[1], ith, nth);
   Convolution<float>(dst, c.params, c.src[1], KERNEL_PICK(conv_tiles)()).run(ith, nth);
 }
 

@@ -157,6 +157,10 @@ VEC_INLINE Int widened_pairs(__m256i words) {
   return reinterpret_cast<Int>(_mm256_madd_epi16(words, _mm256_set1_epi16(1)));
 }
 
+VEC_INLINE Int plus_pairs(Int sum, __m256i words) {
+  return reinterpret_cast<Int>(kept(raw(sum + widened_pairs(words))));
+}
+
 // Of few bits: products of `Quads` quads are summed in int16, 2 * Quads of them in each lane.
 template <int Bits, int Quads>
 struct NarrowDot {
@@ -185,8 +189,8 @@ struct PairedDot {
 
   static VEC_INLINE Sum begin(int32_t start) { return reinterpret_cast<Int>(_mm256_set1_epi32(start)); }
   static VEC_INLINE Sum plus(Sum sum, const Bytes (&weights)[kStep], const Values& values) {
-    return sum + widened_pairs(_mm256_add_epi16(_mm256_maddubs_epi16(raw(weights[0]), raw(values.at[0])),
-                                                _mm256_maddubs_epi16(raw(weights[1]), raw(values.at[1]))));
+    return plus_pairs(sum, _mm256_add_epi16(_mm256_maddubs_epi16(raw(weights[0]), raw(values.at[0])),
+                                            _mm256_maddubs_epi16(raw(weights[1]), raw(values.at[1]))));
   }
   static VEC_INLINE Int end(Sum sum, int32_t) { return sum; }
 };
@@ -203,7 +207,8 @@ struct SignedDot {
   static VEC_INLINE Sum begin(int32_t) { return Int{}; }
   static VEC_INLINE Sum plus(Sum sum, const Bytes (&weights)[kStep], const Values& values) {
     const __m256i magnitudes = _mm256_abs_epi8(raw(weights[0]));
-    return sum + widened_pairs(_mm256_maddubs_epi16(magnitudes, _mm256_sign_epi8(raw(values.at[0]), raw(weights[0]))));
+    const __m256i signed_values = _mm256_sign_epi8(raw(values.at[0]), raw(weights[0]));
+    return plus_pairs(sum, _mm256_maddubs_epi16(magnitudes, signed_values));
   }
   static VEC_INLINE Int end(Sum sum, int32_t) { return sum; }
 };

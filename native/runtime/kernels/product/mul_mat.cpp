@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "kernels/convolution/tile_session.h"
 #include "kernels/elementwise/convert.h"
 #include "kernels/kernels.h"
 #include "kernels/partition.h"
@@ -96,6 +97,8 @@ HalfRows rounded_rows(const ggml_tensor* dst, const Matrices& of, int64_t matrix
   return {halves, length};
 }
 
+int64_t whole_blocks(int64_t columns) { return ceil_div(columns, kPackedColumns) * kPackedColumns; }
+
 // Rows of a matrix of floats.
 FloatRows float_rows(const char* first, const ggml_tensor* matrix) {
   return {reinterpret_cast<const float*>(first), static_cast<int64_t>(matrix->nb[1] / sizeof(float))};
@@ -103,7 +106,7 @@ FloatRows float_rows(const char* first, const ggml_tensor* matrix) {
 
 // Products of some columns and rows, column by column, to where these columns begin in the output.
 void store_transposed(const ggml_tensor* dst, FloatRows products, int64_t columns, Range rows, float* output) {
-  const int64_t width = ceil_div(columns, kPackedColumns) * kPackedColumns;
+  const int64_t width = whole_blocks(columns);
   float* blocks = thread_scratch<Scratch>().transposed.sized(width * rows.size());
   KERNEL_PICK(pack_columns)(products, columns, rows.size(), blocks);
   for (int64_t i = 0; i < rows.size(); ++i) {
@@ -156,38 +159,91 @@ class FloatProduct {
   int64_t panel_;  // its columns
 };
 
-// f16, bf16 and quantized weights: a block of them is converted to f32 and multiplied by all activations, which are
-// packed since they are fewer. It computes the transpose of the result. Activations for bf16 weights are rounded to
-// bf16, as ggml and the CPU's bf16 products round them.
-class ConvertedProduct {
+// Activations are packed in panels, since they are fewer than the weights. A block of weights is multiplied with all
+// panels in turn while it is in L2. It computes the transpose of the result.
+template <class Weights>
+class BlockedProduct {
  public:
-  explicit ConvertedProduct(ggml_tensor* dst)
-      : dst_(dst), a_(dst->src[0]), b_(dst->src[1]), length_(a_->ne[0]), tile_(max_packed_rows()) {
-    const int64_t row_bytes = std::max<int64_t>(1, length_) * static_cast<int64_t>(sizeof(float));
-    panel_ = std::max<int64_t>(1, kConvertedPanelBytes / row_bytes / kPackedColumns) * kPackedColumns;
+  BlockedProduct(ggml_tensor* dst, const Weights& weights)
+      : dst_(dst), a_(dst->src[0]), weights_(weights), length_(a_->ne[0]) {
+    const int64_t row_bytes = std::max<int64_t>(1, length_) * static_cast<int64_t>(sizeof(Element));
+    panel_ = std::max<int64_t>(1, weights.panel_bytes() / row_bytes / kPackedColumns) * kPackedColumns;
     packed_rows_ = std::max<int64_t>(1, kPackedBytes / row_bytes / panel_) * panel_;
-    block_ = std::clamp<int64_t>(kBlockBytes / row_bytes / tile_, 1, kMostTiles) * tile_;
-    pitch_ = length_ + kPackedColumns;  // of columns that would map to the same sets of L1 otherwise
+    block_ =
+        std::clamp<int64_t>(Weights::kBlockBytes / row_bytes / weights.tile(), 1, Weights::kMostTiles) * weights.tile();
   }
 
   void run(int ith, int nth) const {
     divide(dst_, kPackedColumns, ith, nth, [&](int64_t matrix, Range columns, Range all) {
       const Matrices of(dst_, matrix);
+      TileSession session(weights_.setup());
       for (Range rows = {all.begin, 0}; rows.begin < all.end; rows.begin = rows.end) {
         rows.end = std::min(rows.begin + packed_rows_, all.end);
-        multiply(of, columns, pack(of, matrix, rows), rows);
+        multiply(session, of, columns, weights_.pack(of, matrix, rows), rows);
       }
     });
   }
 
  private:
-  static constexpr int64_t kConvertedPanelBytes = 128 << 10;  // of rows
-  static constexpr int64_t kBlockBytes = 96 << 10;            // of columns, which stay in L2 beside a panel
-  static constexpr int64_t kMostTiles = 16;                   // of a block: its products stay in L2 too
+  using Element = typename Weights::Element;
+
+  void multiply(TileSession& session, const Matrices& of, Range columns, const Element* packed, Range rows) const {
+    for (Range block = {columns.begin, 0}; block.begin < columns.end; block.begin = block.end) {
+      block.end = std::min(block.begin + block_, columns.end);
+      const auto weights = weights_.block(of.a + block.begin * a_->nb[1], block.size(), block_);
+      const char* next = block.end < columns.end ? of.a + block.end * a_->nb[1] : nullptr;
+      auto* output = reinterpret_cast<float*>(of.output) + block.begin;
+      for (Range panel = {rows.begin, 0}; panel.begin < rows.end; panel.begin = panel.end) {
+        panel.end = std::min(panel.begin + panel_, rows.end);
+        const Element* of_panel = packed + (panel.begin - rows.begin) * length_;
+        multiply_panel(session, weights, block.size(), of_panel, panel, output, next);
+        next = nullptr;
+      }
+    }
+  }
+
+  template <class Rows>
+  void multiply_panel(TileSession& session, const Rows& weights, int64_t count, const Element* panel, Range rows,
+                      float* output, const char* next) const {
+    const Element* tile[kMaxTileRows];
+    float* products = thread_scratch<Scratch>().products.sized(block_ * rows.size());
+    for (int64_t first = 0; first < count; first += weights_.tile()) {
+      const int64_t columns = std::min(weights_.tile(), count - first);
+      for (int64_t i = 0; i < columns; ++i) tile[i] = weights.row(first + i);
+      weights_.multiply(session, tile, columns, panel, rows.size(), products + first * rows.size(),
+                        next != nullptr ? next + first * a_->nb[1] : nullptr);
+    }
+    store_transposed(dst_, {products, rows.size()}, count, rows, output);
+  }
+
+  ggml_tensor* dst_;
+  const ggml_tensor* a_;
+  Weights weights_;
+  int64_t length_;
+  int64_t panel_;        // its rows
+  int64_t packed_rows_;  // that all panels of a pass over the weights hold
+  int64_t block_;        // columns
+};
+
+// f16, bf16 and quantized weights, converted to f32. Activations for bf16 weights are rounded to bf16, as ggml and the
+// CPU's bf16 products round them.
+class ConvertedWeights {
+ public:
+  using Element = float;
+  static constexpr int64_t kBlockBytes = 96 << 10;  // which stay in L2 beside a panel
+  static constexpr int64_t kMostTiles = 16;         // of a block: its products stay in L2 too
+
+  explicit ConvertedWeights(ggml_tensor* dst)
+      : dst_(dst), a_(dst->src[0]), b_(dst->src[1]), length_(a_->ne[0]), tile_(max_packed_rows()) {
+    pitch_ = length_ + kPackedColumns;  // of columns that would map to the same sets of L1 otherwise
+  }
+
+  int64_t tile() const { return tile_; }
+  int64_t panel_bytes() const { return 128 << 10; }
+  const TileSetup* setup() const { return nullptr; }
 
   const float* pack(const Matrices& of, int64_t matrix, Range rows) const {
-    const int64_t whole = ceil_div(rows.size(), kPackedColumns) * kPackedColumns;
-    float* packed = thread_scratch<Scratch>().panel.sized(whole * length_);
+    float* packed = thread_scratch<Scratch>().panel.sized(whole_blocks(rows.size()) * length_);
     if (a_->type == GGML_TYPE_BF16) {
       KERNEL_PICK(pack_bfloat_columns)(rounded_rows(dst_, of, matrix, rows), rows.size(), length_, packed);
     } else {
@@ -196,45 +252,22 @@ class ConvertedProduct {
     return packed;
   }
 
-  void multiply(const Matrices& of, Range columns, const float* packed, Range rows) const {
-    float* converted = thread_scratch<Scratch>().floats.sized(block_ * pitch_);
-    for (Range block = {columns.begin, 0}; block.begin < columns.end; block.begin = block.end) {
-      block.end = std::min(block.begin + block_, columns.end);
-      convert(of.a + block.begin * a_->nb[1], block.size(), converted);
-      const char* next = block.end < columns.end ? of.a + block.end * a_->nb[1] : nullptr;
-      auto* output = reinterpret_cast<float*>(of.output) + block.begin;
-      for (Range panel = {rows.begin, 0}; panel.begin < rows.end; panel.begin = panel.end) {
-        panel.end = std::min(panel.begin + panel_, rows.end);
-        multiply_panel({converted, pitch_}, block.size(), packed + (panel.begin - rows.begin) * length_, panel, output,
-                       next);
-        next = nullptr;
-      }
-    }
+  FloatRows block(const char* columns, int64_t count, int64_t most) const {
+    float* floats = thread_scratch<Scratch>().floats.sized(most * pitch_);
+    for (int64_t i = 0; i < count; ++i) dequantize(a_->type, columns + i * a_->nb[1], length_, floats + i * pitch_);
+    return {floats, pitch_};
   }
 
-  void convert(const char* columns, int64_t count, float* floats) const {
-    for (int64_t i = 0; i < count; ++i, columns += a_->nb[1], floats += pitch_) {
-      dequantize(a_->type, columns, length_, floats);
-    }
+  void multiply(TileSession&, const float* const* columns, int64_t count, const float* panel, int64_t rows,
+                float* products, const char* next) const {
+    multiply_packed(columns, count, length_, panel, rows, products, rows, read_next(next, rows));
   }
 
-  void multiply_panel(FloatRows columns, int64_t count, const float* panel, Range rows, float* output,
-                      const char* next) const {
-    const float* tile[kMaxTileRows];
-    float* products = thread_scratch<Scratch>().products.sized(block_ * rows.size());
-    for (int64_t first = 0; first < count; first += tile_) {
-      const int64_t tile_columns = std::min(tile_, count - first);
-      for (int64_t i = 0; i < tile_columns; ++i) tile[i] = columns.row(first + i);
-      multiply_packed(tile, tile_columns, length_, panel, rows.size(), products + first * rows.size(), rows.size(),
-                      next != nullptr ? read_next(next + first * a_->nb[1], rows.size()) : ReadNext());
-    }
-    store_transposed(dst_, {products, rows.size()}, count, rows, output);
-  }
-
+ private:
   // A tile's part of the next block's columns, spread over its products.
   ReadNext read_next(const char* columns, int64_t rows) const {
-    const int64_t packed =
-        ceil_div(rows, kPackedColumns) * kPackedColumns * length_ * static_cast<int64_t>(sizeof(float));
+    if (columns == nullptr) return {};
+    const int64_t packed = whole_blocks(rows) * length_ * static_cast<int64_t>(sizeof(float));
     const int64_t bytes = tile_ * static_cast<int64_t>(a_->nb[1]);
     int shift = 0;
     while (bytes > 0 && bytes << (shift + 1) <= packed) ++shift;
@@ -245,11 +278,56 @@ class ConvertedProduct {
   const ggml_tensor* a_;
   const ggml_tensor* b_;
   int64_t length_;
-  int64_t tile_;         // its columns
-  int64_t panel_;        // its rows
-  int64_t packed_rows_;  // that all panels of a pass over the columns hold
-  int64_t block_;        // columns that are multiplied with all panels in turn
-  int64_t pitch_;        // floats from a converted column to the next
+  int64_t tile_;   // its columns
+  int64_t pitch_;  // floats from a converted column to the next
+};
+
+// bf16 GEMM (VDPBF16PS, TDPBF16PS) of weights read in place, in pairs of elements. Packing them, mostly the larger
+// operand, cost as much as multiplying them with ten rows.
+class BfloatWeights {
+ public:
+  using Element = uint16_t;
+  static constexpr int64_t kBlockBytes = 192 << 10;  // which stay in L2 beside a panel and the next block
+  static constexpr int64_t kMostTiles = 8;           // of a block: its products stay in L2 too
+
+  BfloatWeights(ggml_tensor* dst, const BfloatTiles& tiles)
+      : dst_(dst), a_(dst->src[0]), tiles_(tiles), length_(a_->ne[0]) {}
+
+  int64_t tile() const { return tiles_.rows; }
+  int64_t panel_bytes() const { return std::max<int64_t>(512 << 10, tiles_.gathered_bytes); }
+  const TileSetup* setup() const { return tiles_.setup; }
+
+  // A pair of a row moves as a float does.
+  const uint16_t* pack(const Matrices& of, int64_t matrix, Range rows) const {
+    uint16_t* packed = thread_scratch<Scratch>().bfloat_panel.sized(whole_blocks(rows.size()) * length_);
+    const HalfRows rounded = rounded_rows(dst_, of, matrix, rows);
+    const FloatRows pairs = {reinterpret_cast<const float*>(rounded.row(0)), rounded.stride / 2};
+    KERNEL_PICK(pack_columns)(pairs, rows.size(), length_ / 2, reinterpret_cast<float*>(packed));
+    return packed;
+  }
+
+  // Columns that map to the same sets of L1 are copied with a padded pitch.
+  HalfRows block(const char* columns, int64_t count, int64_t most) const {
+    constexpr int64_t kAliasing = 4096 / sizeof(uint16_t);
+    const HalfRows stored = {reinterpret_cast<const uint16_t*>(columns),
+                             static_cast<int64_t>(a_->nb[1] / sizeof(uint16_t))};
+    if (stored.stride % kAliasing != 0) return stored;
+    const int64_t pitch = length_ + kPackedColumns * 2;
+    uint16_t* copy = thread_scratch<Scratch>().spread_columns.sized(most * pitch);
+    for (int64_t i = 0; i < count; ++i) std::copy_n(stored.row(i), length_, copy + i * pitch);
+    return {copy, pitch};
+  }
+
+  void multiply(TileSession& session, const uint16_t* const* columns, int64_t count, const uint16_t* panel,
+                int64_t rows, float* products, const char* next) const {
+    multiply_packed(tiles_, session, columns, count, length_, panel, rows, products, rows, next);
+  }
+
+ private:
+  ggml_tensor* dst_;
+  const ggml_tensor* a_;
+  const BfloatTiles& tiles_;
+  int64_t length_;
 };
 
 // f16: tiles, or column after column where there are few rows, which are rounded to f16 if they are long.
@@ -301,102 +379,6 @@ class HalfProduct {
   const ggml_tensor* b_;
   int64_t length_;
   int64_t rows_;  // at once
-};
-
-// bf16 GEMM (VDPBF16PS, TDPBF16PS) of weights read in place and activations packed in panels, in pairs of elements.
-// Packing the weights, mostly the larger operand, cost as much as multiplying them with ten rows. It computes the
-// transpose of the result. A block of weights is multiplied with all panels while it is in L2.
-class BfloatProduct {
- public:
-  BfloatProduct(ggml_tensor* dst, const BfloatTiles& tiles)
-      : dst_(dst), a_(dst->src[0]), tiles_(tiles), length_(a_->ne[0]) {
-    const int64_t row_bytes = std::max<int64_t>(1, length_) * static_cast<int64_t>(sizeof(uint16_t));
-    const int64_t panel_bytes = std::max(kPanelBytes, tiles.gathered_bytes);
-    panel_ = std::max<int64_t>(1, panel_bytes / row_bytes / kPackedColumns) * kPackedColumns;
-    packed_rows_ = std::max<int64_t>(1, kPackedBytes / row_bytes / panel_) * panel_;
-    block_ = std::clamp<int64_t>(kBlockBytes / row_bytes / tiles.rows, 1, kMostTiles) * tiles.rows;
-  }
-
-  void run(int ith, int nth) const {
-    divide(dst_, kPackedColumns, ith, nth, [&](int64_t matrix, Range columns, Range rows) {
-      const Matrices of(dst_, matrix);
-      multiply(of, rounded_rows(dst_, of, matrix, rows), columns, rows);
-    });
-  }
-
- private:
-  static constexpr int64_t kPanelBytes = 512 << 10;  // of rows, which stay in L2
-  static constexpr int64_t kBlockBytes = 192 << 10;  // of weights, which stay in L2 beside a panel and the next block
-  static constexpr int64_t kMostTiles = 8;           // of a block: its products stay in L2 too
-
-  void multiply(const Matrices& of, HalfRows rows, Range columns, Range part) const {
-    TileSession session(tiles_.setup);
-    for (int64_t begin = 0; begin < part.size(); begin += packed_rows_) {
-      const Range packed = {begin, std::min(begin + packed_rows_, part.size())};
-      const uint16_t* panels = pack(rows, packed);
-      const Range of_part = {part.begin + packed.begin, part.begin + packed.end};
-      for (Range block = {columns.begin, 0}; block.begin < columns.end; block.begin = block.end) {
-        block.end = std::min(block.begin + block_, columns.end);
-        const char* next = block.end < columns.end ? of.a + block.end * a_->nb[1] : nullptr;
-        multiply_block(session, of, block, panels, of_part, next);
-      }
-    }
-  }
-
-  // A pair of a row moves as a float does.
-  const uint16_t* pack(HalfRows rows, Range part) const {
-    uint16_t* packed = thread_scratch<Scratch>().bfloat_panel.sized(whole_blocks(part.size()) * length_);
-    const FloatRows pairs = {reinterpret_cast<const float*>(rows.row(part.begin)), rows.stride / 2};
-    KERNEL_PICK(pack_columns)(pairs, part.size(), length_ / 2, reinterpret_cast<float*>(packed));
-    return packed;
-  }
-
-  void multiply_block(TileSession& session, const Matrices& of, Range columns, const uint16_t* panels, Range rows,
-                      const char* next) const {
-    const HalfRows weights = spread({reinterpret_cast<const uint16_t*>(of.a + columns.begin * a_->nb[1]),
-                                     static_cast<int64_t>(a_->nb[1] / sizeof(uint16_t))},
-                                    columns.size());
-    auto* output = reinterpret_cast<float*>(of.output) + columns.begin;
-    for (Range panel = {rows.begin, 0}; panel.begin < rows.end; panel.begin = panel.end) {
-      panel.end = std::min(panel.begin + panel_, rows.end);
-      multiply_panel(session, weights, columns.size(), panels + (panel.begin - rows.begin) * length_, panel, output,
-                     next);
-      next = nullptr;
-    }
-  }
-
-  void multiply_panel(TileSession& session, HalfRows weights, int64_t count, const uint16_t* panel, Range rows,
-                      float* output, const char* next) const {
-    const uint16_t* tile[kMaxTileRows];
-    float* products = thread_scratch<Scratch>().products.sized(block_ * rows.size());
-    for (int64_t first = 0; first < count; first += tiles_.rows) {
-      const int64_t tile_rows = std::min<int64_t>(tiles_.rows, count - first);
-      for (int64_t i = 0; i < tile_rows; ++i) tile[i] = weights.row(first + i);
-      multiply_packed(tiles_, session, tile, tile_rows, length_, panel, rows.size(), products + first * rows.size(),
-                      rows.size(), next != nullptr ? next + first * a_->nb[1] : nullptr);
-    }
-    store_transposed(dst_, {products, rows.size()}, count, rows, output);
-  }
-
-  // A copy with a padded pitch of columns that map to the same sets of L1.
-  HalfRows spread(HalfRows columns, int64_t count) const {
-    constexpr int64_t kAliasing = 4096 / sizeof(uint16_t);
-    if (columns.stride % kAliasing != 0) return columns;
-    const int64_t pitch = length_ + kPackedColumns * 2;
-    uint16_t* copy = thread_scratch<Scratch>().spread_columns.sized(count * pitch);
-    for (int64_t i = 0; i < count; ++i) std::copy_n(columns.row(i), length_, copy + i * pitch);
-    return {copy, pitch};
-  }
-
-  static int64_t whole_blocks(int64_t count) { return ceil_div(count, kPackedColumns) * kPackedColumns; }
-
-  ggml_tensor* dst_;
-  const ggml_tensor* a_;
-  const BfloatTiles& tiles_;
-  int64_t length_;
-  int64_t panel_;        // its rows
-  int64_t packed_rows_;  // that all panels of a pass over the weights hold
-  int64_t block_;        // columns that are multiplied with all panels in turn
 };
 
 // int8 GEMM: panels of integers.
@@ -494,7 +476,7 @@ class IntegersProduct {
 }  // namespace
 
 void bfloat_product_by(const BfloatTiles& tiles, ggml_tensor* dst, int ith, int nth) {
-  BfloatProduct(dst, tiles).run(ith, nth);
+  BlockedProduct(dst, BfloatWeights(dst, tiles)).run(ith, nth);
 }
 
 void wide_product(ggml_tensor* dst, int ith, int nth, void*) {
@@ -509,7 +491,7 @@ void wide_product(ggml_tensor* dst, int ith, int nth, void*) {
   } else if (a->type == GGML_TYPE_F32) {
     FloatProduct(dst).run(ith, nth);
   } else {
-    ConvertedProduct(dst).run(ith, nth);
+    BlockedProduct(dst, ConvertedWeights(dst)).run(ith, nth);
   }
 }
 

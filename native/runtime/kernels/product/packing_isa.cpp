@@ -1,5 +1,6 @@
 #include "kernels/product/packing.h"
 
+#include "kernels/product/row_pairs.h"
 #include "kernels/simd/vec.h"
 
 namespace executorch_ggml::kernels::KERNEL_ISA {
@@ -62,6 +63,17 @@ VEC_INLINE void pack(RowsOf<typename Source::Number> rows, int64_t count, int64_
   }
 }
 
+template <class Pairs>
+VEC_INLINE void widen(const uint16_t* pairs, int64_t rows, float* packed) {
+  for (int64_t k = 0; k < rows; k += 2, pairs += 2 * kPackedColumns, packed += 2 * kPackedColumns) {
+    for (int64_t i = 0; i < kPackedColumns; i += kLanes) {
+      const RowPair pair = Pairs::load(pairs + 2 * i);
+      store(packed + i, pair.even);
+      if (k + 1 < rows) store(packed + kPackedColumns + i, pair.odd);
+    }
+  }
+}
+
 }  // namespace
 
 void pack_columns(FloatRows rows, int64_t count, int64_t width, float* packed) {
@@ -109,23 +121,8 @@ void pack_row_pairs(HalfRows rows, int64_t count, int64_t width, uint16_t* packe
   }
 }
 
-void widen_half_pairs(const uint16_t* pairs, int64_t rows, float* packed) {
-  for (int64_t k = 0; k < rows; ++k, packed += kPackedColumns) {
-    const uint16_t* row = pairs + k / 2 * 2 * kPackedColumns + k % 2;
-    uint16_t halves[kPackedColumns];
-    for (int64_t i = 0; i < kPackedColumns; ++i) halves[i] = row[2 * i];
-    for (int64_t i = 0; i < kPackedColumns; i += kLanes) store(packed + i, load_halves(halves + i));
-  }
-}
+void widen_half_pairs(const uint16_t* pairs, int64_t rows, float* packed) { widen<HalfPairs>(pairs, rows, packed); }
 
-void widen_bfloat_pairs(const uint16_t* pairs, int64_t rows, float* packed) {
-  for (int64_t k = 0; k < rows; k += 2, pairs += 2 * kPackedColumns, packed += 2 * kPackedColumns) {
-    for (int64_t i = 0; i < kPackedColumns; i += kLanes) {
-      const auto pair = load<Uint>(pairs + 2 * i);
-      store(packed + i, pair << 16);
-      if (k + 1 < rows) store(packed + kPackedColumns + i, pair & 0xffff0000u);
-    }
-  }
-}
+void widen_bfloat_pairs(const uint16_t* pairs, int64_t rows, float* packed) { widen<BfloatPairs>(pairs, rows, packed); }
 
 }  // namespace executorch_ggml::kernels::KERNEL_ISA

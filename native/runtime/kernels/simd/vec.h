@@ -167,20 +167,22 @@ struct FirstLanes {
   VEC_INLINE void store(float* to, Float v) const { store_first(to, v, n); }
 };
 
-// kLanes halves as floats.
-VEC_INLINE Float load_halves(const uint16_t* from) {
+VEC_INLINE Float floats_of_halves(Vec<uint16_t, kLanes> halves) {
 #if defined(__AVX512F__)
-  return reinterpret_cast<Float>(_mm512_maskz_cvtph_ps(0xffff, load<__m256i>(from)));
+  return reinterpret_cast<Float>(_mm512_maskz_cvtph_ps(0xffff, reinterpret_cast<__m256i>(halves)));
 #elif defined(__F16C__)
-  return reinterpret_cast<Float>(_mm256_cvtph_ps(load<__m128i>(from)));
+  return reinterpret_cast<Float>(_mm256_cvtph_ps(reinterpret_cast<__m128i>(halves)));
 #elif defined(__aarch64__)
-  return reinterpret_cast<Float>(vcvt_f32_f16(load<float16x4_t>(from)));
+  return reinterpret_cast<Float>(vcvt_f32_f16(reinterpret_cast<float16x4_t>(halves)));
 #else
   Float x;
-  for (int i = 0; i < kLanes; ++i) x[i] = ggml_fp16_to_fp32(from[i]);
+  for (int i = 0; i < kLanes; ++i) x[i] = ggml_fp16_to_fp32(halves[i]);
   return x;
 #endif
 }
+
+// kLanes halves as floats.
+VEC_INLINE Float load_halves(const uint16_t* from) { return floats_of_halves(load<Vec<uint16_t, kLanes>>(from)); }
 
 // Rounds half to even.
 VEC_INLINE void store_halves(uint16_t* to, Float x) {

@@ -1,0 +1,118 @@
+// What a convolution copies of its images before tiles read it: rows that are rounded to bf16, padded with zeros, or
+// both. For conv_2d.cpp.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "ggml.h"
+#include "kernels/convolution/bfloats.h"
+#include "kernels/convolution/image.h"
+#include "kernels/convolution/taps.h"
+#include "kernels/partition.h"
+#include "kernels/scratch.h"
+
+namespace executorch_ggml::kernels {
+
+constexpr int64_t kMostPadding = 16;  // pixels on a side that an image is padded by before it is read
+
+// Of floats, or of bf16 in uint16_t, to which an image of floats is rounded.
+template <class Element>
+class ImageStrip {
+ public:
+  // A strip lies in a buffer until the next one is copied.
+  ImageStrip(const ggml_tensor* images, Buffer<Element>& buffer)
+      : source_(images),
+        floats_(images->type == GGML_TYPE_F32 ? static_cast<const float*>(images->data) : nullptr),
+        buffer_(buffer) {}
+
+  bool rounds() const { return !std::is_same_v<Element, float> && floats_ != nullptr; }
+
+  // Else tiles read the images where they are.
+  bool copies() const { return rounds() || is_padded_; }
+
+  static bool can_pad(const Axis& horizontal, const Axis& vertical) {
+    const auto fits = [](const Axis& w) {
+      return w.up == 1 && w.pad >= 0 && w.pad <= kMostPadding && (w.kernel - 1) * w.dilation <= 2 * kMostPadding;
+    };
+    return fits(horizontal) && fits(vertical) && (horizontal.pad > 0 || vertical.pad > 0);
+  }
+
+  // Has rows copied with zero padding, for windows that then see no pixel outside of the images, whose extents grow.
+  void pad(Axis& horizontal, Axis& vertical, const ImageShape& out, ImageShape& in) {
+    is_padded_ = true;
+    left_ = std::exchange(horizontal.pad, 0);
+    above_ = std::exchange(vertical.pad, 0);
+    const auto padded = [](const Axis& w, int64_t before, int64_t size, int64_t results) {
+      return std::max(before + size, (results - 1) * w.stride + (w.kernel - 1) * w.dilation + 1);
+    };
+    in.width = padded(horizontal, left_, in.width, out.width);
+    in.height = padded(vertical, above_, in.height, out.height);
+  }
+
+  // Rows of all images, which lie one below the other, of extents `in`. So many elements more can be read.
+  const Element* copy_rows(Range rows, const ImageShape& in, int64_t beyond) {
+    const int64_t row = in.width * in.channels;
+    Element* to = buffer_.sized(rows.size() * row + beyond);
+    if (is_padded_) {
+      for (int64_t y = rows.begin; y < rows.end; ++y) copy_padded_row(y, in, to + (y - rows.begin) * row);
+    } else {
+      copy_elements(floats_ + rows.begin * row, rows.size() * row, to);
+    }
+    return to;
+  }
+
+  // Adjacent pixels.
+  const Element* copy_pixels(Range pixels) {
+    const int64_t elements = pixels.size() * source_.channels;
+    Element* to = buffer_.sized(elements);
+    copy_elements(floats_ + pixels.begin * source_.channels, elements, to);
+    return to;
+  }
+
+  // The pixels source_of(i), `pitch` elements apart. The element after each is 0, where there is room.
+  template <class SourceOf>
+  const Element* copy_pixels(Range pixels, int64_t pitch, const SourceOf& source_of) {
+    Element* const to = buffer_.sized(pixels.size() * pitch);
+    for (int64_t i = 0; i < pixels.size(); ++i) {
+      Element* pixel = to + i * pitch;
+      copy_elements(floats_ + source_of(pixels.begin + i) * source_.channels, source_.channels, pixel);
+      if (pitch > source_.channels) pixel[source_.channels] = 0;
+    }
+    return to;
+  }
+
+ private:
+  void copy_padded_row(int64_t row, const ImageShape& in, Element* to) const {
+    const int64_t y = row % in.height - above_;
+    Element* const end = to + in.width * in.channels;
+    if (y < 0 || y >= source_.height) {
+      std::fill(to, end, Element{});
+      return;
+    }
+    const int64_t elements = source_.width * source_.channels;
+    Element* const first = to + left_ * in.channels;
+    std::fill(to, first, Element{});
+    copy_elements(floats_ + (row / in.height * source_.height + y) * elements, elements, first);
+    std::fill(first + elements, end, Element{});
+  }
+
+  static void copy_elements(const float* from, int64_t n, Element* to) {
+    if constexpr (std::is_same_v<Element, float>) {
+      std::copy_n(from, n, to);
+    } else {
+      round_bfloats(from, n, to);
+    }
+  }
+
+  ImageShape source_;    // as it lies in memory
+  const float* floats_;  // null where the images are of another type
+  Buffer<Element>& buffer_;
+  bool is_padded_ = false;
+  int64_t left_ = 0;  // pixels of padding
+  int64_t above_ = 0;
+};
+
+}  // namespace executorch_ggml::kernels
