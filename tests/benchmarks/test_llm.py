@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 from benchmarks.llm import Measured, Plan
 from benchmarks.llm_engines import ENGINES
+from benchmarks.llm_profile import WORK, shares
+
+from executorch_ggml.ir.ops import OPS
+from executorch_ggml.profiling import NodeProfile, Profile
 
 
 def plan(prefills: tuple[int, ...] = (32, 128, 512), contexts: tuple[int, ...] = (16, 512, 2048)) -> Plan:
@@ -45,6 +49,23 @@ def test_engines_of_a_file() -> None:
     assert fitting["f16"] == fitting["bf16"] == ["ggml", "ggml-bf16", "llama.cpp", "transformers"]
     assert fitting["q4_0"] == ["ggml", "ggml-panels", "llama.cpp", "xnnpack"]
     assert fitting["q8_0"] == ["ggml", "llama.cpp"]
+
+
+def node(op: str, nanoseconds: float, joined: tuple[str, ...] = ()) -> NodeProfile:
+    return NodeProfile(0, 0, op, op, "own", "f32", (1,), "CPU", (), 1, nanoseconds, nanoseconds, joined=joined)
+
+
+def test_a_layer_s_work_is_that_of_its_product() -> None:
+    fused = node("add", 20, ("aten_linear_default_3",))
+    nodes = (node("linear", 30), node("mul_mat", 10), fused, node("attention", 10), node("add", 10), node("iota", 5))
+    found = shares(Profile("", "forward", 1, 100, 100, 90, (), nodes))
+    assert {work: share for work, share in found.items() if share} == pytest.approx(
+        {"products": 60, "attention": 10, "element by element": 10, "else": 5, "between nodes": 15}
+    )
+
+
+def test_work_is_told_by_ops_of_the_table() -> None:
+    assert {op for ops in WORK.values() for op in ops} <= set(OPS)
 
 
 WORKERS = """
