@@ -161,6 +161,15 @@ class FloatProduct {
 
 // Activations are packed in panels, since they are fewer than the weights. A block of weights is multiplied with all
 // panels in turn while it is in L2. It computes the transpose of the result.
+//
+//   Weights                   a kind of weights:
+//   Element                   what is multiplied
+//   kBlockBytes, kMostTiles   the most of a block
+//   tile(), panel_bytes()     columns of a tile; bytes of a panel of rows
+//   setup()                   of the tile registers, or null
+//   pack(of, matrix, rows)    rows of activations in panels
+//   block(columns, n, most)   n columns as rows of elements
+//   multiply(...)             the products of a tile's columns with a panel
 template <class Weights>
 class BlockedProduct {
  public:
