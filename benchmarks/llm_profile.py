@@ -36,7 +36,7 @@ threads and waiting for them, copies at the program's border, tracing."""
 
 
 def work_of(node: NodeProfile) -> str:
-    """The kind of work that a node does; of a layer and what is fused behind it, the layer's."""
+    """The kind of work of a node. An addition that is fused into a linear layer counts as the layer."""
     op = "linear" if any("linear" in name for name in node.joined) else node.op
     return next((work for work, ops in WORK.items() if op in ops), REST)
 

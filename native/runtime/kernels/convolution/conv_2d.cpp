@@ -651,7 +651,7 @@ class Convolution {
   ImageShape out_;
   ImageShape source_;  // both as they lie in memory
   ImageShape source_out_;
-  ImageStrip<Element> strip_;  // of the image, where it is not read in place
+  ImageStrip<Element> strip_;  // the input rows of the next tiles, rounded or zero-padded
   Axis horizontal_;
   Axis vertical_;
   int64_t group_in_;

@@ -162,14 +162,15 @@ class FloatProduct {
 // Activations are packed in panels, since they are fewer than the weights. A block of weights is multiplied with all
 // panels in turn while it is in L2. It computes the transpose of the result.
 //
-//   Weights                   a kind of weights:
-//   Element                   what is multiplied
-//   kBlockBytes, kMostTiles   the most of a block
-//   tile(), panel_bytes()     columns of a tile; bytes of a panel of rows
-//   setup()                   of the tile registers, or null
-//   pack(of, matrix, rows)    rows of activations in panels
-//   block(columns, n, most)   n columns as rows of elements
-//   multiply(...)             the products of a tile's columns with a panel
+// `Weights` is a kind of weights:
+//
+//   Element                   the element type of both operands
+//   kBlockBytes, kMostTiles   the largest block: in bytes, in tiles
+//   tile(), panel_bytes()     columns of a tile; bytes of a panel of activations
+//   setup()                   the setup of tile registers, or null
+//   pack(of, matrix, rows)    packs rows of activations in panels
+//   block(columns, n, most)   n of up to `most` columns of weights, converted to Element
+//   multiply(...)             multiplies a tile of columns with a panel
 template <class Weights>
 class BlockedProduct {
  public:
@@ -291,8 +292,8 @@ class ConvertedWeights {
   int64_t pitch_;  // floats from a converted column to the next
 };
 
-// bf16 GEMM (VDPBF16PS, TDPBF16PS) of weights read in place, in pairs of elements. Packing them, mostly the larger
-// operand, cost as much as multiplying them with ten rows.
+// bf16 GEMM (VDPBF16PS, TDPBF16PS) with unpacked weights. Packing them, mostly the larger operand, cost as much as
+// multiplying them with ten rows.
 class BfloatWeights {
  public:
   using Element = uint16_t;

@@ -3,14 +3,13 @@
 #include <algorithm>
 
 #include "kernels/convolution/conv_2d.h"
+#include "kernels/convolution/image.h"
 #include "kernels/convolution/plain_weights.h"
 #include "kernels/partition.h"
 #include "kernels/product/packing.h"
 
 namespace executorch_ggml::kernels {
 namespace {
-
-int64_t pixels_of(const ggml_tensor* image) { return image->ne[1] * image->ne[2] * image->ne[3]; }
 
 bool is_pointwise(const Window& w) { return w.kernel == 1 && w.stride == 1 && w.pad == 0 && w.up == 1; }
 
@@ -19,7 +18,7 @@ class PairProduct {
   PairProduct(ggml_tensor* dst, const ConvolutionParams& params, DType weights)
       : length_(dst->src[0]->ne[0]),
         channels_(dst->ne[0]),
-        rows_(pixels_of(dst)),
+        rows_(ImageShape(dst).pixels()),
         pairs_(static_cast<const uint16_t*>(dst->src[1]->data)),
         bias_(bias_of(dst, params)),
         addend_(addend_of(dst, params)),
@@ -72,9 +71,9 @@ class PairProduct {
 
 bool is_pair_product(const ggml_tensor* dst, const ConvolutionParams& params, DType weights) {
   const bool in_pairs = kHasHalves && params.weights != Storage::Plain && weights != DType::F32;
-  const int64_t rows = pixels_of(dst);
-  return in_pairs && rows > 0 && rows <= kPairProductRows && rows == pixels_of(dst->src[0]) && params.groups == 1 &&
-         is_pointwise(params.window.w) && is_pointwise(params.window.h);
+  const int64_t rows = ImageShape(dst).pixels();
+  return in_pairs && rows > 0 && rows <= kPairProductRows && rows == ImageShape(dst->src[0]).pixels() &&
+         params.groups == 1 && is_pointwise(params.window.w) && is_pointwise(params.window.h);
 }
 
 void pair_product(ggml_tensor* dst, const ConvolutionParams& params, DType weights, int ith, int nth) {
