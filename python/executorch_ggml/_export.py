@@ -6,13 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
-from executorch.exir import (
-    EdgeCompileConfig,
-    EdgeProgramManager,
-    ExecutorchBackendConfig,
-    ExecutorchProgramManager,
-    to_edge_transform_and_lower,
-)
+from executorch.exir import EdgeProgramManager, ExecutorchBackendConfig, ExecutorchProgramManager
 from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
 from torch.export import ExportedProgram
 from torch.utils._pytree import tree_map_only
@@ -23,6 +17,7 @@ from .ir.dims import as_dim, free_symbols
 from .partition import GgmlPartitioner
 from .partition.backend import LAYOUT_KEY, PRECISION_KEY, check_applied
 from .partition.control_flow import control_flow_fault, graph_modules, is_control_flow
+from .partition.edge import lowered_to_edge
 from .partition.kernels import ANY_KERNEL, missing_kernels, missing_kernels_text
 from .partition.placement import has_delegates
 from .partition.training import training_fault
@@ -60,8 +55,9 @@ def export(
     :class:`GgmlPartitioner`. ``own_kernels`` names kernels, or patterns of names (``mylib::*``), that the runtime which
     the program is for has beside ExecuTorch's. Mixtures of experts in models of ``transformers`` are computed with this
     project's operator for them. ``generate_etrecord`` keeps what ExecuTorch's developer tools read, modules and source
-    lines: ``.get_etrecord().save(path)`` writes it to a file beside the program. ``named_data`` is kept in
-    the program by name, beside what delegates keep there.
+    lines: ``.get_etrecord().save(path)`` writes it to a file beside the program, whose nodes then have the names of the
+    Edge program, and export takes longer. ``named_data`` is kept in the program by name, beside what delegates keep
+    there.
 
     Write the result with ``.save(path)`` and run it with :func:`executorch_ggml.load`. Raises ValueError for a model in
     training mode whose results that changes (dropout, batch norm), for a dynamic dim without a maximum (ExecuTorch
@@ -86,13 +82,9 @@ def export(
     _check_evaluated(module, program)
     _check_bounded(program)
     _check_control_flow(program)
-    # ExecuTorch's check of the Edge program makes a symbolic batch constant where an op gives a list (split, in a GRU).
-    config = EdgeCompileConfig(_check_ir_validity=False)
     partitioner = GgmlPartitioner(weights=weights, precision=precision, layout=layout, own_kernels=ANY_KERNEL)
     with stage("lowering"), data_dependence_named(program):
-        edge = to_edge_transform_and_lower(
-            program, partitioner=[partitioner], compile_config=config, generate_etrecord=generate_etrecord
-        )
+        edge = lowered_to_edge({"forward": program}, partitioner, generate_etrecord=generate_etrecord)
         check_kernels(edge, partitioner, own_kernels)
         for key, contents in (named_data or {}).items():
             edge._named_data_store.add_named_data(key, contents)

@@ -10,11 +10,12 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from executorch.exir import EdgeCompileConfig, ExecutorchProgramManager, to_edge_transform_and_lower
+from executorch.exir import ExecutorchProgramManager
 from torch.export import ExportedProgram
 
 from ._export import check_kernels, executorch_config
 from .partition import GgmlPartitioner
+from .partition.edge import lowered_to_edge
 from .partition.kernels import ANY_KERNEL
 from .quant import GgmlQuantConfig
 
@@ -40,12 +41,7 @@ def export_with_ggml(
     partitioner = GgmlPartitioner(
         weights=weights, precision=precision, layout=layout, own_kernels=ANY_KERNEL, states_by_name=True
     )
-    edge = to_edge_transform_and_lower(
-        methods,
-        partitioner=[partitioner],
-        compile_config=EdgeCompileConfig(_check_ir_validity=False),
-        constant_methods=model.metadata,
-    )
+    edge = lowered_to_edge(methods, partitioner, constant_methods=model.metadata)
     check_kernels(edge, partitioner)
     return {"model": edge.to_executorch(executorch_config())}
 

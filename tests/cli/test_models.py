@@ -255,6 +255,22 @@ def test_how_far_programs_are_apart(
     assert lines[-1] == f"they part at {next(line for line in layers if '(linear)' in line)}"
 
 
+def test_layers_of_a_program_with_an_etrecord(
+    models: Path, program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its nodes are named as in the Edge program."""
+    recorded = tmp_path / "recorded.pte"
+    line = ["export", f"{models}:small", "-o", str(recorded), "--etrecord", str(tmp_path / "etrecord")]
+    assert main(line) == 0
+    capsys.readouterr()
+    assert main(["compare", str(recorded), f"{models}:small", "--layers", "--json"]) == 0
+    layers = facts(capsys)["layers"]
+    assert [layer["op"] for layer in layers].count("linear") == 2
+    assert all(layer["name"].startswith("aten_") and layer["error"] < 1e-6 for layer in layers)
+    assert main(["compare", str(recorded), str(program), "--layers"]) == 1
+    assert "no layers of the same names" in capsys.readouterr().err
+
+
 def test_what_runs_in_ggml(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", f"{models}:small", "--input-shape", "7x8"]) == 0
     assert capsys.readouterr().out == "3 of 3 nodes run in ggml, in 1 delegate\n"

@@ -58,7 +58,7 @@ def test_results_of_inputs_sizes(tmp_path: Path) -> None:
     model = Counting(twice=False)
     edge = lowered(model)
     (before,) = calls(edge)
-    outline_delegates(edge)
+    outline_delegates(edge.exported_program())
     assert calls(edge) == [3] != [before]  # a size and two tensors
     inputs = torch.randn(2, 4), torch.randn(9, 4)
     expected = [result.detach().clone() for x in inputs for result in model(x)]
@@ -71,7 +71,7 @@ def test_other_sizes_keep_the_program(tmp_path: Path) -> None:
     model = Counting(twice=True)
     edge = lowered(model)
     before = calls(edge)
-    outline_delegates(edge)
+    outline_delegates(edge.exported_program())
     assert calls(edge) == before
     x = torch.randn(3, 4)
     expected = [result.detach().clone() for result in model(x)]

@@ -15,7 +15,7 @@ from executorch_ggml import GgmlPartitioner
 from executorch_ggml.cli import main
 from executorch_ggml.profiling.records import NodeProfile, Profile
 from executorch_ggml.report import Measured, Report, as_plain, report_of, times_of, to_html
-from executorch_ggml.report.errors import layer_errors
+from executorch_ggml.report.errors import layer_errors, node_names
 from executorch_ggml.report.model import Kind, Method
 from executorch_ggml.report.origins import eager_values, origins_of_etrecord, origins_of_model
 
@@ -155,13 +155,15 @@ def test_errors_begin_in_the_layer_that_differs(program: Path) -> None:
     assert all(error is not None and 1e-3 < error < 1e-1 for error in after)
 
 
-def test_errors_of_images_whose_channels_are_innermost_on_the_cpu(tmp_path: Path) -> None:
+@pytest.mark.parametrize("generate_etrecord", [False, True])
+def test_errors_of_images_whose_channels_are_innermost_on_the_cpu(generate_etrecord: bool, tmp_path: Path) -> None:
     torch.manual_seed(0)
     layers = [nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 6, 3), nn.Flatten()]
     model, inputs = nn.Sequential(*layers, nn.Linear(6 * 8, 3)).eval(), (torch.randn(1, 3, 12, 8),)
     path = tmp_path / "model.pte"
-    executorch_ggml.export(model, inputs).save(str(path))
-    _, values = eager_values(torch.export.export(model, inputs), inputs)
+    executorch_ggml.export(model, inputs, generate_etrecord=generate_etrecord).save(str(path))
+    origins, values = eager_values(torch.export.export(model, inputs), inputs, node_names(path, "forward"))
+    assert {origin.module for origin in origins.values()} == {str(number) for number in range(len(layers) + 1)}
     errors = {layer.id: layer.error for layer in layer_errors(path, values, inputs, "forward")}
     (method,) = report_of(path, memory=False).methods
     layers_ = [node.id for node in method.calls if node.op in {"conv_2d", "linear", "pool_2d"} or node.weights]

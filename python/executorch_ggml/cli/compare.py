@@ -94,15 +94,22 @@ def _described(layer: Layer) -> str:
 
 def _layers(program: Path, other: str, method: str, inputs: list[torch.Tensor], random_weights: bool) -> list[Layer]:
     """The program's layers beside the other's."""
-    from ..report.errors import layer_errors, layer_values
+    from ..report.errors import layer_errors, layer_values, node_names
     from ..report.origins import eager_values
     from ..tracing import trace
     from .models import model_of
 
+    names = node_names(program, method)
     if other.endswith(".pte"):
-        return layer_errors(program, layer_values(Path(other), inputs, method), inputs, method)
+        values = layer_values(Path(other), inputs, method)
+        if values and names.isdisjoint(values):
+            raise ValueError(
+                f"{program} and {other} have no layers of the same names: those of programs with an ETRecord, or made "
+                f"by to_edge_transform_and_lower, are named as in Edge programs; export both in the same way"
+            )
+        return layer_errors(program, values, inputs, method)
     model = model_of(other, random_weights=random_weights)
-    _, values = eager_values(model.exported or trace(model.module, tuple(inputs), {}, None), inputs)
+    _, values = eager_values(model.exported or trace(model.module, tuple(inputs), {}, None), inputs, names)
     return layer_errors(program, values, inputs, method)
 
 

@@ -83,7 +83,7 @@ def _compared(program: Path, model: Model | None) -> tuple[dict[str, Origins] | 
     """Where the nodes of the method ``forward`` come from, and their errors on the model's example inputs."""
     from torch.utils._pytree import tree_leaves
 
-    from ..report.errors import layer_errors
+    from ..report.errors import layer_errors, node_names
     from ..report.model import Measured
     from ..report.origins import eager_values
     from ..tracing import trace
@@ -92,7 +92,7 @@ def _compared(program: Path, model: Model | None) -> tuple[dict[str, Origins] | 
         return None, None
     exported = model.exported or trace(model.module, model.args, model.kwargs, None)
     inputs = tree_leaves((model.args, model.kwargs))
-    origins, values = eager_values(exported, inputs)
+    origins, values = eager_values(exported, inputs, node_names(program, "forward"))
     errors = {layer.id: layer.error for layer in layer_errors(program, values, inputs, "forward")}
     return {"forward": origins}, {"forward": Measured(errors=errors)}
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from executorch.exir import EdgeCompileConfig, ExecutorchProgramManager, to_edge_transform_and_lower
+from executorch.exir import ExecutorchProgramManager
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 from torch.nn.modules.conv import _ConvNd
@@ -24,9 +24,9 @@ from .._export import check_kernels, executorch_config
 from ..frontends.aten.weights import StoredWeight, WeightSource
 from ..ir.dtypes import DType
 from ..partition import GgmlPartitioner
+from ..partition.edge import lowered_to_edge
 from ..partition.functional import decomposed
 from ..partition.kernels import ANY_KERNEL
-from ..partition.outlines import outline_delegates
 from ..progress import stage
 from .attention import exported_functions
 from .metadata import METHODS, TOKENIZER_KEY
@@ -175,15 +175,10 @@ def lowered(
         own_kernels=ANY_KERNEL,
     )
     with stage("lowering"):
-        edge = to_edge_transform_and_lower(
-            {name: decomposed(program) for name, program in programs.items()},
-            partitioner=[partitioner],
-            compile_config=EdgeCompileConfig(_check_ir_validity=False),
-            constant_methods=dict(metadata),
-        )
+        core = {name: decomposed(program) for name, program in programs.items()}
+        edge = lowered_to_edge(core, partitioner, constant_methods=metadata)
     if tokenizer is not None:
         edge._named_data_store.add_named_data(TOKENIZER_KEY, tokenizer.to_bytes())
-    outline_delegates(edge)
     check_kernels(edge, partitioner)
     _warn_of_what_is_left(partitioner)
     return edge.to_executorch(executorch_config())

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import torch
+from executorch.exir.tracer import _default_decomposition_table
 from torch._C import DispatchKey
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
@@ -24,6 +25,7 @@ class FunctionalProgram(ExportedProgram):
 
     traced: Mapping[Node, Any]  # the ops that nodes call; transforms add nodes, and change their ops
     tried: frozenset[Any]  # ops that were decomposed where they can be
+    transformed: bool = False  # what the partitioner does before decompositions is done
 
     @classmethod
     def of(cls, program: ExportedProgram, decompositions: Decompositions) -> FunctionalProgram:
@@ -86,10 +88,14 @@ def functional_copy(program: ExportedProgram, decompositions: Decompositions | N
         return FunctionalProgram.of(program.run_decompositions(table), table)
 
 
-def decomposed(program: ExportedProgram) -> FunctionalProgram:
-    """A functional copy in Core ATen's ops and those that are lowered whole, by one trace.
+def decomposed(program: ExportedProgram, kept: Collection[OpOverload] = PRESERVED) -> FunctionalProgram:
+    """A functional copy in Core ATen's ops and those that are ``kept``, by one trace.
 
     ExecuTorch traces a program twice for that. The partitioner rewrites what it is given here in place.
     """
-    table = torch.export.default_decompositions()
-    return functional_copy(program, {op: rule for op, rule in dict.items(table.materialize()) if op not in PRESERVED})
+    return functional_copy(program, {op: rule for op, rule in decomposition_table().items() if op not in kept})
+
+
+def decomposition_table() -> dict[Any, Callable[..., Any]]:
+    """ExecuTorch's: what it decomposes of a program that no partitioner keeps."""
+    return dict(_default_decomposition_table().items())

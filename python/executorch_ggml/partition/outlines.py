@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from executorch.exir import EdgeProgramManager
 from executorch.exir.dialects._ops import ops as exir_ops
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, InputKind, OutputKind, OutputSpec, TensorArgument
@@ -16,19 +15,18 @@ from ..ir.op import Dim
 from .placement import delegates
 
 
-def outline_delegates(edge: EdgeProgramManager) -> None:
-    """Reduce the programs of ggml's delegates, whose IR is made, to results of the right sizes.
+def outline_delegates(program: ExportedProgram) -> None:
+    """Reduce the programs of a method's ggml delegates, whose IR is made, to results of the right sizes.
 
     Given   tokens, weights -> a thousand nodes -> logits
     Result  tokens -> sym_size;  full(1, sym_size, 32000) -> logits
 
     A program stays whole where a size is not that of an input.
     """
-    for method in edge.methods:
-        for delegate, _ in delegates(edge.exported_program(method)):
-            outlined = _outlined(delegate.original_module)
-            if outlined is not None:
-                delegate._original_exported_program = outlined  # what `original_module`, which has no setter, returns
+    for delegate, _ in delegates(program):
+        outlined = _outlined(delegate.original_module)
+        if outlined is not None:
+            delegate._original_exported_program = outlined  # what `original_module`, which has no setter, returns
 
 
 def _outlined(program: ExportedProgram) -> ExportedProgram | None:

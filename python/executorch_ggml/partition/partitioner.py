@@ -44,6 +44,7 @@ from .control_flow import control_flow_fault, graph_modules, is_control_flow
 from .empty_constants import without_empty_constants
 from .folding import one_reader_each
 from .fourier import with_basic_transforms
+from .functional import FunctionalProgram, decomposed
 from .grouping import groups
 from .kernels import missing_kernels, missing_kernels_text
 from .memory_formats import contiguous_inside
@@ -165,9 +166,22 @@ class GgmlPartitioner(Partitioner):
         folded, and dequantized weights have one reader each. The program is a copy: the constants that delegates take
         are not lost to the caller's.
         """
-        program = _with_own_constants(exported_program)
-        for transform in _TRANSFORMS:
-            program = transform(program)
+        if isinstance(exported_program, FunctionalProgram) and exported_program.transformed:
+            return exported_program
+        return self._with_states(_transformed(exported_program))
+
+    def core_aten(self, exported_program: ExportedProgram) -> FunctionalProgram:
+        """The program as ExecuTorch gives it to its Edge passes where no other partitioner has a say, by fewer traces.
+
+        ExecuTorch itself neither transforms nor decomposes it again.
+        """
+        core = decomposed(self._with_states(decomposed(_transformed(exported_program))))
+        core = decomposed(core, kept=self.ops_to_not_decompose(core)[0])
+        core.transformed = True
+        return core
+
+    def _with_states(self, program: ExportedProgram) -> ExportedProgram:
+        """The transforms that need to know the weights, or what the lowering accepts."""
         program = fold_constants(program, self.weights)
         program = one_reader_each(separate_state_accesses(program))
         return carried_through(program, lambda overload: bool(self._accepted(program, {overload})))
@@ -180,6 +194,10 @@ class GgmlPartitioner(Partitioner):
         if self._preserved is None or self._preserved[0] is not ep:
             self._preserved = (ep, self._accepted(ep, PRESERVED))
         return self._preserved[1], None
+
+    def refusals(self, program: ExportedProgram) -> dict[Node, str]:
+        """Why each call that ggml does not run is refused, with these weights and fusions."""
+        return refusals(program, self.weights, integer_weights="integer_weights" in self.fusions)
 
     def _accepted(self, program: ExportedProgram, overloads: Collection[OpOverload]) -> list[OpOverload]:
         """Those that a program calls and of which no call is refused: one refusal gives the op to decomposition."""
@@ -194,7 +212,7 @@ class GgmlPartitioner(Partitioner):
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tag the nodes of each partition, the constants they read and the buffers that they alone read and write."""
-        refused = refusals(exported_program, self.weights, integer_weights="integer_weights" in self.fusions)
+        refused = self.refusals(exported_program)
         left = {node: reason for node, reason in refused.items() if not is_assertion(node)}
         self.refused = {node.name: reason for node, reason in left.items()}
         self._warn_of_missing_kernels(exported_program, left)
@@ -249,6 +267,13 @@ def _quantized_type(name: str) -> DType:
     if name not in known:
         raise ValueError(f"state_types: {name!r} is no quantized type; there are {', '.join(known)}")
     return known[name]
+
+
+def _transformed(program: ExportedProgram) -> ExportedProgram:
+    program = _with_own_constants(program)
+    for transform in _TRANSFORMS:
+        program = transform(program)
+    return program
 
 
 def _with_own_constants(program: ExportedProgram) -> ExportedProgram:

@@ -59,6 +59,13 @@ def layer_values(path: Path, inputs: Sequence[torch.Tensor], method: str) -> dic
     return {node.name: value for _, _, results in found for node, value in results.items()}
 
 
+def node_names(path: Path, method: str) -> set[str]:
+    """The names of all nodes of a method's delegates."""
+    plan, payloads = plan_of(path, method)
+    graphs = [deserialize(payloads(delegate)) for delegate in plan.delegates if delegate.id == GGML]
+    return {node.name for graph in graphs for node in graph.nodes}
+
+
 def _delegates(
     path: Path, expected: Values, inputs: Sequence[torch.Tensor], method: str
 ) -> Iterator[tuple[int, Graph, dict[Node, torch.Tensor]]]:

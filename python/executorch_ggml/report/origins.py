@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
-from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 from executorch.exir.backend.partitioner import PartitionResult
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.export import ExportedProgram
@@ -17,9 +16,13 @@ from torch.utils._pytree import tree_map_only
 
 from ..frontends.aten.source import source_line
 from ..partition.control_flow import graph_modules
+from ..partition.edge import lowered_to_edge
+from ..partition.functional import FunctionalProgram
 from ..partition.kernels import ANY_KERNEL
 from ..partition.partitioner import GgmlPartitioner
 from ..progress import stage
+
+_Program = TypeVar("_Program", bound=ExportedProgram)
 
 
 class Origin(NamedTuple):
@@ -52,20 +55,28 @@ def origins_of_etrecord(path: Path) -> dict[str, Origins]:
 
 def origins_of_model(exported: ExportedProgram) -> Origins:
     """By the names of the nodes that the partitioner sees when a program is exported by ``executorch_ggml.export``."""
-    return _observed(exported, None).origins
+    return _observed(exported, None, frozenset()).origins
 
 
-def eager_values(exported: ExportedProgram, inputs: Sequence[torch.Tensor]) -> tuple[Origins, dict[str, Any]]:
-    """The same, and each node's value in eager PyTorch for these inputs."""
-    observer = _observed(exported, inputs)
+def eager_values(
+    exported: ExportedProgram, inputs: Sequence[torch.Tensor], names: Set[str] = frozenset()
+) -> tuple[Origins, dict[str, Any]]:
+    """The same, and each node's value in eager PyTorch for these inputs.
+
+    ``names`` are those of a program's nodes. Where they are not such as ``executorch_ggml.export`` gives, they are
+    those of an Edge program: of one with an ETRecord, or of ``to_edge_transform_and_lower``.
+    """
+    observer = _observed(exported, inputs, names)
     return observer.origins, observer.values
 
 
-def _observed(exported: ExportedProgram, inputs: Sequence[torch.Tensor] | None) -> _Observer:
-    observer = _Observer(inputs)
-    config = EdgeCompileConfig(_check_ir_validity=False)
+def _observed(exported: ExportedProgram, inputs: Sequence[torch.Tensor] | None, names: Set[str]) -> _Observer:
     with stage("lowering"):
-        to_edge_transform_and_lower(exported, partitioner=[observer], compile_config=config)
+        for generate_etrecord in (False, True):
+            observer = _Observer(inputs)
+            lowered_to_edge({"forward": exported}, observer, generate_etrecord=generate_etrecord)
+            if 2 * len(names & observer.origins.keys()) >= len(names):
+                break
     return observer
 
 
@@ -80,7 +91,12 @@ class _Observer(GgmlPartitioner):
         self._constants: dict[str, Any] = {}
 
     def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
-        program = super().transform_for_pre_decomposition(exported_program)
+        return self._noted(super().transform_for_pre_decomposition(exported_program))
+
+    def core_aten(self, exported_program: ExportedProgram) -> FunctionalProgram:
+        return self._noted(super().core_aten(exported_program))
+
+    def _noted(self, program: _Program) -> _Program:
         self._constants = {**program.state_dict, **program.constants}  # while it is partitioned, some are fake
         return program
 

@@ -172,6 +172,8 @@ def add(cx: Context, a: Tensor, b: Any, alpha: Any = 1) -> Tensor:
     number = _number(b)
     if number is not None and cx.dtype() in FLOATS:
         return _affine(cx, a, 1.0, number * alpha)
+    if number == 0 and _is_result(cx, a):  # models of transformers add where a text begins to positions
+        return a
     return arithmetic(cx, BinaryKind.ADD, a, _scaled(cx, b, alpha))
 
 
@@ -181,6 +183,8 @@ def sub(cx: Context, a: Tensor, b: Any, alpha: Any = 1) -> Tensor:
     number = _number(b)
     if number is not None and cx.dtype() in FLOATS:
         return _affine(cx, a, 1.0, -number * alpha)
+    if number == 0 and _is_result(cx, a):
+        return a
     return arithmetic(cx, BinaryKind.SUB, a, _scaled(cx, b, alpha))
 
 
@@ -191,6 +195,11 @@ def rsub(cx: Context, a: Tensor, b: Any, alpha: Any = 1) -> Tensor:
     if number is not None and cx.dtype() in FLOATS:
         return _affine(cx, a, -float(alpha), number)
     return arithmetic(cx, BinaryKind.SUB, b, _scaled(cx, a, alpha))
+
+
+def _is_result(cx: Context, a: Tensor) -> bool:
+    """Whether a tensor has the type and the shape of what the node gives."""
+    return a.value.dtype == cx.dtype() and list(a.shape) == list(cx.shape())
 
 
 def _number(operand: Any) -> float | None:
