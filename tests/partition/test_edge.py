@@ -1,4 +1,4 @@
-"""Methods that ggml computes alone are partitioned in Core ATen; the delegates are those of ExecuTorch's own way."""
+"""Methods that ggml computes alone are partitioned in Core ATen; their delegates are those of Edge programs."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ aten = torch.ops.aten
 X = torch.linspace(-2, 2, 24).reshape(4, 6)
 
 
-def the_short_way(program: ExportedProgram, **options: Any) -> EdgeProgramManager:
+def lowered_in_core_aten(program: ExportedProgram, **options: Any) -> EdgeProgramManager:
     return lowered_to_edge({"forward": program}, GgmlPartitioner(), **options)
 
 
-def the_long_way(program: ExportedProgram) -> EdgeProgramManager:
+def lowered_in_edge(program: ExportedProgram) -> EdgeProgramManager:
     config = EdgeCompileConfig(_check_ir_validity=False)
     return to_edge_transform_and_lower(program, partitioner=[GgmlPartitioner()], compile_config=config)
 
@@ -52,13 +52,13 @@ def outputs(edge: EdgeProgramManager, path: Path, *inputs: Any) -> Any:
     return executorch_ggml.load(path / "program.pte").run("forward", inputs)
 
 
-def test_both_ways_make_the_same_delegates() -> None:
+def test_the_delegates_are_those_of_edge_programs() -> None:
     module, args, dynamic_shapes = zoo.load("unet", small=True)
     program = export(module, args, dynamic_shapes=dynamic_shapes)
-    short, long = the_short_way(program), the_long_way(program)
-    assert ir(short) == ir(long)
-    assert not any(node.startswith("aten_") for node in node_names(short))
-    assert any(node.startswith("aten_") for node in node_names(long))
+    core, edge = lowered_in_core_aten(program), lowered_in_edge(program)
+    assert ir(core) == ir(edge)
+    assert not any(node.startswith("aten_") for node in node_names(core))
+    assert any(node.startswith("aten_") for node in node_names(edge))
 
 
 class InPlace(nn.Module):
@@ -111,7 +111,7 @@ def test_results(name: str, tmp_path: Path) -> None:
     make, args = MODULES[name]
     torch.manual_seed(0)
     module = make().eval()
-    edge = the_short_way(export(module, args))
+    edge = lowered_in_core_aten(export(module, args))
     assert left_of(edge) == []
     assert_all_same(outputs(edge, tmp_path, *args), module(*args))
 
@@ -134,17 +134,17 @@ def without_flip(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("without_flip")
-def test_what_ggml_does_not_run_is_left_as_on_the_long_way(tmp_path: Path) -> None:
+def test_what_ggml_does_not_run_is_left_as_in_edge_programs(tmp_path: Path) -> None:
     module = Flipped()
-    short, long = the_short_way(export(module, (X,))), the_long_way(export(module, (X,)))
-    assert left_of(short) == left_of(long) == ["aten.flip.default"]
-    assert ir(short) == ir(long)
-    assert_all_same(outputs(short, tmp_path, X), module(X))
+    core, edge = lowered_in_core_aten(export(module, (X,))), lowered_in_edge(export(module, (X,)))
+    assert left_of(core) == left_of(edge) == ["aten.flip.default"]
+    assert ir(core) == ir(edge)
+    assert_all_same(outputs(core, tmp_path, X), module(X))
 
 
 @pytest.mark.usefixtures("without_flip")
 @pytest.mark.parametrize("others", ["all in ggml", "not all in ggml"])
-def test_methods_share_their_states_on_either_way(others: str, tmp_path: Path) -> None:
+def test_methods_share_their_states(others: str, tmp_path: Path) -> None:
     class Reads(nn.Module):
         def __init__(self, writes: Flipped) -> None:
             super().__init__()
@@ -173,19 +173,19 @@ def test_methods_share_their_states_on_either_way(others: str, tmp_path: Path) -
 def test_the_exported_program_stays_as_it_is() -> None:
     program = export(InPlace(), (X,))
     before = str(program)
-    the_short_way(program)
+    lowered_in_core_aten(program)
     assert str(program) == before
 
 
 def test_an_etrecord_is_of_the_edge_program() -> None:
-    edge = the_short_way(export(nn.ReLU(), (X,)), generate_etrecord=True)
+    edge = lowered_in_core_aten(export(nn.ReLU(), (X,)), generate_etrecord=True)
     assert node_names(edge) == {"aten_relu_default"}
-    assert node_names(the_short_way(export(nn.ReLU(), (X,)))) == {"relu"}
+    assert node_names(lowered_in_core_aten(export(nn.ReLU(), (X,)))) == {"relu"}
 
 
 def test_a_dynamic_dim_keeps_its_range(tmp_path: Path) -> None:
     module = nn.Conv2d(3, 4, 3).eval()  # torch would choose another library from 16 images on
     x = torch.randn(2, 3, 5, 5)
-    edge = the_short_way(export(module, (x,), dynamic_shapes=({0: Dim("batch", max=40)},)))
+    edge = lowered_in_core_aten(export(module, (x,), dynamic_shapes=({0: Dim("batch", max=40)},)))
     many = torch.randn(40, 3, 5, 5)
     assert_all_same(outputs(edge, tmp_path, many), module(many))

@@ -43,11 +43,11 @@ def lowered_to_edge(
     constant_methods: Mapping[str, Any] | None = None,
     generate_etrecord: bool = False,
 ) -> EdgeProgramManager:
-    """What ``to_edge_transform_and_lower`` makes of methods, for those that ggml computes alone in half of the time.
+    """What ``to_edge_transform_and_lower`` makes of methods, in less time for those that ggml computes alone.
 
     ExecuTorch makes an Edge program of a method before it asks a partitioner. Eight of its passes run each node on fake
-    tensors for that, which takes half of the time of an export, and the lowering reads Core ATen as well. So where no
-    method leaves a tensor to be computed by ExecuTorch, they are partitioned first:
+    tensors for that, about half of the time that it takes, and the lowering reads Core ATen as well. So where no method
+    leaves a tensor to be computed by ExecuTorch, they are partitioned first:
 
     Given   tokens, weights -> a thousand nodes of Core ATen -> logits
     Result  tokens -> a delegate of ggml -> logits

@@ -168,19 +168,19 @@ class GgmlPartitioner(Partitioner):
         """
         if isinstance(exported_program, FunctionalProgram) and exported_program.transformed:
             return exported_program
-        return self._with_states(_transformed(exported_program))
+        return self._prepared(_transformed(exported_program))
 
     def core_aten(self, exported_program: ExportedProgram) -> FunctionalProgram:
         """The program as ExecuTorch gives it to its Edge passes where no other partitioner has a say, by fewer traces.
 
         ExecuTorch itself neither transforms nor decomposes it again.
         """
-        core = decomposed(self._with_states(decomposed(_transformed(exported_program))))
+        core = decomposed(self._prepared(decomposed(_transformed(exported_program))))
         core = decomposed(core, kept=self.ops_to_not_decompose(core)[0])
         core.transformed = True
         return core
 
-    def _with_states(self, program: ExportedProgram) -> ExportedProgram:
+    def _prepared(self, program: ExportedProgram) -> ExportedProgram:
         """The transforms that need to know the weights, or what the lowering accepts."""
         program = fold_constants(program, self.weights)
         program = one_reader_each(separate_state_accesses(program))
