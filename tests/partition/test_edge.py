@@ -62,7 +62,7 @@ def test_the_delegates_are_those_of_edge_programs() -> None:
 
 
 class InPlace(nn.Module):
-    """Activations in place, of which one is lowered whole, and a state."""
+    """In-place activations, one of them not decomposed, and a mutated buffer."""
 
     def __init__(self) -> None:
         super().__init__()

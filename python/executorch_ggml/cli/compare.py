@@ -102,7 +102,7 @@ def _layers(program: Path, other: str, method: str, inputs: list[torch.Tensor], 
     names = node_names(program, method)
     if other.endswith(".pte"):
         values = layer_values(Path(other), inputs, method)
-        if values and names.isdisjoint(values):
+        if names and values and names.isdisjoint(values):
             raise ValueError(
                 f"{program} and {other} have no layers of the same names: those of programs with an ETRecord, or made "
                 f"by to_edge_transform_and_lower, are named as in Edge programs; export both in the same way"

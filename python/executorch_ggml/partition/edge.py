@@ -27,7 +27,7 @@ from .functional import FunctionalProgram, decomposition_table
 from .outlines import outline_delegates
 from .partitioner import GgmlPartitioner
 
-# What ExecuTorch's passes drop of a program. They trace nothing.
+# ExecuTorch's passes that remove no-ops without retracing the graph.
 _SIMPLIFICATIONS: Sequence[ExportPass] = (
     RemoveNoopPass(),
     PruneEmptyTensorsPass(),
@@ -73,7 +73,7 @@ def lowered_to_edge(
 
 
 def _config() -> EdgeCompileConfig:
-    # ExecuTorch's check of the Edge program makes a symbolic batch constant where an op gives a list (split, in a GRU).
+    # ExecuTorch's verifier specializes a symbolic batch where an op returns a list (split, in a GRU).
     return EdgeCompileConfig(_check_ir_validity=False)
 
 
@@ -87,7 +87,7 @@ def _is_about_sizes(node: Node) -> bool:
 
 
 def _delegated(methods: Mapping[str, ExportedProgram], partitioner: GgmlPartitioner) -> dict[str, ExportedProgram]:
-    """The methods with calls of ggml's delegates; what is left is not decomposed again."""
+    """Partition Core ATen methods and lower their partitions to delegates; the result is not decomposed again."""
     simple = {name: _simplified(program) for name, program in methods.items()}
     lowered: dict[str, ExportedProgram] = to_backend(
         MethodProgramsPartitionerSpec(simple, dict.fromkeys(methods, partitioner))

@@ -97,5 +97,5 @@ def decomposed(program: ExportedProgram, kept: Collection[OpOverload] = PRESERVE
 
 
 def decomposition_table() -> dict[Any, Callable[..., Any]]:
-    """ExecuTorch's: what it decomposes of a program that no partitioner keeps."""
+    """ExecuTorch's default decompositions, by op."""
     return dict(_default_decomposition_table().items())

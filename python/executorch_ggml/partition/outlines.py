@@ -16,7 +16,7 @@ from .placement import delegates
 
 
 def outline_delegates(program: ExportedProgram) -> None:
-    """Reduce the programs of a method's ggml delegates, whose IR is made, to results of the right sizes.
+    """Replace the original programs of a method's lowered ggml delegates by outputs of the same sizes.
 
     Given   tokens, weights -> a thousand nodes -> logits
     Result  tokens -> sym_size;  full(1, sym_size, 32000) -> logits

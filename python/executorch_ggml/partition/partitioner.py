@@ -171,9 +171,9 @@ class GgmlPartitioner(Partitioner):
         return self._prepared(_transformed(exported_program))
 
     def core_aten(self, exported_program: ExportedProgram) -> FunctionalProgram:
-        """The program as ExecuTorch gives it to its Edge passes where no other partitioner has a say, by fewer traces.
+        """Transform and decompose a program as ExecuTorch does for this partitioner alone, with fewer traces.
 
-        ExecuTorch itself neither transforms nor decomposes it again.
+        ExecuTorch neither transforms nor decomposes the result again.
         """
         core = decomposed(self._prepared(decomposed(_transformed(exported_program))))
         core = decomposed(core, kept=self.ops_to_not_decompose(core)[0])

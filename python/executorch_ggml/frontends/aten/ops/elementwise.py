@@ -172,7 +172,7 @@ def add(cx: Context, a: Tensor, b: Any, alpha: Any = 1) -> Tensor:
     number = _number(b)
     if number is not None and cx.dtype() in FLOATS:
         return _affine(cx, a, 1.0, number * alpha)
-    if number == 0 and _is_result(cx, a):  # models of transformers add where a text begins to positions
+    if number == 0 and _is_same_as_output(cx, a):  # `arange(n) + 0` in models of transformers
         return a
     return arithmetic(cx, BinaryKind.ADD, a, _scaled(cx, b, alpha))
 
@@ -183,7 +183,7 @@ def sub(cx: Context, a: Tensor, b: Any, alpha: Any = 1) -> Tensor:
     number = _number(b)
     if number is not None and cx.dtype() in FLOATS:
         return _affine(cx, a, 1.0, -number * alpha)
-    if number == 0 and _is_result(cx, a):
+    if number == 0 and _is_same_as_output(cx, a):
         return a
     return arithmetic(cx, BinaryKind.SUB, a, _scaled(cx, b, alpha))
 
@@ -197,9 +197,9 @@ def rsub(cx: Context, a: Tensor, b: Any, alpha: Any = 1) -> Tensor:
     return arithmetic(cx, BinaryKind.SUB, b, _scaled(cx, a, alpha))
 
 
-def _is_result(cx: Context, a: Tensor) -> bool:
-    """Whether a tensor has the type and the shape of what the node gives."""
-    return a.value.dtype == cx.dtype() and list(a.shape) == list(cx.shape())
+def _is_same_as_output(cx: Context, a: Tensor) -> bool:
+    """Whether an operand has the output's dtype and shape: nothing is promoted or broadcast."""
+    return a.dtype == cx.dtype() and same_dims(a.shape, cx.shape())
 
 
 def _number(operand: Any) -> float | None:
@@ -212,7 +212,7 @@ def _number(operand: Any) -> float | None:
 def _affine(cx: Context, a: Tensor, s: float, b: float) -> Tensor:
     """``a * s + b`` in one node, or in none."""
     same_values = s == 1.0 and b == 0.0 and math.copysign(1.0, b) < 0
-    if same_values and a.dtype == cx.dtype() and same_dims(a.shape, cx.shape()):
+    if same_values and _is_same_as_output(cx, a):
         return a
     return _unary(cx, a, "scale_bias", s=s, b=b)
 
