@@ -6,11 +6,7 @@ token alone.
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import importlib
-import importlib.metadata
-import importlib.util
 import math
 import os
 import resource
@@ -23,6 +19,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from benchmarks.code_versions import digest, installed, our_files
 from executorch_ggml.benchmark.system import resident_bytes
 
 CHUNK = 512
@@ -64,7 +61,7 @@ class LlmEngine(ABC):
     @classmethod
     def version(cls) -> str:
         """Stands for the code that is measured."""
-        return _digest([], [_version(package.split(".")[0]) for package in cls.packages], LENGTH, CHUNK)
+        return digest([], [installed(package.split(".")[0]) for package in cls.packages], LENGTH, CHUNK)
 
     @classmethod
     def program(cls, gguf: Path) -> Path:
@@ -175,28 +172,6 @@ def forget(path: Path) -> None:
             os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-@functools.cache
-def _version(package: str) -> str:
-    try:
-        return f"{package} {importlib.metadata.version(package)}"
-    except importlib.metadata.PackageNotFoundError:
-        return f"{package} is missing"
-
-
-def _digest(files: Iterable[Path], *facts: object) -> str:
-    digest = hashlib.sha256(repr(facts).encode())
-    for file in sorted(files):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()[:12]
-
-
-@functools.cache
-def _our_files(ending: str) -> tuple[Path, ...]:
-    found = importlib.util.find_spec("executorch_ggml")
-    folders = found.submodule_search_locations if found is not None and found.submodule_search_locations else ()
-    return tuple(file for folder in folders for file in Path(folder).rglob(f"*{ending}"))
-
-
 class Ggml(LlmEngine):
     """This project's programs."""
 
@@ -208,11 +183,11 @@ class Ggml(LlmEngine):
 
     @classmethod
     def exporter_version(cls) -> str:
-        return _digest(_our_files(".py"), LENGTH, CHUNK)
+        return digest(our_files(".py"), LENGTH, CHUNK)
 
     @classmethod
     def version(cls) -> str:
-        return _digest([*_our_files(".py"), *_our_files(".so")], LENGTH, CHUNK)
+        return digest([*our_files(".py"), *our_files(".so")], LENGTH, CHUNK)
 
     @classmethod
     def export(cls, gguf: Path, path: Path) -> None:
@@ -359,7 +334,7 @@ class Xnnpack(LlmEngine):
 
     @classmethod
     def exporter_version(cls) -> str:
-        return _digest([Path(__file__).with_name("xnnpack_llm.py")], cls.version(), _version("transformers"))
+        return digest([Path(__file__).with_name("xnnpack_llm.py")], cls.version(), installed("transformers"))
 
     @classmethod
     def export(cls, gguf: Path, path: Path) -> None:

@@ -4,6 +4,8 @@ The rows are in four sections: in f32 at batch 1, in bf16, in int8, and in f32 a
 
 Each engine lives in a process of its own with the same number of threads. They take turns in rounds, so that whatever
 else happens on the machine hits all of them; a ratio is the median of the ratios of each round.
+
+With ``--resume`` the engines' files and the measured rows are kept, so that a section can be done in pieces.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import model_tables, results, workloads
+from benchmarks.kept_rows import KeptRows
 from executorch_ggml.benchmark.comparison import Comparison, Turns, available_engines, write
 from executorch_ggml.benchmark.engines import (
     COMPARED,
@@ -110,21 +113,35 @@ of {", ".join(map(str, workloads.SENTENCES))} tokens, padded and masked.""",
         rounds=3,
     ),
 }
+FOLDER = Path("build/bench-models")
 DEFAULT_ROWS = ("models", "bf16", "int8")
 """Not the larger sizes: they take half an hour more."""
 
 
-def measure(rows: Rows, names: Sequence[str], engines: Sequence[Engine], threads: int, turns: Turns) -> str:
+def _writer(threads: int) -> Worker:
+    return Worker("writer", threads, partial(Writer, load=workloads.load))
+
+
+def write_files(names: Sequence[str], engines: Sequence[Engine], threads: int, kept: KeptRows) -> None:
+    """Write the engines' files of some workloads, to be measured later."""
+    with _writer(threads) as writer:
+        for name in (workloads.ADD, *names):
+            kept.written(name, engines, writer)
+            print(f"{name}: written to {kept.folder / name}", flush=True)
+
+
+def measure(
+    rows: Rows, names: Sequence[str], engines: Sequence[Engine], threads: int, turns: Turns, kept: KeptRows | None
+) -> str:
     """The tables of some workloads, in Markdown."""
     table: dict[str, Row] = {}
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Worker("writer", threads, partial(Writer, load=workloads.load)) as writer,
-    ):
-        small = write(workloads.ADD, engines, writer, folder).columns
-        comparison = Comparison(engines, threads, turns, writer, small, partial(Runner, prepare=workloads.prepare))
+    with tempfile.TemporaryDirectory() as folder, _writer(threads) as writer:
+        small = kept.written(workloads.ADD, engines, writer) if kept else write(workloads.ADD, engines, writer, folder)
+        comparison = Comparison(
+            engines, threads, turns, writer, small.columns, partial(Runner, prepare=workloads.prepare)
+        )
         for name in names:
-            row = table[name] = comparison.row(name)
+            row = table[name] = kept.measured(name, comparison) if kept else comparison.row(name)
             base = row.columns.get(model_tables.base_of(engines).name)
             cells = [f"{e.title} {model_tables.time_cell(row.columns[e.name], base)}" for e in engines]
             print(f"{name}: {', '.join(cells)}", flush=True)
@@ -152,6 +169,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--busy", type=int, default=os.cpu_count() or 1, help="processes that load the machine; 0: none"
     )
+    parser.add_argument(
+        "--resume", action="store_true", help=f"keep files and measurements in {FOLDER}, those of the same code"
+    )
+    parser.add_argument("--write-files", action="store_true", help="write the files for --resume, and measure nothing")
     parser.add_argument("--out", type=Path, help="file of results (default: RESULTS.md for whole sections, else none)")
     return parser.parse_args()
 
@@ -174,7 +195,11 @@ def main() -> None:
         rows = ROWS[section]
         engines = available_engines([engine.name for engine in rows.engines if engine.name in arguments.engines])
         turns = Turns(arguments.rounds or rows.rounds, arguments.seconds, arguments.busy)
-        body = measure(rows, names, engines, arguments.threads, turns)
+        kept = KeptRows(FOLDER / section)
+        if arguments.write_files:
+            write_files(names, engines, arguments.threads, kept)
+            continue
+        body = measure(rows, names, engines, arguments.threads, turns, kept if arguments.resume else None)
         print(f"\n{body}\n")
         complete = set(names) >= set(rows.workloads) and len(engines) == len(rows.engines)
         out = arguments.out or (results.RESULTS if complete else None)

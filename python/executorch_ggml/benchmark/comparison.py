@@ -80,6 +80,10 @@ class Noise:
     elapsed: float = 0.0
     by_others: float = 0.0
 
+    def add(self, other: Noise) -> None:
+        self.elapsed += other.elapsed
+        self.by_others += other.by_others
+
     @property
     def share(self) -> float:
         """The part of the machine's processors that other processes took."""
@@ -149,9 +153,16 @@ class Comparison:
     noise: Noise = field(default_factory=Noise)
 
     def row(self, workload: str) -> Row:
-        """Write a workload for every engine, load it in a fresh process each, and time them in turns."""
-        with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        """Write a workload for every engine, and measure it."""
+        with tempfile.TemporaryDirectory() as folder:
             row = write(workload, self.engines, self.writer, folder)
+            self.measure(row)
+        return row
+
+    def measure(self, row: Row) -> Noise:
+        """Load what was written in a fresh process each, and time it in turns; the noise meanwhile."""
+        noise = Noise()
+        with ExitStack() as stack:
             workers: dict[str, Worker] = {}
             for name, column in counted("loading in each engine", row.columns.items()):
                 small = self.small[name].written
@@ -163,10 +174,11 @@ class Comparison:
                     _load(workers[name], column, small)
                 except EngineError as error:
                     column.failure = str(error)
-            take_turns(workers, row.columns, self.turns, self.noise)
+            take_turns(workers, row.columns, self.turns, noise)
             for name, column in _unfailed(workers, row.columns).items():
                 column.peak = workers[name].ask("peak")
-        return row
+        self.noise.add(noise)
+        return noise
 
 
 def take_turns(workers: Mapping[str, Worker], columns: Mapping[str, Column], turns: Turns, noise: Noise) -> None:
