@@ -161,14 +161,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--models", nargs="+", choices=every, metavar="MODEL", help=f"these rows alone, of: {', '.join(every)}"
     )
+    cpus = len(os.sched_getaffinity(0))
     names = [engine.name for engine in (*COMPARED, GGML_BF16)]
     parser.add_argument("--engines", nargs="+", default=names, choices=names, metavar="ENGINE")
-    parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1), help="threads of each engine")
+    parser.add_argument("--threads", type=int, default=min(2, cpus), help="threads of each engine")
     parser.add_argument("--rounds", type=int, help="how often each engine gets its turn (default: 9, sizes 3)")
     parser.add_argument("--seconds", type=float, default=0.3, help="length of a turn")
-    parser.add_argument(
-        "--busy", type=int, default=os.cpu_count() or 1, help="processes that load the machine; 0: none"
-    )
+    parser.add_argument("--busy", type=int, default=cpus, help="processes that load these CPUs; 0: none")
     parser.add_argument(
         "--resume", action="store_true", help=f"keep files and measurements in {FOLDER}, those of the same code"
     )
