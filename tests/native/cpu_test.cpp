@@ -33,6 +33,8 @@ void test_features_of_the_cpu() {
   expect(features.avx512 == avx512, "so is AVX-512");
   expect(features.avx512vnni == (avx512 && __builtin_cpu_supports("avx512vnni")), "so is VNNI of AVX-512");
   expect(features.avx512bf16 == (avx512 && __builtin_cpu_supports("avx512bf16")), "so are products of bf16");
+  const bool may_be_slow = features.avx512bf16 && __builtin_cpu_is("intel");
+  expect(!features.slow_bf16_products || may_be_slow, "they are slow on CPUs of Intel's alone");
 #endif
 }
 

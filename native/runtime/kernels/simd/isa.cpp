@@ -93,7 +93,9 @@ Isa best_isa() {
   static const Isa best = [] {
     Isa most = Isa::Amx;
     allowed_isa(&most);
-    return best_up_to(most);
+    const Isa found = best_up_to(most);
+    const bool is_slow = found == Isa::Avx512Bf16 && most != found && x86_features().slow_bf16_products;
+    return is_slow ? Isa::Avx512Vnni : found;
   }();
   return best;
 }

@@ -28,6 +28,11 @@ struct Leaf {
   Leaf() = default;
 };
 
+bool is_intels() {
+  const Leaf vendor(0, 0);
+  return vendor.b == 0x756e6547 && vendor.d == 0x49656e69 && vendor.c == 0x6c65746e;  // "GenuineIntel"
+}
+
 bool has(unsigned word, unsigned bit) { return (word >> bit & 1u) != 0; }
 
 // The states that the system saves and restores.
@@ -58,6 +63,9 @@ X86Features x86_features() {
       found.avx2 && saves(kZmm) && has(seventh.b, 16) && has(seventh.b, 17) && has(seventh.b, 30) && has(seventh.b, 31);
   found.avx512vnni = found.avx512 && has(seventh.c, 11);
   found.avx512bf16 = found.avx512 && has(more_bits, 5);
+  // On Intel's CPUs that have tiles (as Emerald Rapids was measured), where a virtual machine may hide these. They are
+  // the ones with AVX512-FP16.
+  found.slow_bf16_products = found.avx512bf16 && is_intels() && has(seventh.d, 23);
   const bool has_tiles = saves(kTiles) && has(seventh.d, 24);
   found.amx_int8 = has_tiles && has(seventh.d, 25);
   found.amx_bf16 = has_tiles && has(seventh.d, 22);

@@ -9,6 +9,7 @@ struct X86Features {
   bool avx512;  // F, BW, DQ and VL
   bool avx512vnni;
   bool avx512bf16;
+  bool slow_bf16_products;  // VDPBF16PS takes longer than the products of floats that it replaces
   bool amx_int8;
   bool amx_bf16;
 };
