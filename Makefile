@@ -180,7 +180,7 @@ cross: corpus $(STAMPS)/zig  ## compile and link for macOS, Windows and musl, an
 
 .PHONY: native-test
 native-test: setup corpus
-	$(BIN)/ctest --test-dir $(BUILD) --output-on-failure
+	$(BIN)/ctest --test-dir $(BUILD) --output-on-failure --parallel 2
 
 # A program made in Python gives the same numbers in a plain C++ process.
 .PHONY: runner-test

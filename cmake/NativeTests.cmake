@@ -17,6 +17,9 @@ foreach(_source IN LISTS _tests)
   )
 endforeach()
 
+# They ask how threads share the cores.
+set_tests_properties(cpu_test thread_pool_test threads_test PROPERTIES RUN_SERIAL ON)
+
 # With -O3 its emulated tiles take a minute to compile, and run no faster.
 target_compile_options(kernels_bfloat_tiles_test PRIVATE "$<$<CONFIG:Release>:-O1>")
 
