@@ -13,6 +13,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests import zoo
+
+from benchmarks import workloads
 from benchmarks.code_versions import digest, installed, our_files
 from benchmarks.results import PACKAGES
 from executorch_ggml.benchmark.comparison import Column, Noise, Row, write
@@ -40,8 +43,9 @@ def _column(kept: dict[str, Any], folder: Path) -> Column:
 
 
 def _files_version(engines: Sequence[Engine]) -> str:
-    """Stands for the code that writes the engines' files."""
-    return digest(our_files(".py"), [engine.name for engine in engines], [installed(package) for package in PACKAGES])
+    """Stands for the code that writes the engines' files: ours, that of the workloads, and the packages."""
+    files = [*our_files(".py"), *Path(workloads.__file__).parent.glob("*.py"), Path(zoo.__file__)]
+    return digest(files, [engine.name for engine in engines], [installed(package) for package in PACKAGES])
 
 
 @dataclass(frozen=True)
@@ -108,4 +112,6 @@ class KeptRows:
             "measured": conditions,
             "noise": asdict(noise or Noise()),
         }
-        (folder / FILE).write_text(json.dumps(whole), "utf-8")
+        unfinished = folder / f"unfinished.{FILE}"
+        unfinished.write_text(json.dumps(whole), "utf-8")
+        unfinished.rename(folder / FILE)

@@ -73,7 +73,7 @@ def is_packed_of_library(path: str) -> bool:
     return not _matches(path, OF_LIBRARY)
 
 
-def _filter(folder: Path, is_packed: Callable[[str], bool]) -> Callable[[tarfile.TarInfo], tarfile.TarInfo | None]:
+def entry_filter(folder: Path, is_packed: Callable[[str], bool]) -> Callable[[tarfile.TarInfo], tarfile.TarInfo | None]:
     """What `tarfile` asks of each entry, which it names by its path without the first slash."""
     prefix = str(folder).lstrip("/") + "/"
 
@@ -102,8 +102,8 @@ def add_all(archive: tarfile.TarFile) -> None:
     (packages,) = (ENVIRONMENT / "lib").glob("python3*/site-packages")
     for path in interpreter_files():
         archive.add(path)
-    archive.add(library, filter=_filter(library, is_packed_of_library))
-    archive.add(ENVIRONMENT, filter=_filter(packages, is_packed_of_packages))
+    archive.add(library, filter=entry_filter(library, is_packed_of_library))
+    archive.add(ENVIRONMENT, filter=entry_filter(packages, is_packed_of_packages))
 
 
 def pieces(stream: IO[bytes], size: int) -> Iterator[bytes]:

@@ -7,7 +7,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from tools.pack_environment import _filter, interpreter_files, is_packed_of_library, is_packed_of_packages, pieces
+from tools.pack_environment import entry_filter, interpreter_files, is_packed_of_library, is_packed_of_packages, pieces
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_an_archive_of_a_tree(tmp_path: Path) -> None:
         path.write_text(name)
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as archive:
-        archive.add(tmp_path, filter=_filter(tmp_path, is_packed_of_library))
+        archive.add(tmp_path, filter=entry_filter(tmp_path, is_packed_of_library))
     stream.seek(0)
     with tarfile.open(fileobj=stream) as archive:
         files = {entry.name for entry in archive if entry.isfile()}
