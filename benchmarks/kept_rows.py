@@ -1,4 +1,4 @@
-"""Rows of :mod:`benchmarks.models` that are kept in a folder: the engines' files, and what was measured with them.
+"""A cache of rows of :mod:`benchmarks.models`: the engines' files, and what was measured with them.
 
 A section can so be written on one day and measured on another, in pieces, or several rows side by side.
 """
@@ -86,7 +86,7 @@ class KeptRows:
         return json.loads(path.read_text("utf-8")) if path.exists() else None
 
     def _write(self, workload: str, engines: Sequence[Engine], writer: Worker) -> Any:
-        """Write the files beside their place first: others may write the same, and the first one's are kept."""
+        """Write to a temporary folder, and rename that: of processes that write the same row the first one wins."""
         folder = self.folder / workload
         shutil.rmtree(folder, ignore_errors=True)
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ All files are written first, by as many processes as there are CPUs. Then as man
 each with as many cores as it has threads, and the sections are written as `benchmarks.models` does. What follows `--`
 goes to that program. Files and rows are kept (``--resume``): what was cut off goes on where it stopped.
 
-Rows share the caches and the memory's bandwidth, so a quiet machine with two cores gives steadier figures.
+Rows compete for the last-level cache and memory bandwidth: a quiet machine with two cores gives steadier figures.
 """
 
 from __future__ import annotations

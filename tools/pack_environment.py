@@ -14,15 +14,11 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
-import os
 import subprocess
-import sys
 import sysconfig
 import tarfile
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO
 
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = ROOT / ".venv"
@@ -106,13 +102,25 @@ def add_all(archive: tarfile.TarFile) -> None:
     archive.add(ENVIRONMENT, filter=entry_filter(packages, is_packed_of_packages))
 
 
-def pieces(stream: IO[bytes], size: int) -> Iterator[bytes]:
-    """A stream in pieces of that many bytes, the last of them smaller."""
-    while piece := stream.read(size):
-        yield piece
+def pack(folder: Path, megabytes: int, add: Callable[[tarfile.TarFile], None] = add_all) -> None:
+    """Write an archive of what ``add`` adds, in pieces."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob(f"{PIECE}*"):
+        old.unlink()
+    compress = ["xz", f"-{LEVEL}", "-T0"]
+    cut = ["split", f"--bytes={megabytes}MB", "--numeric-suffixes", "--verbose", "-", str(folder / PIECE)]
+    with (
+        subprocess.Popen(compress, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as xz,
+        subprocess.Popen(cut, stdin=xz.stdout) as split,
+    ):
+        assert xz.stdin is not None
+        with xz.stdin, tarfile.open(fileobj=xz.stdin, mode="w|") as archive:
+            add(archive)
+    if xz.returncode or split.returncode:
+        raise SystemExit(f"xz ended with {xz.returncode}, split with {split.returncode}")
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m tools.pack_environment",
         description=__doc__,
@@ -121,28 +129,8 @@ def main() -> int:
     parser.add_argument("folder", type=Path, help="where the pieces go")
     parser.add_argument("--piece-megabytes", type=int, default=48)
     arguments = parser.parse_args()
-    arguments.folder.mkdir(parents=True, exist_ok=True)
-    for old in arguments.folder.glob(f"{PIECE}*"):
-        old.unlink()
-    with subprocess.Popen(
-        ["xz", f"-{LEVEL}", f"-T{os.cpu_count()}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as xz:
-        assert xz.stdin is not None
-        assert xz.stdout is not None
-
-        def feed(to: IO[bytes]) -> None:
-            with to, tarfile.open(fileobj=to, mode="w|") as archive:
-                add_all(archive)
-
-        feeder = threading.Thread(target=feed, args=(xz.stdin,))
-        feeder.start()
-        for number, piece in enumerate(pieces(xz.stdout, arguments.piece_megabytes * 1_000_000)):
-            path = arguments.folder / f"{PIECE}{number:02}"
-            path.write_bytes(piece)
-            print(f"{path}: {len(piece) / 1e6:.0f} MB", flush=True)
-        feeder.join()
-    return xz.returncode
+    pack(arguments.folder, arguments.piece_megabytes)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

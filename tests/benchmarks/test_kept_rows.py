@@ -22,7 +22,7 @@ ENGINES = (EAGER,)
 
 
 class CountingWorker(Worker):
-    """A worker that counts the files that it was asked for."""
+    """A worker that counts requests to write a file."""
 
     asked = 0
 

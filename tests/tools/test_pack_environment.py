@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+import random
 import tarfile
 from pathlib import Path
 
 import pytest
-from tools.pack_environment import entry_filter, interpreter_files, is_packed_of_library, is_packed_of_packages, pieces
+from tools.pack_environment import entry_filter, interpreter_files, is_packed_of_library, is_packed_of_packages, pack
 
 
 @pytest.mark.parametrize(
@@ -39,11 +40,17 @@ def test_an_archive_of_a_tree(tmp_path: Path) -> None:
     assert files == {str(tmp_path / name).lstrip("/") for name in ("abc.py", "json/tool.py")}
 
 
-def test_pieces_are_the_whole() -> None:
-    contents = bytes(range(250))
-    parts = list(pieces(io.BytesIO(contents), 100))
-    assert [len(part) for part in parts] == [100, 100, 50]
-    assert b"".join(parts) == contents
+def test_pieces_are_one_archive(tmp_path: Path) -> None:
+    source, folder = tmp_path / "noise", tmp_path / "packed"
+    source.write_bytes(random.Random(0).randbytes(2_500_000))
+    pack(folder, 1, lambda archive: archive.add(source, "noise"))
+    parts = sorted(folder.iterdir())
+    assert [part.name for part in parts] == [f"environment.tar.xz.0{number}" for number in range(3)]
+    stream = io.BytesIO(b"".join(part.read_bytes() for part in parts))
+    with tarfile.open(fileobj=stream, mode="r:xz") as archive:
+        contents = archive.extractfile("noise")
+        assert contents is not None
+        assert contents.read() == source.read_bytes()
 
 
 def test_the_interpreter_is_found_behind_its_links() -> None:

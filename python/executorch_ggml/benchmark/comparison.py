@@ -160,7 +160,7 @@ class Comparison:
         return row
 
     def measure(self, row: Row) -> Noise:
-        """Load what was written in a fresh process each, and time it in turns; the noise meanwhile."""
+        """Load each engine's file in a fresh process, and time them in turns; returns the noise of that time."""
         noise = Noise()
         with ExitStack() as stack:
             workers: dict[str, Worker] = {}

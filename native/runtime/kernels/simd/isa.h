@@ -83,8 +83,8 @@ inline bool is_of_architecture(Isa isa) { return isa == Isa::Generic || (isa < I
 // The most that EXECUTORCH_GGML_CPU allows, which is all where it is not set; false where it has no such name.
 bool allowed_isa(Isa* most);
 
-// The best that this build has, this CPU runs and EXECUTORCH_GGML_CPU allows. Avx512Bf16 only if it is asked for, or
-// faster than Avx512Vnni.
+// The best that this build has, this CPU runs and EXECUTORCH_GGML_CPU allows. Avx512Bf16 only on
+// request, or where it is faster than Avx512Vnni.
 Isa best_isa();
 
 // The instruction set that kernels run on: best_isa(), or less after limit_isa().
