@@ -659,7 +659,8 @@ void bench() {
   bench_bfloats("1x1 1024>256 14", {{1024, 14, 14, 1}, 256, 1});
   bench_bfloats("3x3 256>256 14", {{256, 14, 14, 1}, 256, 3, 1, 1});
   bench_bfloats("3x3 512>512 7", {{512, 7, 7, 1}, 512, 3, 1, 1});
-  std::printf("MobileNetV2\n");
+  std::printf("MobileNets\n");
+  bench_conv("stem 3x3/2 3>16 224", {{3, 224, 224, 1}, 16, 3, 2, 1});
   bench_conv("stem 3x3/2 3>32 224", {{3, 224, 224, 1}, 32, 3, 2, 1});
   bench_depthwise("dw 3x3 32 112", {{32, 112, 112, 1}, 0, 3, 1, 1});
   bench_conv("1x1 32>16 112", {{32, 112, 112, 1}, 16, 1});

@@ -410,8 +410,8 @@ void tame(Tensor& a, Tensor& b, BinaryKind kind) {
 }
 
 void test_binary(BinaryKind kind, DType type, const Sizes& ne) {
-  // Dims in which a or b is broadcast: none, rows, columns, one element, both ways.
-  constexpr int64_t kMasks[][2] = {{0, 0}, {0, 14}, {0, 1}, {0, 15}, {15, 0}, {1, 0}, {5, 10}, {0, 9}};
+  // Dims in which a or b is broadcast: none, rows, columns, one element, both ways, matrices and rows.
+  constexpr int64_t kMasks[][2] = {{0, 0}, {0, 14}, {0, 1}, {0, 15}, {15, 0}, {1, 0}, {5, 10}, {0, 9}, {12, 14}};
   for (const auto& [mask_a, mask_b] : kMasks) {
     Tensor a = random_tensor(type, broadcast_from(ne, mask_a), kLayouts[random_below(3)]);
     Tensor b = random_tensor(type, broadcast_from(ne, mask_b), kLayouts[random_below(3)]);

@@ -126,11 +126,11 @@ class Convolution {
 
   void find_weights() {
     if (in_place()) weights_ = static_cast<const Element*>(packed_);
-    if (in_place() && !run_is_odd()) {
+    if (in_place() && !run_is_odd() && params_.groups == 1) {
       zeros_ = weights_ + blocks() * block_stride_;
       return;
     }
-    const auto zeros = static_cast<size_t>(group_in_ + kCopied);
+    const auto zeros = static_cast<size_t>(in_.channels + kCopied);
     if (scratch_.zeros.size() < zeros) scratch_.zeros.resize(zeros);
     zeros_ = scratch_.zeros.data();
   }
@@ -364,7 +364,7 @@ class Convolution {
         if (is_short) {  // copies past the end of a run, where the next one overwrites it
           for (int64_t i = 0; i < tile.run; i += kCopied) std::memcpy(to + i, from + i, kCopied * sizeof(Element));
         } else {
-          std::copy_n(from == zeros_ ? from : from + offset, tile.run, to);
+          std::copy_n(from + offset, tile.run, to);
         }
       }
       if (gathered_pitch() > gathered_run()) *to++ = 0;
@@ -482,7 +482,6 @@ class Convolution {
     }
     session_.shape(rows, tile.run);
     tile.inputs = scratch_.inputs.data();
-    tile.zeros = zeros_;
     tile.block_stride = block_stride_;
     tile.addend = addend_;
     tile.output_begin = output_begin_;
@@ -572,16 +571,59 @@ class Convolution {
     std::copy_n(scratch_.outputs.data() + first, pixels.size(), outputs);
   }
 
+  // Column i and row j of the phase of an image.
+  struct Place {
+    int64_t i;
+    int64_t j;
+    int64_t image;
+  };
+
+  Place place_of(int64_t pixel) const {
+    const int64_t row = pixel / phase_width_;
+    return {pixel % phase_width_, row % phase_height_, row / phase_height_};
+  }
+
+  // Whether so many pixels are of one row, and see pixels of the image alone.
+  bool are_inside_a_row(const Place& first, int64_t count) const {
+    const bool of_columns = first.i >= interior_x_.begin && first.i + count <= interior_x_.end;
+    return of_columns && first.j >= interior_y_.begin && first.j < interior_y_.end;
+  }
+
+  void use_taps(const Taps& taps, ConvTileOf<Element>& tile) const {
+    tile.taps = static_cast<int64_t>(taps.at.size());
+    tile.tap_weights = taps.weights.data();
+    tile.run = taps.run;
+  }
+
+  // Such pixels' inputs and outputs are evenly apart.
+  void find_pixels_inside_a_row(const Place& first, int64_t rows, float** outputs, ConvTileOf<Element>& tile) {
+    const auto [i, j, image] = first;
+    const Taps& taps = scratch_.merged.at.empty() ? scratch_.taps : scratch_.merged;
+    use_taps(taps, tile);
+    const int64_t y = image * in_.height + j * vertical_.step;
+    const Element* const begin = x_ + ((y * in_.width + i * horizontal_.step) * in_.channels - x_begin_);
+    const int64_t step = horizontal_.step * in_.channels;
+    const Element** to = scratch_.inputs.data();
+    for (const Tap& tap : taps.at) {
+      const Element* from = begin + tap.delta;
+      for (int64_t m = 0; m < rows; ++m, from += step) *to++ = from;
+    }
+    const int64_t oy = image * out_.height + phase_y_ + j * vertical_.phases;
+    float* output = y_ + (oy * out_.width + phase_x_ + i * horizontal_.phases) * out_.channels;
+    for (int64_t m = 0; m < rows; ++m, output += horizontal_.phases * out_.channels) outputs[m] = output;
+    if (joins_runs_) join_runs(tile, rows);
+  }
+
   // Fills in the output and input pointers of the tile's pixels.
   void find_pixels(Range pixels, float** outputs, ConvTileOf<Element>& tile) {
+    const int64_t rows = pixels.size();
+    const Place first = place_of(pixels.begin);
+    if (are_inside_a_row(first, rows)) return find_pixels_inside_a_row(first, rows, outputs, tile);
+    auto [i, j, image] = first;
     int64_t xs[kMaxTileRows];
     int64_t ys[kMaxTileRows];
     int64_t begins[kMaxTileRows];
-    int64_t i = pixels.begin % phase_width_;
-    int64_t j = pixels.begin / phase_width_ % phase_height_;
-    int64_t image = pixels.begin / phase_width_ / phase_height_;
     bool interior = true;
-    const int64_t rows = pixels.size();
     for (int64_t m = 0; m < rows;) {
       const int64_t of_row = std::min(rows - m, phase_width_ - i);
       const int64_t y = j * vertical_.step;
@@ -607,9 +649,7 @@ class Convolution {
     }
     const bool merged = interior && !scratch_.merged.at.empty();
     const Taps& taps = merged ? scratch_.merged : scratch_.taps;
-    tile.taps = static_cast<int64_t>(taps.at.size());
-    tile.tap_weights = taps.weights.data();
-    tile.run = taps.run;
+    use_taps(taps, tile);
     const Element** to = scratch_.inputs.data();
     for (const Tap& tap : taps.at) {
       const int64_t delta = tap.delta - x_begin_;
@@ -671,7 +711,7 @@ class Convolution {
   const float* output_begin_;
   float* y_;
   int64_t block_stride_;
-  const Element* zeros_ = nullptr;
+  const Element* zeros_ = nullptr;  // a pixel of padding
   const ConvTilesOf<Element>& tiles_;
   ConvTileOf<Element> tile_{};  // the next one's; clearing it for each takes as long as a small one
   TileSession session_{tiles_.setup};

@@ -21,8 +21,7 @@ constexpr int kMaxTileRows = 32;  // output pixels of a tile, at most
 template <class Element>
 struct ConvTileOf {
   const Element* const* inputs;  // [tap * rows + pixel]: where the pixel's run begins
-  const Element* zeros;          // the run in `inputs` that is padding
-  int64_t input_offset;          // added to every run but `zeros`
+  int64_t input_offset;          // added to each of `inputs`
   const int64_t* tap_weights;    // [tap]: where the tap's weights begin in a block
   int64_t taps;
   int64_t run;             // inputs per pixel and tap; of bf16 an even number

@@ -24,10 +24,9 @@ struct Bounds {
   }
 };
 
-// Calls body(c, lanes) for each vector of the row's channels, the last one perhaps in part.
+// Calls body(c, lanes) for each vector of the channels from one on, the last one perhaps in part.
 template <class Body>
-VEC_INLINE void each_vector(int64_t channels, const Body& body) {
-  int64_t c = 0;
+VEC_INLINE void each_vector(int64_t c, int64_t channels, const Body& body) {
   for (; c + kLanes <= channels; c += kLanes) {
     body(c, AllLanes{});
   }
@@ -40,7 +39,7 @@ VEC_INLINE void each_vector(int64_t channels, const Body& body) {
 void run_column(const DepthwiseRow& row, const Bounds& bounds, int64_t column) {
   const int64_t left = column * row.window.stride - row.window.pad;
   float* output = row.output + column * row.pitch;
-  each_vector(row.channels, [&](int64_t c, auto lanes) {
+  each_vector(0, row.channels, [&](int64_t c, auto lanes) {
     V sum = row.bias == nullptr ? V{} : lanes.load(row.bias + c);
     for (int64_t ky = 0; ky < row.tap_rows; ++ky) {
       const float* input = row.input + ky * row.input_pitch + c;
@@ -58,60 +57,121 @@ void run_column(const DepthwiseRow& row, const Bounds& bounds, int64_t column) {
 
 // Columns output columns from `column` on, with a kernel of Kernel undilated taps.
 template <int Kernel, int Stride, int Columns>
-struct Strip {
+class Strip {
+ public:
+  static void run(const DepthwiseRow& row, const Bounds& bounds, int64_t column) {
+    const int64_t left = left_of(row, column);
+    const bool inside = left >= 0 && left + kInputs <= row.in_width;
+    inside ? run_channels<false>(row, bounds, column) : run_channels<true>(row, bounds, column);
+  }
+
+ private:
   static constexpr int kInputs = (Columns - 1) * Stride + Kernel;
+  // Of channels at a time. The sums of one vector are too few to hide the latency of additions, unless those of several
+  // fit into the reorder buffer, as with small kernels.
+  static constexpr int kVectors = Kernel > 3 && Columns < 8 ? 2 : 1;
+
+  static int64_t left_of(const DepthwiseRow& row, int64_t column) { return column * Stride - row.window.pad; }
 
   // Edge: some of the input columns are outside the image.
   template <bool Edge>
-  static void run(const DepthwiseRow& of_row, const Bounds& of_results, int64_t column) {
+  static void run_channels(const DepthwiseRow& of_row, const Bounds& of_results, int64_t column) {
     const DepthwiseRow row = of_row;  // copies stay in registers: stores of results can't change them
     const Bounds bounds = of_results;
-    const int64_t left = column * Stride - row.window.pad;
-    const int64_t pitch = row.pitch;
-    float* output = row.output + column * pitch;
-    each_vector(row.channels, [=](int64_t c, auto lanes) {
-      V sum[Columns];
-      const V bias = row.bias == nullptr ? V{} : lanes.load(row.bias + c);
-      VEC_UNROLL
-      for (int i = 0; i < Columns; ++i) {
-        sum[i] = bias;
-      }
-      const float* from = row.input + c;
-      const float* weights = row.weights + c;
-      for (int64_t ky = 0; ky < row.tap_rows; ++ky) {
-        V input[kInputs];
-        VEC_UNROLL
-        for (int i = 0; i < kInputs; ++i) {
-          const bool inside = !Edge || (left + i >= 0 && left + i < row.in_width);
-          input[i] = inside ? lanes.load(from + (left + i) * pitch) : V{};
-        }
-        VEC_UNROLL
-        for (int kx = 0; kx < Kernel; ++kx) {
-          const V w = lanes.load(weights + kx * pitch);
-          VEC_UNROLL
-          for (int i = 0; i < Columns; ++i) {
-            sum[i] += input[i * Stride + kx] * w;
-          }
-        }
-        from += row.input_pitch;
-        weights += Kernel * pitch;
-      }
-      VEC_UNROLL
-      for (int i = 0; i < Columns; ++i) {
-        lanes.store(output + i * pitch + c, clamped(sum[i], bounds.low, bounds.high));
-      }
-    });
-  }
-
-  // A larger kernel computes so much per load that the bounds checks cost little: it needs no copy without them.
-  static void either(const DepthwiseRow& row, const Bounds& bounds, int64_t column) {
-    const int64_t left = column * Stride - row.window.pad;
-    if constexpr (Kernel == 3) {
-      if (left >= 0 && left + kInputs <= row.in_width) {
-        return run<false>(row, bounds, column);
+    int64_t begin = 0;
+    if constexpr (kVectors > 1) {
+      for (; begin + kVectors * kLanes <= row.channels; begin += kVectors * kLanes) {
+        run_vectors<Edge>(row, bounds, column, begin);
       }
     }
-    run<true>(row, bounds, column);
+    each_vector(begin, row.channels, [=](int64_t c, auto lanes) { run_vector<Edge>(row, bounds, column, c, lanes); });
+  }
+
+  // Inputs stay in registers: each is loaded once for all its taps.
+  template <bool Edge, class Lanes>
+  static VEC_INLINE void run_vector(const DepthwiseRow& row, const Bounds& bounds, int64_t column, int64_t c,
+                                    Lanes lanes) {
+    const int64_t left = left_of(row, column);
+    const int64_t pitch = row.pitch;
+    V sum[Columns];
+    const V bias = row.bias == nullptr ? V{} : lanes.load(row.bias + c);
+    VEC_UNROLL
+    for (int i = 0; i < Columns; ++i) sum[i] = bias;
+    const float* from = row.input + c;
+    const float* weights = row.weights + c;
+    for (int64_t ky = 0; ky < row.tap_rows; ++ky) {
+      V input[kInputs];
+      VEC_UNROLL
+      for (int i = 0; i < kInputs; ++i) {
+        const bool inside = !Edge || (left + i >= 0 && left + i < row.in_width);
+        input[i] = inside ? lanes.load(from + (left + i) * pitch) : V{};
+      }
+      VEC_UNROLL
+      for (int kx = 0; kx < Kernel; ++kx) {
+        const V w = lanes.load(weights + kx * pitch);
+        VEC_UNROLL
+        for (int i = 0; i < Columns; ++i) sum[i] += input[i * Stride + kx] * w;
+      }
+      from += row.input_pitch;
+      weights += Kernel * pitch;
+    }
+    float* output = row.output + column * pitch + c;
+    VEC_UNROLL
+    for (int i = 0; i < Columns; ++i) lanes.store(output + i * pitch, clamped(sum[i], bounds.low, bounds.high));
+  }
+
+  // Sums stay in registers, and inputs are operands in memory; those outside of the image are zeros elsewhere.
+  template <bool Edge>
+  static VEC_INLINE void run_vectors(const DepthwiseRow& row, const Bounds& bounds, int64_t column, int64_t c) {
+    static constexpr float kZeros[kVectors * kLanes] = {};
+    const int64_t left = left_of(row, column);
+    const int64_t pitch = row.pitch;
+    const float* first = row.input + left * pitch + c;
+    const float* inputs[kInputs];
+    int64_t steps[kInputs];  // to the next row of taps
+    if (Edge) {
+      VEC_UNROLL
+      for (int i = 0; i < kInputs; ++i) {
+        const bool inside = left + i >= 0 && left + i < row.in_width;
+        inputs[i] = inside ? first + i * pitch : kZeros;
+        steps[i] = inside ? row.input_pitch : 0;
+      }
+    }
+    V sum[Columns][kVectors];
+    VEC_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      const V bias = row.bias == nullptr ? V{} : load<V>(row.bias + c + v * kLanes);
+      VEC_UNROLL
+      for (int i = 0; i < Columns; ++i) sum[i][v] = bias;
+    }
+    const float* weights = row.weights + c;
+    for (int64_t ky = 0; ky < row.tap_rows; ++ky) {
+      VEC_UNROLL
+      for (int kx = 0; kx < Kernel; ++kx, weights += pitch) {
+        V w[kVectors];
+        VEC_UNROLL
+        for (int v = 0; v < kVectors; ++v) w[v] = load<V>(weights + v * kLanes);
+        VEC_UNROLL
+        for (int i = 0; i < Columns; ++i) {
+          const float* input = Edge ? inputs[i * Stride + kx] : first + (i * Stride + kx) * pitch;
+          VEC_UNROLL
+          for (int v = 0; v < kVectors; ++v) sum[i][v] += load<V>(input + v * kLanes) * w[v];
+        }
+      }
+      first += row.input_pitch;
+      if (Edge) {
+        VEC_UNROLL
+        for (int i = 0; i < kInputs; ++i) inputs[i] += steps[i];
+      }
+    }
+    float* output = row.output + column * pitch + c;
+    VEC_UNROLL
+    for (int i = 0; i < Columns; ++i) {
+      VEC_UNROLL
+      for (int v = 0; v < kVectors; ++v) {
+        store(output + i * pitch + v * kLanes, clamped(sum[i][v], bounds.low, bounds.high));
+      }
+    }
   }
 };
 
@@ -124,7 +184,7 @@ constexpr bool has_strips(int kernel) {
 
 template <int Kernel, int Stride, int Columns>
 constexpr StripRun strip() {
-  if constexpr (has_strips(Kernel)) return Strip<Kernel, Stride, Columns>::either;
+  if constexpr (has_strips(Kernel)) return Strip<Kernel, Stride, Columns>::run;
   return nullptr;
 }
 

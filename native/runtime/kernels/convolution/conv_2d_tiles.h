@@ -216,9 +216,10 @@ struct Tile {
     for (int64_t t = 0; t < tile.taps; ++t) {
       const Element* input[Rows];
       VEC_UNROLL
-      for (int m = 0; m < Rows; ++m) {
-        const Element* from = tile.inputs[t * Rows + m];
-        input[m] = from == tile.zeros ? from : from + tile.input_offset;
+      for (int m = 0; m < Rows; ++m) input[m] = tile.inputs[t * Rows + m];
+      if (tile.input_offset != 0) {
+        VEC_UNROLL
+        for (int m = 0; m < Rows; ++m) input[m] += tile.input_offset;
       }
       accumulate_steps(sum, input, products, tile, weights + tile.tap_weights[t]);
     }

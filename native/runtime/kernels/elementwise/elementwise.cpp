@@ -71,27 +71,39 @@ class LongRows {
   bool buffered_ = false;
 };
 
-// Short rows: blocks of several rows, each source that is not dense as a whole gathered into a buffer.
+// After how many elements a source repeats itself, which all outer dims broadcast; 0 for others.
+int64_t period_of(const Walk& source) {
+  if (source.dims == 1) return source.stride[0][0] == 0 ? 1 : 0;
+  return source.dims == 2 && source.stride[0][1] == 0 ? source.ne[0] : 0;
+}
+
+// Short rows: blocks of several rows, each source that is not dense as a whole gathered into a buffer. Where blocks
+// begin at the same place of all periods, buffers of the first hold for all.
 void run_short_rows(const ggml_tensor* dst, const Walk& walk, const int64_t* items, MapFn fn, Range range,
                     const void* context, Buffers& buffers) {
   const int sources = walk.operands - 1;
   Walk alone[kMaxSources] = {Walk(dst->ne), Walk(dst->ne), Walk(dst->ne)};
   bool direct[kMaxSources] = {};
+  int64_t periods[kMaxSources] = {};
+  int64_t step = kBlock;  // a multiple of the periods that fit: they are products of dims, so each divides the longer
   for (int i = 0; i < sources; ++i) {
     alone[i].add(dst->src[i]);
     alone[i].collapse();
     direct[i] = alone[i].dense(0, items[i + 1]);
+    periods[i] = direct[i] ? 0 : period_of(alone[i]);
+    if (periods[i] > 0 && periods[i] <= step) step -= step % periods[i];
   }
-  for (int64_t begin = range.begin; begin < range.end; begin += kBlock) {
-    const Range block{begin, std::min(begin + kBlock, range.end)};
+  for (int64_t begin = range.begin; begin < range.end; begin += step) {
+    const Range block{begin, std::min(begin + step, range.end)};
     const void* src[kMaxSources] = {};
     for (int i = 0; i < sources; ++i) {
       if (direct[i]) {
         src[i] = walk.data[i + 1] + begin * items[i + 1];
-      } else {
-        gather(alone[i], block, buffers.at[i], items[i + 1]);
-        src[i] = buffers.at[i];
+        continue;
       }
+      src[i] = buffers.at[i];
+      const bool repeats = periods[i] > 0 && step % periods[i] == 0;
+      if (begin == range.begin || !repeats) gather(alone[i], block, buffers.at[i], items[i + 1]);
     }
     fn(walk.data[0] + begin * items[0], src, block.end - block.begin, context);
   }

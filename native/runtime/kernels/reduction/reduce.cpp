@@ -35,11 +35,13 @@ void reduce_row(const void* from, int64_t n, void* to) {
 }
 
 template <class T, class Op>
-void reduce_lanes(const void* from, int64_t n, void* to) {
-  const T* x = static_cast<const T*>(from);
+void reduce_lanes(const void* from, int64_t n, int64_t rows, int64_t stride, void* to) {
   T* __restrict acc = static_cast<T*>(to);
-  for (int64_t i = 0; i < n; ++i) {
-    acc[i] = Op::at(acc[i], x[i]);
+  for (int64_t r = 0; r < rows; ++r) {
+    const T* x = reinterpret_cast<const T*>(static_cast<const char*>(from) + r * stride);
+    for (int64_t i = 0; i < n; ++i) {
+      acc[i] = Op::at(acc[i], x[i]);
+    }
   }
 }
 
@@ -243,10 +245,11 @@ class Reduction {
   void lanes(const char* from, int64_t from_step, int64_t n) {
     plan_.reduced.data[0] = const_cast<char*>(from);
     Runs runs(plan_.reduced, {0, plan_.reduced.count});
+    const int64_t stride = plan_.reduced.stride[0][0];
     while (runs.next()) {
-      for (int64_t i = 0; i < runs.n; ++i) {
-        const char* row = runs.at[0] + i * plan_.reduced.stride[0][0];
-        function_.loops.lanes(reader_.read(row, from_step, n), n, acc_);
+      const int64_t rows = reader_.direct(from_step) ? runs.n : 1;
+      for (int64_t i = 0; i < runs.n; i += rows) {
+        function_.loops.lanes(reader_.read(runs.at[0] + i * stride, from_step, n), n, rows, stride, acc_);
       }
     }
   }

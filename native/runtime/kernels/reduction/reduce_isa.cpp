@@ -83,16 +83,39 @@ void row(const void* from, int64_t n, void* to) {
   *static_cast<double*>(to) = result;
 }
 
-template <class Op>
-void lanes(const void* from, int64_t n, void* to) {
-  const float* x = static_cast<const float*>(from);
-  double* acc = static_cast<double*>(to);
-  int64_t i = 0;
-  for (; i + kWideLanes <= n; i += kWideLanes) {
-    store(acc + i, Op::at(load<Double>(acc + i), widened(x + i)));
+// Some columns of a matrix, whose accumulators stay in registers.
+template <class Op, int Vectors>
+VEC_INLINE void columns(const char* from, int64_t rows, int64_t stride, double* to) {
+  Double acc[Vectors];
+  VEC_UNROLL
+  for (int v = 0; v < Vectors; ++v) acc[v] = load<Double>(to + v * kWideLanes);
+  for (int64_t r = 0; r < rows; ++r, from += stride) {
+    const auto* x = reinterpret_cast<const float*>(from);
+    VEC_UNROLL
+    for (int v = 0; v < Vectors; ++v) acc[v] = Op::at(acc[v], widened(x + v * kWideLanes));
   }
+  VEC_UNROLL
+  for (int v = 0; v < Vectors; ++v) store(to + v * kWideLanes, acc[v]);
+}
+
+template <class Op>
+void lanes(const void* from, int64_t n, int64_t rows, int64_t stride, void* to) {
+  constexpr int kVectors = 8;
+  const auto* x = static_cast<const char*>(from);
+  double* acc = static_cast<double*>(to);
+  const auto at = [x](int64_t i) { return x + i * static_cast<int64_t>(sizeof(float)); };
+  int64_t i = 0;
+  for (; i + kVectors * kWideLanes <= n; i += kVectors * kWideLanes) {
+    columns<Op, kVectors>(at(i), rows, stride, acc + i);
+  }
+  for (; i + kVectors / 2 * kWideLanes <= n; i += kVectors / 2 * kWideLanes) {
+    columns<Op, kVectors / 2>(at(i), rows, stride, acc + i);
+  }
+  for (; i + kWideLanes <= n; i += kWideLanes) columns<Op, 1>(at(i), rows, stride, acc + i);
   for (; i < n; ++i) {
-    acc[i] = Op::at(acc[i], static_cast<double>(x[i]));
+    for (int64_t r = 0; r < rows; ++r) {
+      acc[i] = Op::at(acc[i], static_cast<double>(*reinterpret_cast<const float*>(at(i) + r * stride)));
+    }
   }
 }
 

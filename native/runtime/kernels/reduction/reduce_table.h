@@ -8,8 +8,10 @@
 
 namespace executorch_ggml::kernels {
 
-// row: acc[0] = f(acc[0], x[i]) for all i < n. lanes: acc[i] = f(acc[i], x[i]) for i < n.
-using ReduceFn = void (*)(const void* x, int64_t n, void* acc);
+// acc[0] = f(acc[0], x[i]) for all i < n
+using ReduceRowFn = void (*)(const void* x, int64_t n, void* acc);
+// acc[i] = f(acc[i], row[i]) for i < n, for `rows` rows that are `stride` bytes apart
+using ReduceLanesFn = void (*)(const void* x, int64_t n, int64_t rows, int64_t stride, void* acc);
 
 // Loops that several kinds share.
 constexpr bool kReducesBySum = is_built(ReduceKind::Sum) || is_built(ReduceKind::Mean);
@@ -17,8 +19,8 @@ constexpr bool kReducesByMax = is_built(ReduceKind::Max) || is_built(ReduceKind:
 constexpr bool kReducesByMin = is_built(ReduceKind::Min) || is_built(ReduceKind::Argmin);
 
 struct Reducer {
-  ReduceFn row;
-  ReduceFn lanes;
+  ReduceRowFn row;
+  ReduceLanesFn lanes;
 };
 
 // x are floats or int64.

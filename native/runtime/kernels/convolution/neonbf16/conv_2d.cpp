@@ -50,8 +50,7 @@ class MatrixTile {
       const uint16_t* input[kRowPairs * 2];
       VEC_UNROLL
       for (int m = 0; m < kRowPairs * 2; ++m) {
-        const uint16_t* from = tile.inputs[tap * Rows + (m < Rows ? m : Rows - 1)];
-        input[m] = from == tile.zeros ? from : from + tile.input_offset;
+        input[m] = tile.inputs[tap * Rows + (m < Rows ? m : Rows - 1)] + tile.input_offset;
       }
       add_tap(sums, input, weights + tile.tap_weights[tap], tile.run, tile.block_stride);
     }
