@@ -40,7 +40,7 @@ void test_broadcast_and_concat() {
 
 // Images from planes to channels innermost, and back: some, of three channels too, are not a multiple of four pixels.
 void test_transposes() {
-  for (DType type : {DType::F32, DType::I32, DType::F16}) {
+  for (DType type : {DType::F32, DType::I32, DType::F16, DType::U8}) {
     for (int64_t channels : {2, 3, 4, 5, 7, 16, 33}) {
       for (int64_t pixels : {1, 3, 4, 13, 64, 67, 150}) {
         for (const Sizes& ne : {Sizes{channels, pixels, 2, 1}, Sizes{pixels, channels, 3, 1}}) {

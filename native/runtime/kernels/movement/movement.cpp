@@ -37,16 +37,16 @@ inline Quad load_quad(const char* from) {
   return quad;
 }
 
-// A part of a transpose: elements of 4 bytes, adjacent along dim 1 in `from` and along dim 0 in `to`. Steps in bytes.
+// A part of a transpose: elements that are adjacent along dim 1 in `from` and along dim 0 in `to`. All in bytes.
 struct Block {
   char* to;
   int64_t to_step;  // along dim 1
   const char* from;
   int64_t from_step;  // along dim 0
+  int64_t item;
 
   Block at(int64_t row, int64_t column) const {
-    constexpr int64_t kItem = sizeof(float);
-    return {to + column * to_step + row * kItem, to_step, from + row * from_step + column * kItem, from_step};
+    return {to + column * to_step + row * item, to_step, from + row * from_step + column * item, from_step, item};
   }
 };
 
@@ -84,18 +84,42 @@ inline void interleave_colors(const Block& block) {
   store_quad(block.to + 2 * kBytes, __builtin_shufflevector(last_ca, last_bc, 0, 2, 6, 7));
 }
 
+inline uint32_t load_word(const char* from) {
+  uint32_t word;
+  std::memcpy(&word, from, sizeof(word));
+  return word;
+}
+
+inline void store_word(char* to, uint32_t word) { std::memcpy(to, &word, sizeof(word)); }
+
+// The same of bytes.
+inline void interleave_color_bytes(const Block& block) {
+  constexpr uint32_t kFirst = 0xff, kSecond = 0xff00, kThird = 0xff0000, kFourth = 0xff000000;
+  const uint32_t a = load_word(block.from);
+  const uint32_t b = load_word(block.from + block.from_step);
+  const uint32_t c = load_word(block.from + 2 * block.from_step);
+  store_word(block.to, (a & kFirst) | (b & kFirst) << 8 | (c & kFirst) << 16 | (a & kSecond) << 16);
+  store_word(block.to + 4, (b & kSecond) >> 8 | (c & kSecond) | (a & kThird) | (b & kThird) << 8);
+  store_word(block.to + 8, (c & kThird) >> 16 | (a & kFourth) >> 16 | (b & kFourth) >> 8 | (c & kFourth));
+}
+
 // What of `rows` x `columns` elements is in whole blocks, which are transposed: so many rows and columns.
 struct Transposed {
   int64_t rows = 0;
   int64_t columns = 0;
 };
 
-Transposed transpose_by_vectors(const Block& block, int64_t rows, int64_t columns) {
-  const Transposed done = {rows / kQuad * kQuad, columns / kQuad * kQuad};
-  if (rows == 3 && block.to_step == 3 * int64_t{sizeof(float)}) {
-    for (int64_t column = 0; column < done.columns; column += kQuad) interleave_colors(block.at(0, column));
-    return {rows, done.columns};
+Transposed interleave_all_colors(const Block& block, int64_t columns) {
+  const int64_t whole = columns / kQuad * kQuad;
+  for (int64_t column = 0; column < whole; column += kQuad) {
+    const Block pixels = block.at(0, column);
+    block.item == 1 ? interleave_color_bytes(pixels) : interleave_colors(pixels);
   }
+  return {3, whole};
+}
+
+Transposed transpose_floats(const Block& block, int64_t rows, int64_t columns) {
+  const Transposed done = {rows / kQuad * kQuad, columns / kQuad * kQuad};
   for (int64_t first = 0; first < done.rows; first += kLine) {
     const int64_t last = std::min(first + kLine, done.rows);
     for (int64_t column = 0; column < done.columns; column += kQuad) {
@@ -105,20 +129,29 @@ Transposed transpose_by_vectors(const Block& block, int64_t rows, int64_t column
   return done;
 }
 
+// Whether dst has the pixels of three planes.
+bool interleaves_colors(const Walk& walk, int64_t item) {
+  const bool has_loop = item == 1 || item == sizeof(float);
+  return has_loop && walk.ne[0] == 3 && walk.stride[0][0] == item && walk.stride[0][1] == 3 * item;
+}
+
 // A source that is dense along dim 1, not along dim 0: some elements along dim 1 at a time, for all of dim 0, so that
 // the cache lines that are read and those that are written are used whole.
 void copy_transposed(const Walk& walk, int ith, int nth, int64_t item) {
   constexpr int64_t kTile = 64;
   constexpr int64_t kShare = 2048;  // elements of a thread, at least
   const Walk starts = without_first_dim(walk);
-  const bool by_vectors = item == sizeof(float) && walk.stride[0][0] == item;
+  const bool of_floats = item == sizeof(float) && walk.stride[0][0] == item;
+  const bool of_colors = interleaves_colors(walk, item);
   Runs runs(starts, share(starts.count, ith, nth, ceil_div(kShare, walk.ne[0])));
   while (runs.next()) {
     for (int64_t first = 0; first < runs.n; first += kTile) {
       const int64_t columns = std::min(kTile, runs.n - first);
       const Block block = {runs.at[0] + first * starts.stride[0][0], starts.stride[0][0], runs.at[1] + first * item,
-                           walk.stride[1][0]};
-      const Transposed done = by_vectors ? transpose_by_vectors(block, walk.ne[0], columns) : Transposed{};
+                           walk.stride[1][0], item};
+      const Transposed done = of_colors   ? interleave_all_colors(block, columns)
+                              : of_floats ? transpose_floats(block, walk.ne[0], columns)
+                                          : Transposed{};
       for (int64_t row = done.rows; row < walk.ne[0]; ++row) {
         copy_elements(block.to + row * walk.stride[0][0], block.to_step, block.from + row * block.from_step, item,
                       columns, item);
@@ -201,9 +234,10 @@ void index_run(void* dst, const void* const* src, int64_t n, const void* context
 
 void broadcast(ggml_tensor* dst, int ith, int nth, void*) {
   const int64_t item = item_size(dst);
-  if (item == sizeof(float) && ggml_are_same_shape(dst, dst->src[0])) {
+  if (ggml_are_same_shape(dst, dst->src[0])) {
     const Walk both = side_by_side(dst, 0, dst->src[0]);
-    if (is_transpose(both, item)) return copy_transposed(both, ith, nth, item);
+    const bool has_loop = item == sizeof(float) || interleaves_colors(both, item);
+    if (has_loop && is_transpose(both, item)) return copy_transposed(both, ith, nth, item);
   }
   Walk walk(dst->ne);
   walk.add(dst->src[0]);
