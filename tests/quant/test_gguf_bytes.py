@@ -65,7 +65,7 @@ def by_ggml(values: torch.Tensor, dtype: DType, importance: torch.Tensor | None)
     """By ``ggml_quantize_chunk`` of the installed library."""
     package = importlib.metadata.distribution("libggml-python").locate_file("libggml")
     (folder,) = Path(str(package)).glob("lib*")
-    library = ctypes.CDLL(str(folder / "libggml-base.so"))
+    library = ctypes.CDLL(str(folder / "libggml-base.so.0"))  # as ours links it: tables of grids take seconds to make
     library.ggml_quantize_chunk.restype = ctypes.c_size_t
     made = torch.empty(dtype.nbytes(values.numel()), dtype=torch.uint8)
     weights = ctypes.c_void_p(None if importance is None else importance.data_ptr())
