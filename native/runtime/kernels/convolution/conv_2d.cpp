@@ -533,12 +533,16 @@ class Convolution {
     }
   }
 
-  // Pixels between two rows of results have no output. False where none has one.
-  bool find_sliding_pixels(Range pixels, float** outputs, ConvTileOf<Element>& tile) {
-    const Taps& taps = scratch_.merged.at.empty() ? scratch_.taps : scratch_.merged;
+  void use_taps(const Taps& taps, ConvTileOf<Element>& tile) const {
     tile.taps = static_cast<int64_t>(taps.at.size());
     tile.tap_weights = taps.weights.data();
     tile.run = taps.run;
+  }
+
+  // Pixels between two rows of results have no output. False where none has one.
+  bool find_sliding_pixels(Range pixels, float** outputs, ConvTileOf<Element>& tile) {
+    const Taps& taps = scratch_.merged.at.empty() ? scratch_.taps : scratch_.merged;
+    use_taps(taps, tile);
     const int64_t image = pixels.begin / (phase_width_ * phase_height_);
     const int64_t skipped = image * (in_.height - phase_height_) * in_.width;  // rows that only taps see
     const Element* from = x_ + ((pixels.begin + skipped) * in_.channels - x_begin_);
@@ -589,13 +593,7 @@ class Convolution {
     return of_columns && first.j >= interior_y_.begin && first.j < interior_y_.end;
   }
 
-  void use_taps(const Taps& taps, ConvTileOf<Element>& tile) const {
-    tile.taps = static_cast<int64_t>(taps.at.size());
-    tile.tap_weights = taps.weights.data();
-    tile.run = taps.run;
-  }
-
-  // Such pixels' inputs and outputs are evenly apart.
+  // Their inputs and outputs are evenly apart.
   void find_pixels_inside_a_row(const Place& first, int64_t rows, float** outputs, ConvTileOf<Element>& tile) {
     const auto [i, j, image] = first;
     const Taps& taps = scratch_.merged.at.empty() ? scratch_.taps : scratch_.merged;
