@@ -120,7 +120,7 @@ class Strip {
     for (int i = 0; i < Columns; ++i) lanes.store(output + i * pitch, clamped(sum[i], bounds.low, bounds.high));
   }
 
-  // Sums stay in registers, and inputs are operands in memory; those outside of the image are zeros elsewhere.
+  // Sums stay in registers, and inputs are memory operands; columns outside the image are read from kZeros.
   template <bool Edge>
   static VEC_INLINE void run_vectors(const DepthwiseRow& row, const Bounds& bounds, int64_t column, int64_t c) {
     static constexpr float kZeros[kVectors * kLanes] = {};

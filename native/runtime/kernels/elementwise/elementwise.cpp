@@ -77,8 +77,8 @@ int64_t period_of(const Walk& source) {
   return source.dims == 2 && source.stride[0][1] == 0 ? source.ne[0] : 0;
 }
 
-// Short rows: blocks of several rows, each source that is not dense as a whole gathered into a buffer. Where blocks
-// begin at the same place of all periods, buffers of the first hold for all.
+// Short rows: blocks of several rows, each source that is not dense as a whole gathered into a buffer. A broadcast
+// source whose period divides the block size is gathered once, and its buffer reused.
 void run_short_rows(const ggml_tensor* dst, const Walk& walk, const int64_t* items, MapFn fn, Range range,
                     const void* context, Buffers& buffers) {
   const int sources = walk.operands - 1;

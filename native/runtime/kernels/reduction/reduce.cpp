@@ -16,6 +16,7 @@ namespace executorch_ggml::kernels {
 namespace {
 
 constexpr int64_t kBlock = 256;  // elements read at once, and outputs computed together
+constexpr int64_t kRows = 16;    // reduced together: each may be in a page of its own, and the L1 TLB has few entries
 
 // Floats accumulate in double, all other types in int64.
 union Number {
@@ -247,8 +248,9 @@ class Reduction {
     Runs runs(plan_.reduced, {0, plan_.reduced.count});
     const int64_t stride = plan_.reduced.stride[0][0];
     while (runs.next()) {
-      const int64_t rows = reader_.direct(from_step) ? runs.n : 1;
-      for (int64_t i = 0; i < runs.n; i += rows) {
+      const int64_t most = reader_.direct(from_step) ? kRows : 1;
+      for (int64_t i = 0; i < runs.n; i += most) {
+        const int64_t rows = std::min(most, runs.n - i);
         function_.loops.lanes(reader_.read(runs.at[0] + i * stride, from_step, n), n, rows, stride, acc_);
       }
     }
