@@ -7,6 +7,7 @@
 #             FUZZ_SECONDS=3600           how long to fuzz
 #             WHEELS_ARGS="--machine x86_64 --python 3.11"  a part of the wheels
 #             ARM64_ARGS=--quick          the part of test-arm64 that CI runs
+#             X86_ARGS=--quick            the part of test-x86 that takes minutes
 #             CROSS=--quick               the part of cross that CI runs; or a system, CROSS=aarch64-macos
 
 SHELL := /bin/bash
@@ -168,7 +169,11 @@ isa-models: setup
 
 .PHONY: test-arm64
 test-arm64: corpus  ## cross-compile for ARM64; run native tests and a dozen models in QEMU
-	$(PY) -m tests.arm64 $(ARM64_ARGS)
+	$(PY) -m tests.emulators.arm64 $(ARM64_ARGS)
+
+.PHONY: test-x86
+test-x86: runner  ## run native tests and a dozen models on emulated x86 CPUs, with AVX-512 and AMX too
+	$(PY) -m tests.emulators.x86 $(X86_ARGS)
 
 $(STAMPS)/zig: $(STAMPS)/packages constraints.txt
 	-$(PIP) install -c constraints.txt ziglang

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from tools.debian import Apt
 from tools.foreign_packages import ROOT, UnavailableError
 
 UNPACKED = ROOT / ".cache" / "arm64" / "debian"
@@ -66,53 +65,18 @@ def check(toolchain: Toolchain) -> None:
         raise UnavailableError(f"the unpacked {COMPILER} does not run here: {result.stderr.strip()}")
 
 
-def apt_get(*arguments: str, cwd: Path | None = None, system: Sequence[str] = ()) -> str:
-    """Run apt-get with lists and cache of its own, which needs no root; its output. `system`: another one's options."""
-    state = UNPACKED.with_name("apt-arm64" if system else "apt")
-    for folder in ("lists/partial", "cache/archives/partial"):
-        (state / folder).mkdir(parents=True, exist_ok=True)
-    options = [f"Dir::State::lists={state / 'lists'}", f"Dir::Cache={state / 'cache'}", "Debug::NoLocking=1", *system]
-    command = ["apt-get", "-qq", *(part for option in options for part in ("-o", option)), *arguments]
-    result = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        reason = (result.stderr.strip().splitlines() or ["it failed"])[-1]
-        wanted = " ".join(arguments[1:]) or "its lists"
-        raise UnavailableError(f"`apt-get {arguments[0]}` cannot fetch {wanted}: {reason}")
-    return result.stdout
-
-
 def unpack() -> None:
-    """Download Debian's packages with those that they need and are not installed, and unpack them into .cache."""
-    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-        raise UnavailableError(f"no {COMPILER} and {QEMU} here, and no apt-get to fetch them with: install {PACKAGES}")
-    downloads = UNPACKED.with_name("downloads")
-    downloads.mkdir(parents=True, exist_ok=True)
-    apt_get("update")
-    apt_get("download", *needed_packages(), cwd=downloads)
-    for package in sorted(downloads.glob("*.deb")):
-        subprocess.run(["dpkg", "-x", str(package), str(UNPACKED)], check=True)
-    shutil.rmtree(downloads)
+    """Unpack Debian's packages, with those that they need and are not installed, into .cache."""
+    apt = Apt(UNPACKED.with_name("apt"))
+    apt.update(*PACKAGES)
+    apt.unpack(apt.needed(*PACKAGES), UNPACKED)
 
 
 def unpack_for_arm64(package: str) -> Path:
     """One of Debian's packages of ARM64, without those that it needs, unpacked into .cache."""
     folder = UNPACKED.with_name(package)
-    if folder.exists():
-        return folder
-    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-        raise UnavailableError(f"no apt-get here to fetch {package} of ARM64 with")
-    downloads = UNPACKED.with_name(f"{package}-download")
-    downloads.mkdir(parents=True, exist_ok=True)
-    system = ("APT::Architecture=arm64", "APT::Architectures=arm64")
-    apt_get("update", system=system)
-    apt_get("download", package, cwd=downloads, system=system)
-    for file in downloads.glob("*.deb"):
-        subprocess.run(["dpkg", "-x", str(file), str(folder)], check=True)
-    shutil.rmtree(downloads)
+    if not folder.exists():
+        apt = Apt(UNPACKED.with_name("apt-arm64"), ("APT::Architecture=arm64", "APT::Architectures=arm64"))
+        apt.update(package)
+        apt.unpack((package,), folder)
     return folder
-
-
-def needed_packages() -> list[str]:
-    """What `apt-get install` would add; installed packages that it would only renew stay as they are."""
-    plan = apt_get("install", "--simulate", "--no-install-recommends", *PACKAGES)
-    return re.findall(r"^Inst (\S+) \(", plan, re.MULTILINE)

@@ -1,6 +1,8 @@
 // How many threads runs get: side by side, about as many as there are cores.
 
 #include "cpu.h"
+#include "kernels/amx.h"
+#include "kernels/simd/isa.h"
 #include "kernels/simd/x86_features.h"
 
 #include <algorithm>
@@ -83,12 +85,14 @@ void test_a_session_without_a_number() {
 }  // namespace executorch_ggml::testing
 
 int main() {
+  using namespace executorch_ggml;
   using namespace executorch_ggml::testing;
   test_features_of_the_cpu();
   test_runs_of_one_thread();
   test_runs_of_several_threads();
   test_more_than_cores();
   test_a_session_without_a_number();
-  std::printf("%d failures\n", failures);
+  const kernels::Isa isa = kernels::amx_or_below(kernels::AmxType::Int8, kernels::best_isa());
+  std::printf("kernels of %s, %d failures\n", kernels::isa_name(isa), failures);
   return failures == 0 ? 0 : 1;
 }

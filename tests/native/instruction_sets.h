@@ -29,15 +29,19 @@ inline std::vector<kernels::Isa> variants_of_cpu() {
   return isas;
 }
 
-// Whether the next of a test's cases is to be run.
-inline bool is_sampled() {
+inline int stride() {
   static const int stride = [] {
     const char* value = std::getenv("EXECUTORCH_GGML_TEST_STRIDE");
     const int number = value == nullptr ? 1 : std::atoi(value);
     return number < 1 ? 1 : number;
   }();
+  return stride;
+}
+
+// Whether the next of a test's cases is to be run.
+inline bool is_sampled() {
   static int count = 0;
-  return count++ % stride == 0;
+  return count++ % stride() == 0;
 }
 
 }  // namespace executorch_ggml::testing

@@ -17,12 +17,16 @@
 #include "kernels/simd/isa.h"
 
 #include "convolution_cases.h"
+#include "instruction_sets.h"
 #include "kernel_timing.h"
 
 namespace executorch_ggml {
 namespace {
 
+using testing::is_sampled;
+
 void test_conv(const ConvCase& c) {
+  if (!is_sampled()) return;
   ConvParams p = c.params();
   const int64_t ic = c.x[0] / c.groups;
   const std::vector<float> x = random_floats(count(c.x), 2.0f);
@@ -39,6 +43,7 @@ void test_conv(const ConvCase& c) {
 
 // Of an image of bf16, and of floats that the kernel rounds, which may have an odd number of channels.
 void test_bfloat_conv(const ConvCase& c, float special = 0.0f) {
+  if (!is_sampled()) return;
   if (kernels::bfloat_conv_tiles() == nullptr) return;
   const ConvParams p = c.params();
   const int64_t ic = c.x[0] / c.groups;
@@ -103,6 +108,7 @@ void widen_to_tiles(const ConvCase& c, const ConvParams& p, const std::vector<fl
 }
 
 void test_winograd(const ConvCase& c, std::vector<float> x = {}) {
+  if (!is_sampled()) return;
   if (x.empty()) x = random_floats(count(c.x), 2.0f);
   const std::vector<float> weight = random_floats(c.oc * c.x[0] * 9);
   const std::vector<float> bias = random_floats(c.bias ? c.oc : 0);
@@ -115,6 +121,7 @@ void test_winograd(const ConvCase& c, std::vector<float> x = {}) {
 
 // The same with weights of bf16, of an image that is rounded to it.
 void test_rounding_winograd(const ConvCase& c, float special = 0.0f) {
+  if (!is_sampled()) return;
   if (kernels::bfloat_conv_tiles() == nullptr) return;
   std::vector<float> x = random_floats(count(c.x), 2.0f);
   for (size_t i = 3; special != 0.0f && i < x.size(); i += 997) x[i] = special;
@@ -148,6 +155,7 @@ ConvParams one_pixel(const std::array<int64_t, 4>& ne, const Epilogue& epilogue)
 
 // A depthwise convolution is one of as many groups as channels.
 void test_depthwise(ConvCase c) {
+  if (!is_sampled()) return;
   c.oc = c.groups = c.x[0];
   const ConvParams p = c.params();
   const std::vector<float> x = random_floats(count(c.x), 2.0f);
@@ -289,6 +297,7 @@ struct Link {
 
 // Each layer's input is the result of the one before; their `x` but the first are set here.
 void test_chain(std::vector<ConvCase> cases) {
+  if (!is_sampled()) return;
   const std::vector<float> x = random_floats(count(cases[0].x), 2.0f);
   ChainConv chain;
   std::vector<std::unique_ptr<Link>> links;
@@ -366,6 +375,7 @@ void check_sum(Call<Params>& call, kernels::ConvolutionParams& params, int adden
 }
 
 void test_sum_after_convolution(const ConvCase& c) {
+  if (!is_sampled()) return;
   const ConvParams p = c.params();
   const int64_t ic = c.x[0] / c.groups;
   const std::vector<float> x = random_floats(count(c.x), 2.0f);
@@ -384,6 +394,7 @@ void test_sum_after_convolution(const ConvCase& c) {
 
 // Weights of a half type in pairs, which layers on floats convert: those of few pixels in registers.
 void test_half_weights(const ConvCase& c, DType type) {
+  if (!is_sampled()) return;
   const ConvParams p = c.params();
   const int64_t ic = c.x[0] / c.groups;
   const std::vector<float> x = random_floats(count(c.x), 2.0f);
@@ -416,6 +427,7 @@ void test_halves() {
 }
 
 void test_sum_after_winograd(const ConvCase& c, float special = 0.0f) {
+  if (!is_sampled()) return;
   std::vector<float> x = random_floats(count(c.x), 2.0f);
   for (size_t i = 3; special != 0.0f && i < x.size(); i += 997) x[i] = special;
   const WinogradCall winograd(c, random_floats(c.oc * c.x[0] * 9));

@@ -1,4 +1,4 @@
-"""Cross-compiles for ARM64, and runs native tests and programs in QEMU: ``python -m tests.arm64 [--quick]``.
+"""Cross-compiles for ARM64, and runs native tests and programs in QEMU: ``python -m tests.emulators.arm64 [--quick]``.
 
 Prints a table, and fails where a test does. Where compiler, emulator or wheels are missing and cannot be
 fetched, it says so and exits with 0.
@@ -12,9 +12,10 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-from tests.arm64 import build, calls
+from tests.emulators import arm64_build as build
+from tests.emulators import calls
+from tests.emulators.rows import Row
 from tools.arm64_toolchain import Toolchain, find
 from tools.foreign_packages import ROOT, UnavailableError
 
@@ -28,26 +29,13 @@ CPUS = {
     "max": "all that QEMU has",
 }
 QUICK_CPUS = ("cortex-a53", "max")
-QUICK_TESTS = "^(kernels_(attention|bfloat_tiles|movement|product|reduction|tiles)_test|strided_copy_test|cpu_test)$"
+KERNEL_TESTS = "attention|bfloat_tiles|convolution|movement|product|reduction|tiles"
+QUICK_TESTS = f"^(kernels_({KERNEL_TESTS})_test|strided_copy_test|cpu_test)$"
 QUICK_PROGRAMS = ("llama", "mobilenet_v2", "unet", "mlp_q4_k", "layers_bf16", "mobilenet_v2_int8", "llama_q4_k")
 SMALL_PROGRAM = "mlp"
-# Products have thousands of cases for each level: the quick part runs one of so many, others on each level
-# (tests/native/instruction_sets.h).
-QUICK_STRIDE = 7
-
-
-class Row(NamedTuple):
-    """One line of the table."""
-
-    cpu: str
-    what: str
-    passed: int
-    failed: list[str]
-    seconds: float
-
-    def __str__(self) -> str:
-        verdict = f"{len(self.failed)} failed: {', '.join(self.failed)}" if self.failed else "all passed"
-        return f"{self.cpu:<12} {self.what:<14} {self.passed:>4} passed  {verdict:<12} {self.seconds:7.1f} s"
+# Convolutions and products have thousands of cases for each level: the quick part runs one of so many, others on each
+# level (tests/native/instruction_sets.h).
+QUICK_STRIDE = 13
 
 
 def available_cpus(tools: Toolchain, wanted: Sequence[str]) -> list[str]:
@@ -114,12 +102,6 @@ def small_call() -> calls.Call:
     return next(call for call in calls.read_list(PROGRAMS) if call.program == f"{SMALL_PROGRAM}.pte")
 
 
-def export_programs(names: Sequence[str]) -> None:
-    """Export in a process of its own: torch's memory is free again before anything is emulated."""
-    PROGRAMS.mkdir(parents=True, exist_ok=True)
-    subprocess.run([sys.executable, "-m", "tests.arm64.programs", str(PROGRAMS), *names], cwd=ROOT, check=True)
-
-
 def rows(tools: Toolchain, quick: bool) -> Iterator[Row]:
     """Run it all, or the quick part."""
     tests, stride = (QUICK_TESTS, QUICK_STRIDE) if quick else ("_test$", 1)
@@ -144,7 +126,7 @@ def main() -> int:
         return 0
     print(f"ARM64: built in {time.monotonic() - start:.0f} s")
     start = time.monotonic()
-    export_programs(QUICK_PROGRAMS if quick else ())
+    calls.export(PROGRAMS, QUICK_PROGRAMS if quick else ())
     print(f"ARM64: programs exported in {time.monotonic() - start:.0f} s", flush=True)
     LOGS.mkdir(exist_ok=True)
     if not quick:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+ROOT = Path(__file__).resolve().parents[2]
 LIST = "programs.json"
 
 
@@ -18,6 +22,12 @@ class Call(NamedTuple):
     shapes: list[list[int]]
     expected: str
     tolerance: float
+
+
+def export(folder: Path, names: Sequence[str] = ()) -> None:
+    """Export programs, or all, in a process of its own: torch's memory is free again before anything is emulated."""
+    folder.mkdir(parents=True, exist_ok=True)
+    subprocess.run([sys.executable, "-m", "tests.emulators.programs", str(folder), *names], cwd=ROOT, check=True)
 
 
 def write_list(folder: Path, calls: list[Call]) -> None:

@@ -1,6 +1,6 @@
 """Programs exported here with what eager PyTorch computes, as files that `run_pte` takes on any machine.
 
-`python -m tests.arm64.programs FOLDER [NAME]...` writes those of the given names, or all.
+`python -m tests.emulators.programs FOLDER [NAME]...` writes those of the given names, or all.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from benchmarks.int8 import calibration, quantized
 from tests import isa_models, zoo
-from tests.arm64.calls import Call, write_list
+from tests.emulators.calls import Call, write_list
 from tests.isa_models import Exported
 from torch import nn
 
