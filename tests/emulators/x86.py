@@ -13,7 +13,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -82,7 +82,8 @@ class Job(NamedTuple):
         """Start the machine, run the commands, and see which succeeded. The output stays in the job's folder."""
         start = time.monotonic()
         folder = BUILD / f"{self.cpu}-{self.what.replace(' ', '-')}"
-        cd = machine.write_cd(folder, self._files(), self._script())
+        files = self._files()
+        cd = machine.write_cd(folder, files, self._script(files))
         output = machine.run_cd(cd, self.cpu, SECONDS)
         cd.unlink()
         failed = [command.name for command in self.commands if not command.passed(output)]
@@ -94,8 +95,8 @@ class Job(NamedTuple):
         files = bochs.libraries([*programs, *ggml_libraries()])
         return files | {str(path): path for path in (*programs, *ggml_libraries(), *self.data)}
 
-    def _script(self) -> str:
-        folders = sorted({str(Path(path).parent) for path in self._files() if ".so" in path})
+    def _script(self, files: Iterable[str]) -> str:
+        folders = sorted({str(Path(path).parent) for path in files if ".so" in path})
         variables = {"LD_LIBRARY_PATH": ":".join(folders), **self.variables}
         exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
         return exports + "".join(command.shell() for command in self.commands)
