@@ -1,6 +1,7 @@
 """What emulated machines print, and the files that programs there need."""
 
 import os
+import shutil
 import socket
 import sys
 import threading
@@ -38,6 +39,7 @@ def test_a_script_says_where_a_command_begins_and_how_it_ends() -> None:
     assert command.shell() == "echo '=== a'\n'/bin/a b' c\necho \"=== $?\"\n"
 
 
+@pytest.mark.skipif(shutil.which("ldd") is None, reason="no ldd here")
 def test_libraries_are_found_at_the_paths_of_the_loader() -> None:
     found = bochs.libraries([Path(sys.executable)])
     assert any(Path(path).name.startswith("libc.so") for path in found)
