@@ -56,7 +56,7 @@ $b stty -F /dev/ttyS0 opost  # which waits until all is sent
 $b poweroff -f
 """
 STARTED = "the commands start\n"
-DEATH = re.compile(r"Oops: |Kernel panic")
+CRASH = re.compile(r"Oops: |Kernel panic")
 ATTEMPTS = 4
 START_SECONDS = 240.0  # until the commands run
 BOOT = f"default linux\nlabel linux\n  kernel /boot/linux\n  append initrd=/boot/initrd {KERNEL_OPTIONS}\n"
@@ -97,11 +97,11 @@ class Machine(NamedTuple):
         return cd
 
     def run_cd(self, cd: Path, cpu: str, seconds: float) -> str:
-        """What the commands of a CD print on one of Bochs's CPUs; where Linux dies, or does not come up, once more."""
+        """What the commands of a CD print on one of Bochs's CPUs; where Linux crashes, or does not boot, once more."""
         for _ in range(ATTEMPTS):
             output = self._attempt(cd, cpu, seconds)
             cd.with_name("output.txt").write_text(output)
-            if STARTED in output and not DEATH.search(output):
+            if STARTED in output and not CRASH.search(output):
                 break
         return output.partition(STARTED)[2]
 
@@ -164,7 +164,7 @@ panic: action=fatal
 
 
 def read_line(line: socket.socket, seconds: float) -> str:
-    """What comes by a serial line, until it is closed; nothing more where Linux has died, or is late."""
+    """What comes by a serial line, until it is closed; nothing more where Linux has crashed, or is late."""
     text = ""
     end, late = time.monotonic() + seconds, time.monotonic() + START_SECONDS
     line.settimeout(1.0)
@@ -176,7 +176,7 @@ def read_line(line: socket.socket, seconds: float) -> str:
         if not received:
             break
         text += received.decode(errors="replace").replace("\r\n", "\n")
-        if DEATH.search(text):
+        if CRASH.search(text):
             break
     return text
 
@@ -196,7 +196,9 @@ def unpack_packages() -> None:
     """Unpack Linux, what starts it, and what writes a CD."""
     apt = Apt(CACHE / "apt")
     apt.update(*PACKAGES, KERNEL)
-    kernel = next(name for name in apt.needed(KERNEL) if name.startswith("linux-image-") and name != KERNEL)
+    nothing_installed = Apt(apt.state, ("Dir::State::status=/dev/null",))  # it names this system's own kernel too
+    needed = nothing_installed.needed(KERNEL)
+    kernel = next(name for name in needed if name.startswith("linux-image-") and name != KERNEL)
     apt.unpack(sorted({*PACKAGES, *apt.needed(*PACKAGES), kernel}), UNPACKED)
 
 
@@ -223,10 +225,11 @@ def build(folder: Path) -> None:
 def run_in(folder: Path, *command: str) -> None:
     """Run a step of the build."""
     log = folder / "build.log"
-    with log.open("a") as file:
-        result = subprocess.run(command, cwd=folder, stdout=file, stderr=subprocess.STDOUT, check=False)
-    if result.returncode != 0:
-        raise UnavailableError(f"Bochs is not built: `{command[0]}` failed, see {log}")
+    try:
+        with log.open("a") as file:
+            subprocess.run(command, cwd=folder, stdout=file, stderr=subprocess.STDOUT, check=True)
+    except (OSError, subprocess.CalledProcessError) as reason:
+        raise UnavailableError(f"Bochs is not built, see {log}: {reason}") from reason
 
 
 def libraries(programs: Sequence[Path]) -> dict[str, Path]:

@@ -33,7 +33,7 @@ class Apt(NamedTuple):
         return result.stdout
 
     def needed(self, *packages: str) -> list[str]:
-        """What `apt-get install` would add; installed packages that it would only renew stay as they are."""
+        """What `apt-get install` would add; installed packages that it would only upgrade stay as they are."""
         plan = self.run("install", "--simulate", "--no-install-recommends", *packages)
         return re.findall(r"^Inst (\S+) \(", plan, re.MULTILINE)
 
@@ -44,10 +44,13 @@ class Apt(NamedTuple):
         self.run("update")
 
     def unpack(self, packages: Sequence[str], folder: Path) -> None:
-        """Download packages, without those that they need, and unpack them into a folder."""
+        """Download packages, without their dependencies, and unpack them into a folder, which is there when all are."""
         downloads = folder.with_name(f"{folder.name}-download")
-        downloads.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(downloads, ignore_errors=True)
+        downloads.mkdir(parents=True)
         self.run("download", *packages, cwd=downloads)
         for package in sorted(downloads.glob("*.deb")):
-            subprocess.run(["dpkg", "-x", str(package), str(folder)], check=True)
+            subprocess.run(["dpkg", "-x", str(package), str(downloads / "unpacked")], check=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        (downloads / "unpacked").rename(folder)
         shutil.rmtree(downloads)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.emulators import arm64_build as build
 from tests.emulators import calls
-from tests.emulators.rows import Row
+from tests.emulators.rows import Row, report
 from tools.arm64_toolchain import Toolchain, find
 from tools.foreign_packages import ROOT, UnavailableError
 
@@ -29,13 +29,15 @@ CPUS = {
     "max": "all that QEMU has",
 }
 QUICK_CPUS = ("cortex-a53", "max")
-KERNEL_TESTS = "attention|bfloat_tiles|convolution|movement|product|reduction|tiles"
-QUICK_TESTS = f"^(kernels_({KERNEL_TESTS})_test|strided_copy_test|cpu_test)$"
+# The quick part's tests by how many of their cases it runs, one in so many and others on each level
+# (tests/native/instruction_sets.h): products have thousands.
+QUICK_TESTS = {
+    1: "^(kernels_(attention|bfloat_tiles|movement|reduction|tiles)_test|strided_copy_test|cpu_test)$",
+    7: "^kernels_product_test$",
+}
+ALL_TESTS = {1: "_test$"}
 QUICK_PROGRAMS = ("llama", "mobilenet_v2", "unet", "mlp_q4_k", "layers_bf16", "mobilenet_v2_int8", "llama_q4_k")
 SMALL_PROGRAM = "mlp"
-# Convolutions and products have thousands of cases for each level: the quick part runs one of so many, others on each
-# level (tests/native/instruction_sets.h).
-QUICK_STRIDE = 13
 
 
 def available_cpus(tools: Toolchain, wanted: Sequence[str]) -> list[str]:
@@ -50,21 +52,22 @@ def available_cpus(tools: Toolchain, wanted: Sequence[str]) -> list[str]:
 def native_tests(tools: Toolchain, cpu: str, pattern: str, stride: int) -> Row:
     """Native tests whose names match, on one CPU; of the cases of some, one of `stride`."""
     start = time.monotonic()
-    report = LOGS / f"native-{cpu}.xml"
-    with (LOGS / f"native-{cpu}.txt").open("w") as log:
+    results = LOGS / f"native-{cpu}-{stride}.xml"
+    with (LOGS / f"native-{cpu}-{stride}.txt").open("w") as log:
         command = [str(build.TOOLS / "ctest"), "--test-dir", str(build.NATIVE), "--parallel", "2", "-R", pattern]
-        command += ["--output-on-failure", "--output-junit", str(report)]
+        command += ["--output-on-failure", "--output-junit", str(results)]
         environment = tools.environment | {"QEMU_CPU": cpu, "EXECUTORCH_GGML_TEST_STRIDE": str(stride)}
         subprocess.run(command, env=environment, stdout=log, stderr=subprocess.STDOUT, check=False)
-    passed, failed = junit_results(report)
-    return Row(cpu, "native tests", passed, failed, time.monotonic() - start)
+    passed, failed = junit_results(results)
+    what = "native tests" if stride == 1 else f"1 case in {stride}"
+    return Row(cpu, what, passed, failed, time.monotonic() - start)
 
 
-def junit_results(report: Path) -> tuple[int, list[str]]:
+def junit_results(results: Path) -> tuple[int, list[str]]:
     """How many tests of a JUnit file passed, and the names of those that failed."""
     from xml.etree import ElementTree as Xml
 
-    cases = Xml.parse(report).getroot().findall("testcase")
+    cases = Xml.parse(results).getroot().findall("testcase")
     if not cases:
         return 0, ["no test was found"]
     failed = [case.get("name", "") for case in cases if case.get("status") == "fail"]
@@ -104,9 +107,9 @@ def small_call() -> calls.Call:
 
 def rows(tools: Toolchain, quick: bool) -> Iterator[Row]:
     """Run it all, or the quick part."""
-    tests, stride = (QUICK_TESTS, QUICK_STRIDE) if quick else ("_test$", 1)
     for cpu in available_cpus(tools, QUICK_CPUS if quick else list(CPUS)):
-        yield native_tests(tools, cpu, tests, stride)
+        for stride, tests in (QUICK_TESTS if quick else ALL_TESTS).items():
+            yield native_tests(tools, cpu, tests, stride)
         yield run_programs(tools, cpu)
         if not quick:
             yield run_small(tools, cpu)
@@ -131,13 +134,7 @@ def main() -> int:
     LOGS.mkdir(exist_ok=True)
     if not quick:
         build.build_small(tools, PROGRAMS / small_call().program)
-    failed = False
-    for row in rows(tools, quick):
-        print(row, flush=True)
-        failed = failed or bool(row.failed)
-    if failed:
-        print(f"what the tests printed is in {LOGS.relative_to(ROOT)}")
-    return int(failed)
+    return report(rows(tools, quick), str(LOGS.relative_to(ROOT)))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.emulators import calls
-from tests.emulators.rows import Row
+from tests.emulators.rows import Row, report
 from tools.foreign_packages import ROOT, UnavailableError
 
 from tools import bochs
@@ -48,7 +48,7 @@ SECONDS = 3600.0
 
 
 class Command(NamedTuple):
-    """A program that runs in the emulated machine, and what it must print."""
+    """A program that runs in the guest, and what it must print."""
 
     name: str
     arguments: Sequence[str]
@@ -148,14 +148,8 @@ def main() -> int:
         return 0
     calls.export(PROGRAMS, QUICK_PROGRAMS if quick else ())
     print(f"x86: emulator and programs ready in {time.monotonic() - start:.0f} s", flush=True)
-    failed = False
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for row in pool.map(lambda job: job.run(machine), jobs(quick)):
-            print(row, flush=True)
-            failed = failed or bool(row.failed)
-    if failed:
-        print(f"what the tests printed is in {BUILD.relative_to(ROOT)}/*/output.txt")
-    return int(failed)
+        return report(pool.map(lambda job: job.run(machine), jobs(quick)), f"{BUILD.relative_to(ROOT)}/*/output.txt")
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ def test_a_line_is_read_until_it_is_closed() -> None:
         assert bochs.read_line(line, 10.0) == "the commands start\nab"
 
 
-def test_nothing_more_is_read_of_a_linux_that_died() -> None:
+def test_nothing_more_is_read_of_a_linux_that_crashed() -> None:
     with sent("Kernel pan", "ic - not syncing", closes=False) as line:
         assert bochs.read_line(line, 10.0) == "Kernel panic - not syncing"
 
