@@ -19,6 +19,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 
 # Images set it. Each process that imports torch would compile its sources anew, which takes ten seconds.
 unexport PYTHONDONTWRITEBYTECODE
+# With `make --jobs` ninja would look for a job server that make opens to makes alone.
+unexport MAKEFLAGS
 GGML ?= variants
 PYTEST_ARGS ?= -n 2 --dist loadfile --no-loadscope-reorder
 FUZZ_SECONDS ?= 3600
