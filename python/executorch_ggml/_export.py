@@ -16,6 +16,7 @@ from .frontends.aten.weights import WeightSource, check_values
 from .ir.dims import as_dim, free_symbols
 from .partition import GgmlPartitioner
 from .partition.backend import LAYOUT_KEY, PRECISION_KEY, check_applied
+from .partition.caches import forget_programs
 from .partition.control_flow import control_flow_fault, graph_modules, is_control_flow
 from .partition.edge import lowered_to_edge
 from .partition.kernels import ANY_KERNEL, missing_kernels, missing_kernels_text
@@ -88,7 +89,7 @@ def export(
         check_kernels(edge, partitioner, own_kernels)
         for key, contents in (named_data or {}).items():
             edge._named_data_store.add_named_data(key, contents)
-        lowered = edge.to_executorch(executorch_config())
+        lowered = to_executorch(edge)
     if not has_delegates(edge):
         options = {PRECISION_KEY: precision, LAYOUT_KEY: layout}
         check_applied([f"{key}={value}" for key, value in options.items() if value is not None])
@@ -128,6 +129,13 @@ def _in_memory_format(tensor: torch.Tensor) -> torch.Tensor:
 def executorch_config() -> ExecutorchBackendConfig:
     """ExecuTorch's defaults, but buffers that it keeps itself start with the module's contents, not zeros."""
     return ExecutorchBackendConfig(passes=[InitializedMutableBufferPass([""])])
+
+
+def to_executorch(edge: EdgeProgramManager) -> ExecutorchProgramManager:
+    """The ExecuTorch program. No cache keeps its weights in memory beyond it."""
+    program = edge.to_executorch(executorch_config())
+    forget_programs()
+    return program
 
 
 def _check_evaluated(model: torch.nn.Module, program: ExportedProgram) -> None:

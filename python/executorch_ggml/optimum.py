@@ -13,7 +13,7 @@ from typing import Any
 from executorch.exir import ExecutorchProgramManager
 from torch.export import ExportedProgram
 
-from ._export import check_kernels, executorch_config
+from ._export import check_kernels, to_executorch
 from .partition import GgmlPartitioner
 from .partition.edge import lowered_to_edge
 from .partition.kernels import ANY_KERNEL
@@ -43,7 +43,7 @@ def export_with_ggml(
     )
     edge = lowered_to_edge(methods, partitioner, constant_methods=model.metadata)
     check_kernels(edge, partitioner)
-    return {"model": edge.to_executorch(executorch_config())}
+    return {"model": to_executorch(edge)}
 
 
 register_recipe("ggml")(export_with_ggml)

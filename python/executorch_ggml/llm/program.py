@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 from transformers import PreTrainedModel
 
-from .._export import check_kernels, executorch_config
+from .._export import check_kernels, executorch_config, to_executorch
 from ..frontends.aten.weights import StoredWeight, WeightSource
 from ..ir.dtypes import DType
 from ..partition import GgmlPartitioner
@@ -181,7 +181,7 @@ def lowered(
         edge._named_data_store.add_named_data(TOKENIZER_KEY, tokenizer.to_bytes())
     check_kernels(edge, partitioner)
     _warn_of_what_is_left(partitioner)
-    return edge.to_executorch(executorch_config())
+    return to_executorch(edge)
 
 
 def under_all_names(program: ExecutorchProgramManager) -> ExecutorchProgramManager:

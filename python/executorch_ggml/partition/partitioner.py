@@ -37,6 +37,7 @@ from .backend import (
     WEIGHTS_KEY,
     WeightsValue,
 )
+from .caches import forget_programs
 from .complex_numbers import in_reals
 from .compositions import composed
 from .constants import fold_constants
@@ -212,6 +213,7 @@ class GgmlPartitioner(Partitioner):
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tag the nodes of each partition, the constants they read and the buffers that they alone read and write."""
+        forget_programs()  # those of exports before this one
         refused = self.refusals(exported_program)
         left = {node: reason for node, reason in refused.items() if not is_assertion(node)}
         self.refused = {node.name: reason for node, reason in left.items()}
