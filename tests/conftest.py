@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
-from tests import batches, quick_decompositions
+from tests import batches, lazy_recompilation, quick_decompositions
 from tests.worker_crashes import pytest_configure, pytest_handlecrashitem, pytest_testnodedown
 
 __all__ = ["pytest_configure", "pytest_handlecrashitem", "pytest_testnodedown"]
@@ -30,6 +30,7 @@ LONGEST = frozenset(
     )
 )  # fmt: skip
 
+lazy_recompilation.install()
 quick_decompositions.install()
 
 # pytest gives loggers that do not propagate a handler, for which torch would describe each tensor that it traces.
