@@ -36,7 +36,7 @@ class _Forward:
 class _Attribute:
     """What compiling sets in a module, for as long as it is not compiled."""
 
-    def __set_name__(self, owner: type, name: str) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
 
     def __get__(self, instance: GraphModule | None, cls: type[GraphModule]) -> Any:
@@ -48,12 +48,9 @@ class _Attribute:
 
 def install() -> None:
     """For this process."""
-    GraphModule.recompile = _recompile_later
-    GraphModule.__reduce__ = _reduce_compiled
-    for name in _COMPILED:
-        attribute = _Attribute()
-        attribute.__set_name__(GraphModule, name)
-        setattr(GraphModule, name, attribute)
+    changed = {"recompile": _recompile_later, "__reduce__": _reduce_compiled}
+    for name, value in (changed | {name: _Attribute(name) for name in _COMPILED}).items():
+        setattr(GraphModule, name, value)
 
 
 def _recompile_later(module: GraphModule) -> None:
@@ -62,7 +59,7 @@ def _recompile_later(module: GraphModule) -> None:
         module._in_spec, module._out_spec = codegen.pytree_info.in_spec, codegen.pytree_info.out_spec
     for name in _COMPILED:
         module.__dict__.pop(name, None)
-    type(module).forward = _Forward(module)
+    type(module).forward = _Forward(module)  # type: ignore[assignment]
     module._recompile_submodules()
 
 

@@ -20,13 +20,13 @@ def layers() -> nn.Module:
 def exported_and_dropped() -> "weakref.ref[Tensor]":
     model = layers()
     executorch_ggml.export(model, ARGS)
-    return weakref.ref(model[0].weight)
+    return weakref.ref(model.get_parameter("0.weight"))
 
 
 def lowered_and_dropped() -> "weakref.ref[Tensor]":
     model = layers()
     to_edge_transform_and_lower(torch.export.export(model, ARGS), partitioner=[GgmlPartitioner()]).to_executorch()
-    return weakref.ref(model[0].weight)
+    return weakref.ref(model.get_parameter("0.weight"))
 
 
 def test_export() -> None:
