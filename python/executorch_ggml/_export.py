@@ -132,7 +132,7 @@ def executorch_config() -> ExecutorchBackendConfig:
 
 
 def to_executorch(edge: EdgeProgramManager) -> ExecutorchProgramManager:
-    """The ExecuTorch program. No cache keeps its weights in memory beyond it."""
+    """The ExecuTorch program, whose weights no cache keeps alive."""
     program = edge.to_executorch(executorch_config())
     forget_programs()
     return program

@@ -1,4 +1,4 @@
-"""Caches of torch and ExecuTorch that hold what was exported, weights included, for as long as the process runs."""
+"""Frees exported programs that global caches of torch and ExecuTorch keep alive, with their weights."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch._subclasses import FakeTensorMode
 
 
 def forget_programs() -> None:
-    """Drop the entries that keep programs: graphs that ExecuTorch compared, and calls of delegates on fake tensors."""
+    """Evict what references programs: nodes that ExecuTorch compared, and calls of delegates on fake tensors."""
     is_same_node.cache_clear()
     for call in list(FakeTensorMode.cache):
         if any(isinstance(part, LoweredBackendModule) for part in call.key):
