@@ -93,17 +93,19 @@ function(_executorch_ggml_check_objects objects isa)
   add_custom_target(${objects}_checked ALL DEPENDS "${stamp}")
 endfunction()
 
-# Sums, inputs and weights of tiles take all of ARM64's registers: compilers that move loads up before they allocate
-# registers spill sums, and so does GCC's default allocator.
+# Sums, inputs and weights of tiles take all registers of ARM64 and AVX2: compilers that move loads up before they
+# allocate registers spill sums, and so does GCC's default allocator.
 function(_executorch_ggml_keep_tiles_in_registers)
-  if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
-    return()
-  endif()
   set(bfloats ${ARGN})
   list(FILTER bfloats INCLUDE REGEX "/neonbf16/conv_2d\\.cpp$")
   set(floats ${ARGN})
   list(FILTER floats INCLUDE REGEX "/conv_2d_isa\\.cpp$")
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      set(is_avx2 $<STREQUAL:$<TARGET_PROPERTY:ISA>,avx2>)
+      set_property(SOURCE ${floats} APPEND PROPERTY COMPILE_OPTIONS $<${is_avx2}:-fira-algorithm=priority>)
+    endif()
+  elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     set(tiles ${floats} ${bfloats})
     set_property(SOURCE ${tiles} APPEND PROPERTY COMPILE_OPTIONS -fno-schedule-insns -fira-algorithm=priority)
   elseif(CMAKE_CXX_COMPILER_ID MATCHES "Clang$")
@@ -129,6 +131,7 @@ function(executorch_ggml_add_isa_kernels target)
     target_link_libraries(${objects} PRIVATE executorch_ggml_generated ggml::ggml)
     target_include_directories(${objects} PRIVATE "${PROJECT_SOURCE_DIR}/native/runtime")
     target_compile_definitions(${objects} PRIVATE KERNEL_ISA=${isa})
+    set_target_properties(${objects} PROPERTIES ISA ${isa})
     if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
       # On x86 generic is what processors of before 2013 run: it is kept small instead.
       if(isa STREQUAL "generic" AND "avx2" IN_LIST isas)

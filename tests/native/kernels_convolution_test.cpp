@@ -342,10 +342,17 @@ void test_chains() {
   test_chain({{{5, 21, 40, 1}, 19, 1}, {{}, 19, 3, 1, kFar, kFar, 1, 19}});
 }
 
-// A layer that adds to its result, and bounds that, is to give what the steps one by one do, to the bit.
+// What is applied in registers, in the same steps.
+float activate_in_float(float x, const Epilogue& epilogue) {
+  if (std::isnan(x)) return x;
+  if (epilogue.activation == Activation::Clamp) return std::clamp(x, epilogue.low, epilogue.high);
+  return x * (std::clamp(x + 3.0f, 0.0f, 6.0f) * (1.0f / 6.0f));
+}
+
+// A layer that adds to its result, and bounds or activates that, is to give what the steps one by one do, to the bit.
 template <class Params>
-void check_sum(Call<Params>& call, kernels::ConvolutionParams& params, int addend, const std::string& what) {
-  const Epilogue epilogue = {Activation::Clamp, -0.5f, 6.0f};
+void check_sum(Call<Params>& call, kernels::ConvolutionParams& params, int addend, const Epilogue& epilogue,
+               const std::string& what) {
   std::vector<float> added = random_floats(ggml_nelements(&call.ty));
   if (added.size() > 5) added[5] = NAN;
   ggml_tensor tensor = tensor_of(added.data(), {call.ty.ne[0], call.ty.ne[1], call.ty.ne[2], call.ty.ne[3]});
@@ -358,8 +365,7 @@ void check_sum(Call<Params>& call, kernels::ConvolutionParams& params, int adden
       call.ty.src[addend] = nullptr;
       std::vector<float> expected = call.run(threads);
       for (size_t i = 0; i < expected.size(); ++i) {
-        const float sum = expected[i] + added[i];
-        expected[i] = std::isnan(sum) ? sum : std::clamp(sum, epilogue.low, epilogue.high);
+        expected[i] = activate_in_float(expected[i] + added[i], epilogue);
       }
       params.epilogue = epilogue;
       params.addend = addend;
@@ -372,6 +378,12 @@ void check_sum(Call<Params>& call, kernels::ConvolutionParams& params, int adden
     }
   }
   kernels::limit_isa(kernels::best_isa());
+}
+
+template <class Params>
+void check_sum(Call<Params>& call, kernels::ConvolutionParams& params, int addend, const std::string& what) {
+  check_sum(call, params, addend, {Activation::Clamp, -0.5f, 6.0f}, what + ", bounded");
+  check_sum(call, params, addend, {Activation::Hardswish}, what + ", hardswish");
 }
 
 void test_sum_after_convolution(const ConvCase& c) {

@@ -1,17 +1,37 @@
-// The activations that convolutions and linear layers end in, in place on what they just wrote. For *_isa.cpp files
-// only. Clamping is done in registers before the store, where it is free.
+// The activations that convolutions and linear layers end in: those of a few operations are applied in registers before
+// the store, others in place on what was just written. For *_isa.cpp files only.
 //
 // SiLU and GELU take fewer steps than those of vec_math.h: results near the smallest floats lose relative accuracy.
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/convolution/convolution.h"
 #include "kernels/simd/vec_math.h"
 #include "ops_generated.h"
 #include "selection_generated.h"
 
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
+
+// Where eager divides by 6, which takes longer than all of this.
+template <class V>
+VEC_INLINE V hardswish_of(V x) {
+  return x * (clamped(x + 3.0f, V{}, splat<V>(6.0f)) * (1.0f / 6.0f));
+}
+
+// A RegisterEpilogue for vectors.
+template <class V>
+struct VectorEpilogue {
+  V low;
+  V high;
+  bool hardswish;
+
+  explicit VEC_INLINE VectorEpilogue(const RegisterEpilogue& of)
+      : low(splat<V>(of.low)), high(splat<V>(of.high)), hardswish(is_built(Activation::Hardswish) && of.hardswish) {}
+
+  VEC_INLINE V of(V x) const { return hardswish ? hardswish_of(x) : clamped(x, low, high); }
+};
 
 // x P(X < x) for a normal X. The probability is computed from its smaller tail, e^(-x^2 / 2) * u * polynomial(u) with
 // u = 1 / (1 + 0.35 |x|), so that small results keep their relative accuracy.
@@ -34,7 +54,7 @@ struct Activated<Activation::Silu> {
 
 template <>
 struct Activated<Activation::Hardswish> {
-  static VEC_INLINE Float at(Float x) { return x * at_most(at_least(x + 3.0f, 0.0f), 6.0f) / 6.0f; }
+  static VEC_INLINE Float at(Float x) { return hardswish_of(x); }
 };
 
 template <>

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <type_traits>
 
 #include "kernels/convolution/convolution.h"
@@ -486,9 +485,7 @@ class Convolution {
     tile.addend = addend_;
     tile.output_begin = output_begin_;
     tile.results_are_far = out_.pixels() * out_.channels > kFarResults;
-    const bool clamps = params_.epilogue.activation == Activation::Clamp;
-    tile.low = clamps ? params_.epilogue.low : -std::numeric_limits<float>::infinity();
-    tile.high = clamps ? params_.epilogue.high : std::numeric_limits<float>::infinity();
+    tile.epilogue = RegisterEpilogue(params_.epilogue);
     int64_t group = params_.groups == 1 ? 0 : blocks.begin / group_blocks_;
     int64_t first = blocks.begin - group * group_blocks_;
     const auto sum_channels = tiles_.by_rows[rows - 1];
@@ -504,7 +501,7 @@ class Convolution {
       first = 0;
       ++group;
     }
-    if (!kHasActivations || clamps || params_.epilogue.activation == Activation::None) return;
+    if (!kHasActivations || ends_in_registers(params_.epilogue.activation)) return;
     // All channels of a pixel at once: those of a tile are too few for a loop.
     const int64_t begin = first_channel(blocks.begin);
     const int64_t end = first_channel(blocks.end);

@@ -31,9 +31,8 @@ struct ConvTileOf {
   float* const* outputs;   // [pixel]; in tile registers null for pixels that are not stored
   int64_t output_offset;   // of the first channel, added to each of `outputs`
   int64_t channels;        // to store, from the first block's first on
-  float low;               // bounds of the results
-  float high;
-  const float* addend = nullptr;        // added to the results before the bounds: one element for each of the image
+  RegisterEpilogue epilogue;
+  const float* addend = nullptr;        // added to the results before that: one element for each of the image
   const float* output_begin = nullptr;  // that `addend` has the same dims as
   bool results_are_far = false;         // beyond L2, when the tile is begun
   const void* next = nullptr;           // to prefetch while the sums are computed, or null
@@ -75,14 +74,14 @@ KERNEL_VARIANT(amx, const BfloatTiles& bfloat_tiles())
 KERNEL_VARIANT(neonbf16, void round_to_bfloats(const float* x, int64_t n, uint16_t* y))
 KERNEL_VARIANT(avx512bf16, void round_to_bfloats(const float* x, int64_t n, uint16_t* y))
 
-// Whether layers end in activations that tiles do not apply by themselves, as they clamp.
-constexpr bool kHasActivations =
-    is_built(Activation::Silu) || is_built(Activation::Hardswish) || is_built(Activation::GeluErf);
+// Whether layers end in activations that tiles do not apply by themselves.
+constexpr bool kHasActivations = is_built(Activation::Silu) || is_built(Activation::GeluErf);
 
-// Applies an activation in place; tiles clamp by themselves.
+// Applies an activation in place, unless it is a clamp.
 KERNEL_VARIANTS(void activate(float* y, int64_t n, Activation activation))
 
-// The same for some pixels' channels, unless it is a clamp. Pixels may be null; adjacent ones are one array.
+// The same for some pixels' channels, after tiles that do not apply it by themselves. Pixels may be null; adjacent ones
+// are one array.
 void activate_pixels(float* const* pixels, int64_t count, int64_t channels, Activation activation);
 
 // The tiles of an instruction set, or of the best below it that has some; null where none has products of bf16.

@@ -12,17 +12,7 @@ using V = Float;
 constexpr int kWideColumns = kVectorRegisters == 32 ? 8 : 4;
 constexpr int kColumns = 4;
 
-// The bounds that results are clamped to before the store; other activations follow (activate_in_place).
-struct Bounds {
-  V low;
-  V high;
-
-  explicit Bounds(const DepthwiseRow& row) {
-    const bool clamps = row.epilogue.activation == Activation::Clamp;
-    low = splat(clamps ? row.epilogue.low : -__builtin_inff());
-    high = splat(clamps ? row.epilogue.high : __builtin_inff());
-  }
-};
+using RowEpilogue = VectorEpilogue<V>;
 
 // Calls body(c, lanes) for each vector of the channels from one on, the last one perhaps in part.
 template <class Body>
@@ -36,7 +26,7 @@ VEC_INLINE void each_vector(int64_t c, int64_t channels, const Body& body) {
 }
 
 // A single output column, any window.
-void run_column(const DepthwiseRow& row, const Bounds& bounds, int64_t column) {
+void run_column(const DepthwiseRow& row, const RowEpilogue& epilogue, int64_t column) {
   const int64_t left = column * row.window.stride - row.window.pad;
   float* output = row.output + column * row.pitch;
   each_vector(0, row.channels, [&](int64_t c, auto lanes) {
@@ -51,7 +41,7 @@ void run_column(const DepthwiseRow& row, const Bounds& bounds, int64_t column) {
         }
       }
     }
-    lanes.store(output + c, clamped(sum, bounds.low, bounds.high));
+    lanes.store(output + c, epilogue.of(sum));
   });
 }
 
@@ -59,10 +49,10 @@ void run_column(const DepthwiseRow& row, const Bounds& bounds, int64_t column) {
 template <int Kernel, int Stride, int Columns>
 class Strip {
  public:
-  static void run(const DepthwiseRow& row, const Bounds& bounds, int64_t column) {
+  static void run(const DepthwiseRow& row, const RowEpilogue& epilogue, int64_t column) {
     const int64_t left = left_of(row, column);
     const bool inside = left >= 0 && left + kInputs <= row.in_width;
-    inside ? run_channels<false>(row, bounds, column) : run_channels<true>(row, bounds, column);
+    inside ? run_channels<false>(row, epilogue, column) : run_channels<true>(row, epilogue, column);
   }
 
  private:
@@ -75,21 +65,21 @@ class Strip {
 
   // Edge: some of the input columns are outside the image.
   template <bool Edge>
-  static void run_channels(const DepthwiseRow& of_row, const Bounds& of_results, int64_t column) {
+  static void run_channels(const DepthwiseRow& of_row, const RowEpilogue& of_results, int64_t column) {
     const DepthwiseRow row = of_row;  // copies stay in registers: stores of results can't change them
-    const Bounds bounds = of_results;
+    const RowEpilogue epilogue = of_results;
     int64_t begin = 0;
     if constexpr (kVectors > 1) {
       for (; begin + kVectors * kLanes <= row.channels; begin += kVectors * kLanes) {
-        run_vectors<Edge>(row, bounds, column, begin);
+        run_vectors<Edge>(row, epilogue, column, begin);
       }
     }
-    each_vector(begin, row.channels, [=](int64_t c, auto lanes) { run_vector<Edge>(row, bounds, column, c, lanes); });
+    each_vector(begin, row.channels, [=](int64_t c, auto lanes) { run_vector<Edge>(row, epilogue, column, c, lanes); });
   }
 
   // Inputs stay in registers: each is loaded once for all its taps.
   template <bool Edge, class Lanes>
-  static VEC_INLINE void run_vector(const DepthwiseRow& row, const Bounds& bounds, int64_t column, int64_t c,
+  static VEC_INLINE void run_vector(const DepthwiseRow& row, const RowEpilogue& epilogue, int64_t column, int64_t c,
                                     Lanes lanes) {
     const int64_t left = left_of(row, column);
     const int64_t pitch = row.pitch;
@@ -117,12 +107,12 @@ class Strip {
     }
     float* output = row.output + column * pitch + c;
     VEC_UNROLL
-    for (int i = 0; i < Columns; ++i) lanes.store(output + i * pitch, clamped(sum[i], bounds.low, bounds.high));
+    for (int i = 0; i < Columns; ++i) lanes.store(output + i * pitch, epilogue.of(sum[i]));
   }
 
   // Sums stay in registers, and inputs are memory operands; columns outside the image are read from kZeros.
   template <bool Edge>
-  static VEC_INLINE void run_vectors(const DepthwiseRow& row, const Bounds& bounds, int64_t column, int64_t c) {
+  static VEC_INLINE void run_vectors(const DepthwiseRow& row, const RowEpilogue& epilogue, int64_t column, int64_t c) {
     static constexpr float kZeros[kVectors * kLanes] = {};
     const int64_t left = left_of(row, column);
     const int64_t pitch = row.pitch;
@@ -169,13 +159,13 @@ class Strip {
     for (int i = 0; i < Columns; ++i) {
       VEC_UNROLL
       for (int v = 0; v < kVectors; ++v) {
-        store(output + i * pitch + v * kLanes, clamped(sum[i][v], bounds.low, bounds.high));
+        store(output + i * pitch + v * kLanes, epilogue.of(sum[i][v]));
       }
     }
   }
 };
 
-using StripRun = void (*)(const DepthwiseRow& row, const Bounds& bounds, int64_t column);
+using StripRun = void (*)(const DepthwiseRow& row, const RowEpilogue& epilogue, int64_t column);
 
 // The kernel sizes that strips are compiled for.
 constexpr bool has_strips(int kernel) {
@@ -229,7 +219,8 @@ void activate_columns(const DepthwiseRow& row, int64_t column, int64_t columns) 
 }  // namespace
 
 void conv_dw_row(const DepthwiseRow& row) {
-  const Bounds bounds(row);
+  const RowEpilogue epilogue{RegisterEpilogue(row.epilogue)};
+  const bool activates = !ends_in_registers(row.epilogue.activation);
   const StripRun wide = find_wide(row);
   const StripRun narrow = find_narrow(row);
   for (int64_t done = 0; done < row.out_width;) {
@@ -239,13 +230,13 @@ void conv_dw_row(const DepthwiseRow& row) {
     // The last strip may overlap the one before it: it computes those columns again, from the input.
     const int64_t column = left < columns ? row.out_width - columns : done;
     if (takes_wide) {
-      wide(row, bounds, column);
+      wide(row, epilogue, column);
     } else if (narrow != nullptr) {
-      narrow(row, bounds, column);
+      narrow(row, epilogue, column);
     } else {
-      run_column(row, bounds, column);
+      run_column(row, epilogue, column);
     }
-    activate_columns(row, column, columns);
+    if (activates) activate_columns(row, column, columns);
     done = column + columns;
   }
 }

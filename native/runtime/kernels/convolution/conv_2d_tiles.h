@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "kernels/convolution/activation.h"
 #include "kernels/convolution/conv_2d.h"
 #include "kernels/simd/prefetch.h"
 #include "kernels/simd/vec.h"
@@ -130,7 +131,8 @@ struct Tile {
     }
   }
 
-  // The results' cache lines come while the sums are computed: rows of pixels are too far apart for the CPU to guess.
+  // The cache lines of results and addends come while the sums are computed: rows of pixels are too far apart for the
+  // CPU to guess.
   static VEC_INLINE void prefetch_results(const ConvTileOf<Element>& tile, int64_t channel) {
     constexpr int kLineFloats = 16;
     VEC_UNROLL
@@ -138,6 +140,10 @@ struct Tile {
       const float* to = tile.outputs[m] + tile.output_offset + channel;
       VEC_UNROLL
       for (int i = 0; i < Vectors * Lanes; i += kLineFloats) __builtin_prefetch(to + i, 1);
+      if (!kHasSums || tile.addend == nullptr) continue;
+      const float* from = tile.addend + (to - tile.output_begin);
+      VEC_UNROLL
+      for (int i = 0; i < Vectors * Lanes; i += kLineFloats) __builtin_prefetch(from + i);
     }
   }
 
@@ -167,34 +173,52 @@ struct Tile {
     });
   }
 
-  // Adds the addend, clamps and stores the sums of the channels from this one on.
+  // Adds the addend to, applies the epilogue to and stores the sums of the channels from this one on.
   static VEC_INLINE void finish(const ConvTileOf<Element>& tile, int64_t channel, V (&sum)[Rows][Vectors]) {
     const bool whole = is_whole(tile, channel);
     if (kHasSums && tile.addend != nullptr) {
-      whole ? store_results<true, true>(tile, channel, sum) : store_results<true, false>(tile, channel, sum);
-    } else {
-      whole ? store_results<false, true>(tile, channel, sum) : store_results<false, false>(tile, channel, sum);
+      whole ? add_addend<true>(tile, channel, sum) : add_addend<false>(tile, channel, sum);
     }
+    if (is_built(Activation::Hardswish) && tile.epilogue.hardswish) apply_hardswish(sum);
+    whole ? store_results<true>(tile, channel, sum) : store_results<false>(tile, channel, sum);
   }
 
   // Whole: all vectors are. Else the last ones may have a part of their channels, or none.
-  template <bool Adds, bool Whole>
-  static VEC_INLINE void store_results(const ConvTileOf<Element>& tile, int64_t first, V (&sum)[Rows][Vectors]) {
-    const V low = splat<V>(tile.low);
-    const V high = splat<V>(tile.high);
+  template <bool Whole>
+  static VEC_INLINE void add_addend(const ConvTileOf<Element>& tile, int64_t first, V (&sum)[Rows][Vectors]) {
     VEC_UNROLL
     for (int m = 0; m < Rows; ++m) {
-      float* to = tile.outputs[m] + tile.output_offset + first;
-      const float* from = Adds ? tile.addend + (to - tile.output_begin) : nullptr;
+      const float* from = tile.addend + (tile.outputs[m] + tile.output_offset + first - tile.output_begin);
       VEC_UNROLL
       for (int v = 0; v < Vectors; ++v) {
         const int64_t left = tile.channels - first - v * Lanes;
         if (!Whole && left <= 0) break;
-        const bool is_whole = Whole || left >= Lanes;
-        V y = sum[m][v];
-        if constexpr (Adds) y += is_whole ? load<V>(from + v * Lanes) : load_first<V>(from + v * Lanes, left);
-        y = clamped(y, low, high);
-        if (is_whole) {
+        sum[m][v] += Whole || left >= Lanes ? load<V>(from + v * Lanes) : load_first<V>(from + v * Lanes, left);
+      }
+    }
+  }
+
+  static VEC_INLINE void apply_hardswish(V (&sum)[Rows][Vectors]) {
+    VEC_UNROLL
+    for (int m = 0; m < Rows; ++m) {
+      VEC_UNROLL
+      for (int v = 0; v < Vectors; ++v) sum[m][v] = hardswish_of(sum[m][v]);
+    }
+  }
+
+  template <bool Whole>
+  static VEC_INLINE void store_results(const ConvTileOf<Element>& tile, int64_t first, const V (&sum)[Rows][Vectors]) {
+    const V low = splat<V>(tile.epilogue.low);
+    const V high = splat<V>(tile.epilogue.high);
+    VEC_UNROLL
+    for (int m = 0; m < Rows; ++m) {
+      float* to = tile.outputs[m] + tile.output_offset + first;
+      VEC_UNROLL
+      for (int v = 0; v < Vectors; ++v) {
+        const int64_t left = tile.channels - first - v * Lanes;
+        if (!Whole && left <= 0) break;
+        const V y = clamped(sum[m][v], low, high);
+        if (Whole || left >= Lanes) {
           store(to + v * Lanes, y);
         } else {
           store_first(to + v * Lanes, y, left);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "ggml.h"
 #include "ops_generated.h"
@@ -16,6 +17,27 @@ struct ConvolutionParams {
   Storage weights = Storage::Plain;  // how the weight lies
   int addend = 0;                    // the source that is added to the result before the activation; 0: none
 };
+
+// What of an epilogue is applied to results in registers, before they are stored.
+struct RegisterEpilogue {
+  float low = -std::numeric_limits<float>::infinity();  // bounds of the results
+  float high = std::numeric_limits<float>::infinity();
+  bool hardswish = false;
+
+  RegisterEpilogue() = default;
+  explicit RegisterEpilogue(const Epilogue& epilogue) {
+    if (epilogue.activation == Activation::Clamp) {
+      low = epilogue.low;
+      high = epilogue.high;
+    }
+    hardswish = is_built(Activation::Hardswish) && epilogue.activation == Activation::Hardswish;
+  }
+};
+
+// Whether that is all of it. Other activations have too many operations, and are applied to what was stored.
+constexpr bool ends_in_registers(Activation activation) {
+  return activation == Activation::None || activation == Activation::Clamp || activation == Activation::Hardswish;
+}
 
 // Whether sums may be joined to layers.
 constexpr bool kHasSums = built::add;

@@ -114,8 +114,6 @@ class Winograd {
     tile.taps = 1;
     tile.run = in_.channels;
     tile.block_stride = block_size_;
-    tile.low = -std::numeric_limits<float>::infinity();
-    tile.high = std::numeric_limits<float>::infinity();
     return tile;
   }
 

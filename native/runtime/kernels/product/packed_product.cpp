@@ -1,7 +1,6 @@
 #include "kernels/product/packed_product.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "kernels/partition.h"
 
@@ -24,8 +23,6 @@ void multiply(const ConvTilesOf<Element>& tiles, const Element* const* rows, int
   tile.outputs = outputs;
   tile.output_offset = columns.begin;
   tile.channels = columns.size();
-  tile.low = -std::numeric_limits<float>::infinity();
-  tile.high = std::numeric_limits<float>::infinity();
   tile.next = next.begin;
   tile.next_shift = next.shift;
   tiles.by_rows[count - 1](tile);
