@@ -59,7 +59,7 @@ def _recompile_later(module: GraphModule) -> None:
         module._in_spec, module._out_spec = codegen.pytree_info.in_spec, codegen.pytree_info.out_spec
     for name in _COMPILED:
         module.__dict__.pop(name, None)
-    # The type of `forward` is that of a function, and this gives one when it is read.
+    # mypy knows `forward` as a method; this is a descriptor that returns one.
     type(module).forward = _Forward(module)  # type: ignore[assignment]
     module._recompile_submodules()
 

@@ -342,14 +342,14 @@ void test_chains() {
   test_chain({{{5, 21, 40, 1}, 19, 1}, {{}, 19, 3, 1, kFar, kFar, 1, 19}});
 }
 
-// What is applied in registers, in the same steps.
+// A RegisterEpilogue in scalar arithmetic, with the same roundings.
 float activate_in_float(float x, const Epilogue& epilogue) {
   if (std::isnan(x)) return x;
   if (epilogue.activation == Activation::Clamp) return std::clamp(x, epilogue.low, epilogue.high);
   return x * (std::clamp(x + 3.0f, 0.0f, 6.0f) * (1.0f / 6.0f));
 }
 
-// A layer that adds to its result, and bounds or activates that, is to give what the steps one by one do, to the bit.
+// A layer with a fused sum and activation must equal its steps run one by one, bit for bit.
 template <class Params>
 void check_sum(Call<Params>& call, kernels::ConvolutionParams& params, int addend, const Epilogue& epilogue,
                const std::string& what) {

@@ -1,12 +1,11 @@
 // The activations that convolutions and linear layers end in: those of a few operations are applied in registers before
-// the store, others in place on what was just written. For *_isa.cpp files only.
+// the store, others in place on the stored results. For *_isa.cpp files only.
 //
 // SiLU and GELU take fewer steps than those of vec_math.h: results near the smallest floats lose relative accuracy.
 #pragma once
 
 #include <cstdint>
 
-#include "kernels/convolution/convolution.h"
 #include "kernels/simd/vec_math.h"
 #include "ops_generated.h"
 #include "selection_generated.h"
@@ -14,24 +13,11 @@
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
 
-// Where eager divides by 6, which takes longer than all of this.
+// Eager divides by 6; a division has a higher latency than the rest.
 template <class V>
 VEC_INLINE V hardswish_of(V x) {
   return x * (clamped(x + 3.0f, V{}, splat<V>(6.0f)) * (1.0f / 6.0f));
 }
-
-// A RegisterEpilogue for vectors.
-template <class V>
-struct VectorEpilogue {
-  V low;
-  V high;
-  bool hardswish;
-
-  explicit VEC_INLINE VectorEpilogue(const RegisterEpilogue& of)
-      : low(splat<V>(of.low)), high(splat<V>(of.high)), hardswish(is_built(Activation::Hardswish) && of.hardswish) {}
-
-  VEC_INLINE V of(V x) const { return hardswish ? hardswish_of(x) : clamped(x, low, high); }
-};
 
 // x P(X < x) for a normal X. The probability is computed from its smaller tail, e^(-x^2 / 2) * u * polynomial(u) with
 // u = 1 / (1 + 0.35 |x|), so that small results keep their relative accuracy.

@@ -86,6 +86,7 @@ class Convolution {
     joins_runs_ = run_is_odd() && !pointwise() && !gathers();
     if (strip_.rounds() && pointwise()) in_.channels = rounded_pitch();
     if (pads()) strip_.pad(horizontal_, vertical_, out_, in_);
+    begin_tiles();
   }
 
   void run(int ith, int nth) {
@@ -116,6 +117,15 @@ class Convolution {
 
  private:
   int64_t blocks() const { return params_.groups * group_blocks_; }
+
+  // What all tiles have in common.
+  void begin_tiles() {
+    tile_.block_stride = block_stride_;
+    tile_.addend = addend_;
+    tile_.output_begin = output_begin_;
+    tile_.results_are_far = out_.pixels() * out_.channels > kFarResults;
+    tile_.epilogue = RegisterEpilogue(params_.epilogue);
+  }
 
   static constexpr bool kOnFloats = std::is_same_v<Element, float>;
 
@@ -481,11 +491,6 @@ class Convolution {
     }
     session_.shape(rows, tile.run);
     tile.inputs = scratch_.inputs.data();
-    tile.block_stride = block_stride_;
-    tile.addend = addend_;
-    tile.output_begin = output_begin_;
-    tile.results_are_far = out_.pixels() * out_.channels > kFarResults;
-    tile.epilogue = RegisterEpilogue(params_.epilogue);
     int64_t group = params_.groups == 1 ? 0 : blocks.begin / group_blocks_;
     int64_t first = blocks.begin - group * group_blocks_;
     const auto sum_channels = tiles_.by_rows[rows - 1];

@@ -2,6 +2,7 @@
 // so that each input vector is loaded once for all its taps.
 #include "kernels/convolution/activation.h"
 #include "kernels/convolution/conv_2d_dw.h"
+#include "kernels/convolution/convolution.h"
 
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
@@ -12,7 +13,17 @@ using V = Float;
 constexpr int kWideColumns = kVectorRegisters == 32 ? 8 : 4;
 constexpr int kColumns = 4;
 
-using RowEpilogue = VectorEpilogue<V>;
+// What is applied to a row's results in registers.
+struct RowEpilogue {
+  V low;
+  V high;
+  bool hardswish;
+
+  explicit RowEpilogue(const RegisterEpilogue& of)
+      : low(splat(of.low)), high(splat(of.high)), hardswish(is_built(Activation::Hardswish) && of.hardswish) {}
+
+  VEC_INLINE V of(V x) const { return hardswish ? hardswish_of(x) : clamped(x, low, high); }
+};
 
 // Calls body(c, lanes) for each vector of the channels from one on, the last one perhaps in part.
 template <class Body>

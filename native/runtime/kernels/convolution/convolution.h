@@ -34,7 +34,8 @@ struct RegisterEpilogue {
   }
 };
 
-// Whether that is all of it. Other activations have too many operations, and are applied to what was stored.
+// Whether a RegisterEpilogue applies all of an activation. Others take too many operations: they are applied in place
+// after the store.
 constexpr bool ends_in_registers(Activation activation) {
   return activation == Activation::None || activation == Activation::Clamp || activation == Activation::Hardswish;
 }
