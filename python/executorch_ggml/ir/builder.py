@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import dataclasses
 import struct
@@ -107,15 +108,25 @@ class Builder:
         inputs += (None,) * (len(spec.inputs) - len(inputs))
         attrs = {attr.name: _as_stored(attr, attrs[attr.name]) for attr in spec.attrs}
         ready = tuple(self._laid_out(value, wanted.layout) for value, wanted in zip(inputs, spec.inputs, strict=True))
-        key = (op, ready, tuple(map(hashable, attrs.values())))
+        key = _key(op, ready, attrs)
         if key in self._made:
             return self._made[key]
         _verify_call(op, ready, attrs)
         dtype, ne = spec.result_of(spec.operands(ready, attrs))
-        node = Node(spec, ready, attrs, Value(dtype, ne, _strides(op, ready, attrs, ne)), self.origin)
+        output = Value(dtype, ne, _strides(op, ready, attrs, ne))
+        return self._append(Node(spec, ready, attrs, output, self.origin), key)
+
+    def copy(self, node: Node, inputs: tuple[Value | None, ...]) -> Value:
+        """A call of another graph over copies of its inputs: it was checked there, with the same dims and strides."""
+        key = _key(node.op, inputs, node.attrs)
+        if key in self._made:
+            return self._made[key]
+        return self._append(Node(node.spec, inputs, dict(node.attrs), copy.copy(node.output), self.origin), key)
+
+    def _append(self, node: Node, key: Any) -> Value:
         node.output.producer = node
         self.graph.nodes.append(node)
-        if spec.writes is Writes.NO:
+        if node.spec.writes is Writes.NO:
             self._made[key] = node.output
         return node.output
 
@@ -271,6 +282,10 @@ def _as_stored(attr: AttrSpec, value: Any) -> Any:
     if not isinstance(value, attr.struct.cls):
         raise IRError(f"attribute {attr.name} is {value!r}, expected a {attr.kind}")
     return attr.struct.cls(*(_as_stored(field, part) for field, part in attr.parts(value)))
+
+
+def _key(op: str, inputs: tuple[Value | None, ...], attrs: dict[str, Any]) -> Any:
+    return op, inputs, tuple(map(hashable, attrs.values()))
 
 
 def hashable(value: Any) -> Any:

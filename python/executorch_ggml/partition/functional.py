@@ -88,14 +88,18 @@ def functional_copy(program: ExportedProgram, decompositions: Decompositions | N
         return FunctionalProgram.of(program.run_decompositions(table), table)
 
 
-def decomposed(program: ExportedProgram, kept: Collection[OpOverload] = PRESERVED) -> FunctionalProgram:
+def decomposed(
+    program: ExportedProgram, kept: Collection[OpOverload] = PRESERVED, table: Decompositions | None = None
+) -> FunctionalProgram:
     """A functional copy in Core ATen's ops and those that are ``kept``, by one trace.
 
-    ExecuTorch traces a program twice for that. The partitioner rewrites what it is given here in place.
+    ExecuTorch traces a program twice for that. The partitioner rewrites what it is given here in place. The ``table``
+    is :func:`decomposition_table`'s.
     """
-    return functional_copy(program, {op: rule for op, rule in decomposition_table().items() if op not in kept})
+    table = decomposition_table() if table is None else table
+    return functional_copy(program, {op: rule for op, rule in table.items() if op not in kept})
 
 
-def decomposition_table() -> dict[Any, Callable[..., Any]]:
-    """ExecuTorch's default decompositions, by op."""
+def decomposition_table() -> Decompositions:
+    """ExecuTorch's default decompositions, by op. torch looks at all ops for it, which takes as long as many passes."""
     return dict(_default_decomposition_table().items())

@@ -45,7 +45,7 @@ from .control_flow import control_flow_fault, graph_modules, is_control_flow
 from .empty_constants import without_empty_constants
 from .folding import one_reader_each
 from .fourier import with_basic_transforms
-from .functional import FunctionalProgram, decomposed
+from .functional import FunctionalProgram, decomposed, decomposition_table
 from .grouping import groups
 from .kernels import missing_kernels, missing_kernels_text
 from .memory_formats import contiguous_inside
@@ -176,8 +176,10 @@ class GgmlPartitioner(Partitioner):
 
         ExecuTorch neither transforms nor decomposes the result again.
         """
-        core = decomposed(self._prepared(decomposed(_transformed(exported_program))))
-        core = decomposed(core, kept=self.ops_to_not_decompose(core)[0])
+        table = decomposition_table()
+        core = decomposed(_transformed(exported_program), table=table)
+        core = decomposed(self._prepared(core), table=table)
+        core = decomposed(core, kept=self.ops_to_not_decompose(core)[0], table=table)
         core.transformed = True
         return core
 

@@ -26,9 +26,11 @@ class Rewriter:
         self.builder = Builder.over(graph)
         self._reads = count_reads(graph)
         self._values: dict[Value, Value] = {}
+        self._unchanged: set[Value] = set()  # values of the old graph whose new ones are computed as they were
         self._sources: defaultdict[Value, list[Value]] = defaultdict(list)  # what each new value stands for
         for leaf in (entry.value for group in (graph.inputs, graph.constants, graph.states) for entry in group):
             self._stands_for(leaf, leaf)
+            self._unchanged.add(leaf)
 
     def run(self, rules: Mapping[str, Rule]) -> Graph:
         """The new graph, without the nodes that nothing needs any more."""
@@ -37,7 +39,7 @@ class Rewriter:
             inputs = tuple(None if value is None else self._values[value] for value in node.inputs)
             rule = rules.get(node.op)
             replacement = None if rule is None else rule(self, node, inputs)
-            self._stands_for(node.output, self.copied(node, inputs) if replacement is None else replacement)
+            self._stands_for(node.output, self._kept(node, inputs) if replacement is None else replacement)
         for port in self.graph.outputs:
             self.builder.output(port.name, self._values[port.value], port.shape)
         for name, traced in self.graph.traced.items():
@@ -47,6 +49,13 @@ class Rewriter:
                     name, self.builder.permute(self.builder.reshape(value, form.ne), form.axes), form.shape
                 )
         return self.builder.finish()
+
+    def _kept(self, node: Node, inputs: tuple[Value | None, ...]) -> Value:
+        """The node's call. Where nothing before it has changed, it is not checked again: most of a pass's time."""
+        if not all(value is None or value in self._unchanged for value in node.inputs):
+            return self.copied(node, inputs)
+        self._unchanged.add(node.output)
+        return self.builder.copy(node, inputs)
 
     def copied(self, node: Node, inputs: tuple[Value | None, ...]) -> Value:
         """The node's call over other inputs; reshapes and permutations of the same are merged."""
