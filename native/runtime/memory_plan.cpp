@@ -1,5 +1,7 @@
 #include "memory_plan.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <unordered_map>
 
@@ -28,6 +30,54 @@ std::unordered_map<ggml_tensor*, int> last_uses(ggml_cgraph* graph, Predicate is
     }
   }
   return last;
+}
+
+// The tensors that have a place, by the nodes during which they are needed.
+class Timeline {
+ public:
+  explicit Timeline(int nodes) : spans_(static_cast<size_t>(nodes / kSpan) + 1) {}
+
+  void add(const PlacedTensor& tensor) {
+    for (size_t i = span_of(tensor.first); i <= span_of(tensor.last); ++i) spans_[i].push_back(tensor);
+  }
+
+  // Those that are needed while a tensor is, in the order of their places.
+  std::vector<PlacedTensor> beside(const PlacedTensor& tensor) const {
+    std::vector<PlacedTensor> found;
+    const size_t first = span_of(tensor.first);
+    for (size_t i = first; i <= span_of(tensor.last); ++i) {
+      for (const PlacedTensor& other : spans_[i]) {
+        const bool is_new = i == first || i == span_of(other.first);
+        if (is_new && other.first <= tensor.last && tensor.first <= other.last) found.push_back(other);
+      }
+    }
+    std::sort(found.begin(), found.end(),
+              [](const PlacedTensor& a, const PlacedTensor& b) { return a.offset < b.offset; });
+    return found;
+  }
+
+ private:
+  static constexpr int kSpan = 32;  // nodes, more than most tensors are needed for
+
+  static size_t span_of(int node) { return static_cast<size_t>(node / kSpan); }
+
+  std::vector<std::vector<PlacedTensor>> spans_;
+};
+
+// Where the smallest gap between tensors begins that so many bytes fit into, or what lies behind all of them.
+size_t smallest_gap(const std::vector<PlacedTensor>& tensors, size_t size) {
+  size_t smallest = SIZE_MAX;
+  size_t begin = 0;
+  size_t end = 0;  // of the tensors before
+  for (const PlacedTensor& tensor : tensors) {
+    const size_t gap = tensor.offset > end ? tensor.offset - end : 0;
+    if (gap >= size && gap < smallest) {
+      smallest = gap;
+      begin = end;
+    }
+    end = std::max(end, tensor.offset + tensor.size);
+  }
+  return smallest == SIZE_MAX ? end : begin;
 }
 
 }  // namespace
@@ -82,30 +132,25 @@ void Space::give_back(size_t offset, size_t size) {
 
 MemoryPlan::MemoryPlan(ggml_cgraph* graph) {
   const auto last = last_uses(graph, wants_memory);
-  std::unordered_map<ggml_tensor*, size_t> live;
-  const auto release = [&](ggml_tensor* tensor, int i) {
-    const auto place = live.find(tensor);
-    if (place == live.end() || last.at(tensor) != i) return;
-    space_.give_back(place->second, rounded_size(tensor));
-    live.erase(place);
-  };
-  for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
+  const int nodes = ggml_graph_n_nodes(graph);
+  for (int i = 0; i < nodes; ++i) {
     ggml_tensor* node = ggml_graph_node(graph, i);
-    if (node->view_src == nullptr && wants_memory(node) && ggml_nbytes(node) > 0) {
-      const size_t offset = space_.take(rounded_size(node));
-      live.emplace(node, offset);
-      places_.push_back({node, offset});
-    }
-    for (ggml_tensor* source : node->src) {
-      if (source != nullptr) release(root_of(source), i);
-    }
-    release(root_of(node), i);
+    const bool is_planned = node->view_src == nullptr && wants_memory(node) && ggml_nbytes(node) > 0;
+    if (is_planned) placed_.push_back({node, 0, rounded_size(node), i, last.at(node)});
+  }
+  std::stable_sort(placed_.begin(), placed_.end(),
+                   [](const PlacedTensor& a, const PlacedTensor& b) { return a.size > b.size; });
+  Timeline timeline(nodes);
+  for (PlacedTensor& tensor : placed_) {
+    tensor.offset = smallest_gap(timeline.beside(tensor), tensor.size);
+    timeline.add(tensor);
+    size_ = std::max(size_, tensor.offset + tensor.size);
   }
 }
 
 void MemoryPlan::apply(ggml_backend_buffer_t buffer) const {
   char* base = static_cast<char*>(ggml_backend_buffer_get_base(buffer));
-  for (const Place& place : places_) ggml_backend_tensor_alloc(buffer, place.tensor, base + place.offset);
+  for (const PlacedTensor& placed : placed_) ggml_backend_tensor_alloc(buffer, placed.tensor, base + placed.offset);
 }
 
 std::vector<PlacedTensor> placed_tensors(ggml_cgraph* graph, ggml_backend_buffer_t buffer) {

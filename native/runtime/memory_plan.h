@@ -31,34 +31,31 @@ class Space {
   size_t size_ = 0;
 };
 
+// A tensor's place in a buffer, and the first and the last of the graph's nodes that need it there.
+struct PlacedTensor {
+  ggml_tensor* tensor;
+  size_t offset;
+  size_t size;
+  int first;
+  int last;
+};
+
 // ggml's own planner (ggml_gallocr) aborts where a graph leaves it with more than 256 gaps; this one has no such end.
+// Larger tensors get their places first, which mostly needs no more than the tensors of the worst node together
+// (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020: greedy by size).
 class MemoryPlan {
  public:
   // Plans for every node's tensor that has no memory yet and is not a view.
   explicit MemoryPlan(ggml_cgraph* graph);
 
-  size_t size() const { return space_.size(); }
+  size_t size() const { return size_; }
 
   // Gives the tensors their places in a buffer of at least size() bytes.
   void apply(ggml_backend_buffer_t buffer) const;
 
  private:
-  struct Place {
-    ggml_tensor* tensor;
-    size_t offset;
-  };
-
-  Space space_;
-  std::vector<Place> places_;
-};
-
-// A tensor of a graph that lies in a buffer, and the first and the last of the graph's nodes that need it there.
-struct PlacedTensor {
-  const ggml_tensor* tensor;
-  size_t offset;
-  size_t size;
-  int first;
-  int last;
+  size_t size_ = 0;
+  std::vector<PlacedTensor> placed_;
 };
 
 // What a graph computes into a buffer, in the order of its nodes.

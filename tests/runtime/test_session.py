@@ -218,6 +218,17 @@ def test_memory_use_has_what_is_computed_and_nothing_overlaps(session: Session) 
     assert larger.bytes > use.bytes
 
 
+def test_memory_use_is_that_of_the_worst_step() -> None:
+    """The gap that a small tensor leaves is of no use to a larger one, were they placed one after the other."""
+    builder = Builder()
+    small = builder.emit("exp", builder.input("x", DType.F32, (64,), (64, 1, 1, 1)))
+    wide = builder.emit("exp", builder.emit("concat", small, small, dim=0))
+    builder.output("y", builder.emit("exp", wide), (128,))
+    use = Session(serialize(builder.finish())).memory_use(np.zeros(64, np.float32))
+    at_once = [sum(b.size for b in use.blocks if b.first <= step <= b.last) for step in range(len(use.steps))]
+    assert use.bytes == max(at_once) == 2 * 128 * 4
+
+
 def test_memory_use_after_runs_of_larger_inputs(session: Session) -> None:
     """Graphs of a session share memory, where each keeps its own places."""
     small = session.memory_use(np.zeros((2, 64), np.float32))
