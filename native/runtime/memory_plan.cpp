@@ -32,27 +32,46 @@ std::unordered_map<ggml_tensor*, int> last_uses(ggml_cgraph* graph, Predicate is
   return last;
 }
 
+// Of numbers of tensors, by their places.
+struct ByOffset {
+  const std::vector<PlacedTensor>& tensors;
+
+  bool operator()(size_t a, size_t b) const { return tensors[a].offset < tensors[b].offset; }
+};
+
+bool overlap(const PlacedTensor& a, const PlacedTensor& b) { return a.first <= b.last && b.first <= a.last; }
+
 // The tensors that have a place, by the nodes during which they are needed.
 class Timeline {
  public:
-  explicit Timeline(int nodes) : spans_(static_cast<size_t>(nodes / kSpan) + 1) {}
+  Timeline(const std::vector<PlacedTensor>& tensors, int nodes)
+      : tensors_(tensors), spans_(static_cast<size_t>(nodes / kSpan) + 1) {}
 
-  void add(const PlacedTensor& tensor) {
-    for (size_t i = span_of(tensor.first); i <= span_of(tensor.last); ++i) spans_[i].push_back(tensor);
+  void add(size_t tensor) {
+    const PlacedTensor& added = tensors_[tensor];
+    for (size_t i = span_of(added.first); i <= span_of(added.last); ++i) spans_[i].push_back(tensor);
+    by_offset_.insert(std::upper_bound(by_offset_.begin(), by_offset_.end(), tensor, ByOffset{tensors_}), tensor);
   }
 
   // Those that are needed while a tensor is, in the order of their places.
-  std::vector<PlacedTensor> beside(const PlacedTensor& tensor) const {
-    std::vector<PlacedTensor> found;
+  std::vector<size_t> beside(const PlacedTensor& tensor) const {
     const size_t first = span_of(tensor.first);
-    for (size_t i = first; i <= span_of(tensor.last); ++i) {
-      for (const PlacedTensor& other : spans_[i]) {
-        const bool is_new = i == first || i == span_of(other.first);
-        if (is_new && other.first <= tensor.last && tensor.first <= other.last) found.push_back(other);
+    const size_t last = span_of(tensor.last);
+    size_t near = 0;
+    for (size_t i = first; i <= last; ++i) near += spans_[i].size();
+    std::vector<size_t> found;
+    if (near >= by_offset_.size()) {  // as where many are needed for long
+      std::copy_if(by_offset_.begin(), by_offset_.end(), std::back_inserter(found),
+                   [&](size_t other) { return overlap(tensors_[other], tensor); });
+      return found;
+    }
+    for (size_t i = first; i <= last; ++i) {
+      for (const size_t other : spans_[i]) {
+        const bool is_new = i == first || i == span_of(tensors_[other].first);
+        if (is_new && overlap(tensors_[other], tensor)) found.push_back(other);
       }
     }
-    std::sort(found.begin(), found.end(),
-              [](const PlacedTensor& a, const PlacedTensor& b) { return a.offset < b.offset; });
+    std::sort(found.begin(), found.end(), ByOffset{tensors_});
     return found;
   }
 
@@ -61,21 +80,24 @@ class Timeline {
 
   static size_t span_of(int node) { return static_cast<size_t>(node / kSpan); }
 
-  std::vector<std::vector<PlacedTensor>> spans_;
+  const std::vector<PlacedTensor>& tensors_;
+  std::vector<std::vector<size_t>> spans_;
+  std::vector<size_t> by_offset_;
 };
 
-// Where the smallest gap between tensors begins that so many bytes fit into, or what lies behind all of them.
-size_t smallest_gap(const std::vector<PlacedTensor>& tensors, size_t size) {
+// Where the smallest gap begins that a tensor fits into, or what lies behind all that are needed while it is.
+size_t place_for(const PlacedTensor& tensor, const std::vector<PlacedTensor>& tensors, const Timeline& timeline) {
   size_t smallest = SIZE_MAX;
   size_t begin = 0;
-  size_t end = 0;  // of the tensors before
-  for (const PlacedTensor& tensor : tensors) {
-    const size_t gap = tensor.offset > end ? tensor.offset - end : 0;
-    if (gap >= size && gap < smallest) {
+  size_t end = 0;  // of those before
+  for (const size_t beside : timeline.beside(tensor)) {
+    const PlacedTensor& other = tensors[beside];
+    const size_t gap = other.offset > end ? other.offset - end : 0;
+    if (gap >= tensor.size && gap < smallest) {
       smallest = gap;
       begin = end;
     }
-    end = std::max(end, tensor.offset + tensor.size);
+    end = std::max(end, other.offset + other.size);
   }
   return smallest == SIZE_MAX ? end : begin;
 }
@@ -140,11 +162,11 @@ MemoryPlan::MemoryPlan(ggml_cgraph* graph) {
   }
   std::stable_sort(placed_.begin(), placed_.end(),
                    [](const PlacedTensor& a, const PlacedTensor& b) { return a.size > b.size; });
-  Timeline timeline(nodes);
-  for (PlacedTensor& tensor : placed_) {
-    tensor.offset = smallest_gap(timeline.beside(tensor), tensor.size);
-    timeline.add(tensor);
-    size_ = std::max(size_, tensor.offset + tensor.size);
+  Timeline timeline(placed_, nodes);
+  for (size_t i = 0; i < placed_.size(); ++i) {
+    placed_[i].offset = place_for(placed_[i], placed_, timeline);
+    timeline.add(i);
+    size_ = std::max(size_, placed_[i].offset + placed_[i].size);
   }
 }
 
