@@ -409,7 +409,24 @@ ggml_tensor* NodeBuilder::conv_2d_nhwc(ggml_tensor* x, ggml_tensor* weight, ggml
   layer.weight = weight;
   layer.bias = bias;
   layer.ne = ne_;
-  return convolution(unrounded != nullptr ? unrounded : x, layer);
+  ggml_tensor* image = unrounded != nullptr ? unrounded : x;
+  return convolution(depthwise ? image : planes_of(image, params), layer);
+}
+
+// The planes that an image was copied from where this convolution alone reads the copy, and takes planes too; else the
+// image.
+ggml_tensor* NodeBuilder::planes_of(ggml_tensor* image, const kernels::ConvolutionParams& params) {
+  const auto found = planes_.find(image);
+  const bool fits = found != planes_.end() && kernels::reads_planes(image, params) &&
+                    is_read_here_alone(node_->inputs()->Get(0), image);
+  return fits ? found->second : image;
+}
+
+// A dense copy of an image whose pixels are adjacent in each row of its channels.
+void NodeBuilder::remember_planes(const fb::Node& node, ggml_tensor* source, const ggml_tensor* result) {
+  if (!is_op(node, OpKind::Cont) || !on_cpu() || !uses_kernels() || source->type != GGML_TYPE_F32) return;
+  const bool may_change = states_.count(source) != 0 || states_.count(source->view_src) != 0;
+  if (!may_change && source->nb[0] != sizeof(float) && source->nb[1] == sizeof(float)) planes_[result] = source;
 }
 
 // A convolution, or a chain of it and those that make its input where nothing else reads that.
@@ -771,6 +788,7 @@ Status NodeBuilder::make(const fb::Node& node, const OpInfo& spec, ggml_tensor* 
   remember_bound(spec, inputs[0], *made);
   read_unrounded(node, *made);
   remember_bfloats(node, spec, inputs[0], *made);
+  remember_planes(node, inputs[0], *made);
   remember_reshaped_layer(node, inputs[0], *made);
   return {};
 }

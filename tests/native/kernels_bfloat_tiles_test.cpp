@@ -139,6 +139,7 @@ struct LayerCase {
   Activation activation = Activation::None;
   bool has_bias = true;
   bool of_floats = false;  // which the layer rounds
+  bool in_planes = false;  // of floats, the channels outermost
 };
 
 class Layer {
@@ -165,6 +166,7 @@ class Layer {
     for (int64_t i = 0; i < inputs_; ++i) make_float(i);
     set_dense(&src_[0], of.of_floats ? GGML_TYPE_F32 : GGML_TYPE_BF16, {of.in, of.width, of.height, of.images},
               of.of_floats ? floats_.data() : x_.data());
+    if (of.in_planes) set_planes(&src_[0]);
     set_dense(&src_[1], GGML_TYPE_BF16, {weight_count_ + group_in_, 1, 1, 1}, weights_.data());
     set_dense(&src_[2], GGML_TYPE_F32, {of.out, 1, 1, 1}, biases_.data());
     set_dense(&dst_, GGML_TYPE_F32, {of.out, width_, height_, of.images}, y_.data());
@@ -203,7 +205,21 @@ class Layer {
     std::memcpy(&x, x_.data() + 2 * i, sizeof(x));
     const bool rounds = (x >> 7 & 0xff) != 0xff && (x >> 7 & 0xff) != 0;
     const uint32_t bits = uint32_t{x} << 16 | (rounds ? static_cast<uint32_t>(below(0x8000)) : 0);
-    std::memcpy(floats_.data() + 4 * i, &bits, sizeof(bits));
+    std::memcpy(floats_.data() + 4 * place_of_float(i), &bits, sizeof(bits));
+  }
+
+  int64_t place_of_float(int64_t i) const {
+    if (!of_.in_planes) return i;
+    const int64_t plane = of_.width * of_.height;
+    const int64_t pixel = i / of_.in;
+    return (pixel / plane * of_.in + i % of_.in) * plane + pixel % plane;
+  }
+
+  void set_planes(ggml_tensor* images) const {
+    images->nb[1] = sizeof(float);
+    images->nb[2] = images->nb[1] * static_cast<size_t>(of_.width);
+    images->nb[0] = images->nb[2] * static_cast<size_t>(of_.height);
+    images->nb[3] = images->nb[0] * static_cast<size_t>(of_.in);
   }
 
   // Zeros for rows and channels past the last, and after all blocks: those stand for padding.
@@ -333,6 +349,14 @@ void check_layers(const BfloatTiles& tiles, const std::string& name) {
   check({32, 20, 30, 6, 2, {3, 1, 0}});
   check_floats({33, 34, 9, 8, 2, {3, 1, 1}});
   check_floats({32, 16, 5, 4, 1, {2, 1, 1, 1, 3}});
+  const auto check_planes = [&](LayerCase of) {
+    of.in_planes = true;
+    check_floats(of);
+  };
+  check_planes({3, 70, 21, 19, 2, {7, 2, 3}});
+  check_planes({3, 33, 10, 8, 2, {3, 1, 0}, 1, Special::NanInputs, Activation::Clamp});
+  check_planes({4, 20, 9, 7, 3, {3, 2, 1}});
+  check_planes({2, 41, 33, 5, 1, {5, 1, 2}});
 }
 
 // --------------------------------------------------------------------------------------------------------- products

@@ -115,6 +115,7 @@ class Chain {
     const Range needed = inside(unbounded, in_ne[2]);
     if (layer > 0) hold(layer - 1, needed);
     ggml_tensor in = rows_of(in_ne, row_of_input(layer, needed.begin), needed.size());
+    if (layer == 0) std::copy_n(dst_->src[0]->nb, 4, in.nb);  // the image may lie in planes
     ggml_tensor out = rows_of(of.ne, row_of_result(layer, rows.begin), rows.size());
     out.src[0] = &in;
     out.src[1] = const_cast<ggml_tensor*>(of.weight);
@@ -155,7 +156,9 @@ class Chain {
 
   float* row_of_input(int layer, int64_t row) const {
     if (layer > 0) return row_of_result(layer - 1, row);
-    return static_cast<float*>(dst_->src[0]->data) + (image_ * x_ne_[2] + row) * row_floats(x_ne_);
+    const ggml_tensor& x = *dst_->src[0];
+    const size_t offset = static_cast<size_t>(image_) * x.nb[3] + static_cast<size_t>(row) * x.nb[2];
+    return reinterpret_cast<float*>(static_cast<char*>(x.data) + offset);
   }
 
   float* row_of_result(int layer, int64_t row) const {

@@ -35,9 +35,14 @@ constexpr int64_t kFarResults = 128 * 1024;     // elements; larger outputs are 
 constexpr int64_t kMostBlocks = 2;              // that inputs are multiplied with at a time
 constexpr int64_t kCopied = 16;                 // elements of a run that are copied at a time, some of them beyond it
 constexpr int64_t kShortCopy = 64;              // elements of a run that a call of memcpy would take longer for
-constexpr int64_t kShortRun = 32;  // floats of a kernel's row, whose taps one by one take longer than a copy
 // A build of programs whose only layers are linear has no code for windows.
 constexpr bool kHasWindows = built::conv_2d_nhwc;
+
+// Whether a kernel's row has so few inputs that its taps one by one take longer than a copy.
+bool has_short_runs(int64_t channels, const ConvolutionParams& params) {
+  constexpr int64_t kShortRun = 32;
+  return params.groups == 1 && channels * params.window.w.kernel <= kShortRun;
+}
 
 // Memory that a thread keeps from call to call.
 template <class Element>
@@ -49,6 +54,7 @@ struct Scratch {
   ScratchVector<float*> outputs;  // of gathered pixels
   ScratchVector<float> weights;   // packed and in f32, where the node's are not
   ScratchVector<float> row;       // one output channel's, in f32
+  Buffer<float> pixels;           // of a row of the image
   ScratchVector<Element> zeros;
   Buffer<Element> strip;     // of the image, rounded or padded
   Buffer<Element> gathered;  // the inputs of each of a tile's pixels, one run after the other
@@ -64,7 +70,7 @@ class Convolution {
         out_(dst),
         source_(in_),
         source_out_(out_),
-        strip_(dst->src[0], scratch_.strip),
+        strip_(dst->src[0], scratch_.strip, scratch_.pixels),
         horizontal_(params.window.w),
         vertical_(params.window.h),
         group_in_(in_.channels / params.groups),
@@ -216,9 +222,8 @@ class Convolution {
   // Whether the image is copied with zero padding: then all taps are inside it, and those of a kernel's row are one
   // run.
   bool pads() const {
-    const bool is_short = kOnFloats && params_.groups == 1 && in_.channels * horizontal_.kernel <= kShortRun;
-    const bool pays = strip_.rounds() || is_short;
-    return kHasWindows && !pointwise() && pays && strip_.can_pad(horizontal_, vertical_);
+    const bool pays = strip_.rounds() || (kOnFloats && has_short_runs(in_.channels, params_));
+    return kHasWindows && !pointwise() && pays && strip_.pays_to_pad(horizontal_, vertical_);
   }
 
   // Copies the pixels of a pointwise convolution with a padded pitch where a tile of them would map to the same sets of
@@ -729,6 +734,12 @@ class Convolution {
 };
 
 }  // namespace
+
+bool reads_planes(const ggml_tensor* x, const ConvolutionParams& params) {
+  const bool is_pixelwise = params.window.w.kernel == 1 && params.window.h.kernel == 1;
+  return kHasWindows && !is_pixelwise && has_short_runs(x->ne[0], params) &&
+         can_pad(Axis(params.window.w), Axis(params.window.h));
+}
 
 void conv_2d_pixels(ggml_tensor* dst, const ConvolutionParams& params, DType weights, Range pixels, Range blocks) {
   Convolution<float>(dst, params, weights, KERNEL_PICK(conv_tiles)()).run_pixels(pixels, blocks);

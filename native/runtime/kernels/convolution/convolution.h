@@ -54,6 +54,10 @@ inline const float* addend_of(const ggml_tensor* dst, const ConvolutionParams& p
   return !kHasSums || params.addend == 0 ? nullptr : static_cast<const float*>(dst->src[params.addend]->data);
 }
 
+// Whether conv_2d, or conv_2d_bfloats of floats, copies an image row by row, so that it may lie in planes: with its
+// channels outermost, and the pixels of a row adjacent.
+bool reads_planes(const ggml_tensor* x, const ConvolutionParams& params);
+
 // Convolutions whose channels are their groups.
 void conv_2d_dw(ggml_tensor* dst, int ith, int nth, void* call);
 

@@ -1,5 +1,5 @@
 // What a convolution copies of its images before tiles read it: rows that are rounded to bf16, padded with zeros, or
-// both. For conv_2d.cpp.
+// taken from planes. For conv_2d.cpp.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +11,8 @@
 #include "kernels/convolution/bfloats.h"
 #include "kernels/convolution/image.h"
 #include "kernels/convolution/taps.h"
+#include "kernels/layout.h"
+#include "kernels/movement/quads.h"
 #include "kernels/partition.h"
 #include "kernels/scratch.h"
 
@@ -18,26 +20,38 @@ namespace executorch_ggml::kernels {
 
 constexpr int64_t kMostPadding = 16;  // pixels on a side that an image is padded by before it is read
 
+// Whether an image's rows can be copied with all the padding that a window sees.
+inline bool can_pad(const Axis& horizontal, const Axis& vertical) {
+  const auto fits = [](const Axis& w) {
+    return w.up == 1 && w.pad >= 0 && w.pad <= kMostPadding && (w.kernel - 1) * w.dilation <= 2 * kMostPadding;
+  };
+  return fits(horizontal) && fits(vertical);
+}
+
 // Of floats, or of bf16 in uint16_t, to which an image of floats is rounded.
 template <class Element>
 class ImageStrip {
  public:
   // A strip lies in a buffer until the next one is copied.
-  ImageStrip(const ggml_tensor* images, Buffer<Element>& buffer)
+  ImageStrip(const ggml_tensor* images, Buffer<Element>& buffer, Buffer<float>& row)
       : source_(images),
         floats_(images->type == GGML_TYPE_F32 ? static_cast<const float*>(images->data) : nullptr),
-        buffer_(buffer) {}
+        plane_(static_cast<int64_t>(images->nb[0])),
+        row_(static_cast<int64_t>(images->nb[2])),
+        image_(static_cast<int64_t>(images->nb[3])),
+        buffer_(buffer),
+        pixels_(row) {}
 
   bool rounds() const { return !std::is_same_v<Element, float> && floats_ != nullptr; }
+
+  // Whether a channel's pixels are adjacent, not a pixel's channels.
+  bool reads_planes() const { return floats_ != nullptr && plane_ != kFloat; }
 
   // Else tiles read the images where they are.
   bool copies() const { return rounds() || is_padded_; }
 
-  static bool can_pad(const Axis& horizontal, const Axis& vertical) {
-    const auto fits = [](const Axis& w) {
-      return w.up == 1 && w.pad >= 0 && w.pad <= kMostPadding && (w.kernel - 1) * w.dilation <= 2 * kMostPadding;
-    };
-    return fits(horizontal) && fits(vertical) && (horizontal.pad > 0 || vertical.pad > 0);
+  bool pays_to_pad(const Axis& horizontal, const Axis& vertical) const {
+    return can_pad(horizontal, vertical) && (reads_planes() || horizontal.pad > 0 || vertical.pad > 0);
   }
 
   // Has rows copied with zero padding, for windows that then see no pixel outside of the images, whose extents grow.
@@ -85,7 +99,9 @@ class ImageStrip {
   }
 
  private:
-  void copy_padded_row(int64_t row, const ImageShape& in, Element* to) const {
+  static constexpr int64_t kFloat = sizeof(float);
+
+  void copy_padded_row(int64_t row, const ImageShape& in, Element* to) {
     const int64_t y = row % in.height - above_;
     Element* const end = to + in.width * in.channels;
     if (y < 0 || y >= source_.height) {
@@ -95,8 +111,39 @@ class ImageStrip {
     const int64_t elements = source_.width * source_.channels;
     Element* const first = to + left_ * in.channels;
     std::fill(to, first, Element{});
-    copy_elements(floats_ + (row / in.height * source_.height + y) * elements, elements, first);
+    const float* from = floats_ + (row / in.height * image_ + y * row_) / kFloat;
+    if (reads_planes()) {
+      copy_planes(from, first);
+    } else {
+      copy_elements(from, elements, first);
+    }
     std::fill(first + elements, end, Element{});
+  }
+
+  // A row of all channels' planes.
+  void copy_planes(const float* from, Element* to) {
+    if constexpr (std::is_same_v<Element, float>) {
+      interleave(from, to);
+    } else {
+      const int64_t elements = source_.width * source_.channels;
+      float* pixels = pixels_.sized(elements);
+      interleave(from, pixels);
+      copy_elements(pixels, elements, to);
+    }
+  }
+
+  // One pixel after the other.
+  void interleave(const float* from, float* to) const {
+    const int64_t channels = source_.channels;
+    const int64_t pixel = channels * kFloat;
+    const int64_t whole = channels == 3 ? source_.width / kQuad * kQuad : 0;
+    const auto* plane = reinterpret_cast<const char*>(from);
+    auto* pixels = reinterpret_cast<char*>(to);
+    for (int64_t i = 0; i < whole; i += kQuad) interleave_colors(plane + i * kFloat, plane_, pixels + i * pixel);
+    for (int64_t c = 0; c < channels; ++c, plane += plane_) {
+      kernels::copy_elements(pixels + whole * pixel + c * kFloat, pixel, plane + whole * kFloat, kFloat,
+                             source_.width - whole, kFloat);
+    }
   }
 
   static void copy_elements(const float* from, int64_t n, Element* to) {
@@ -109,7 +156,11 @@ class ImageStrip {
 
   ImageShape source_;    // as it lies in memory
   const float* floats_;  // null where the images are of another type
+  int64_t plane_;        // bytes from a channel to the next, from a row, and from an image
+  int64_t row_;
+  int64_t image_;
   Buffer<Element>& buffer_;
+  Buffer<float>& pixels_;  // of a row, before they are rounded
   bool is_padded_ = false;
   int64_t left_ = 0;  // pixels of padding
   int64_t above_ = 0;

@@ -5,6 +5,7 @@
 #include "kernels/elementwise/convert.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/kernels.h"
+#include "kernels/movement/quads.h"
 
 namespace executorch_ggml::kernels {
 
@@ -27,15 +28,7 @@ Walk without_first_dim(const Walk& walk) {
   return starts;
 }
 
-constexpr int64_t kQuad = 4;
 constexpr int64_t kLine = 16;  // elements of a cache line: each is written whole, as few of one set of L1 stay in it
-typedef float Quad __attribute__((vector_size(4 * sizeof(float))));
-
-inline Quad load_quad(const char* from) {
-  Quad quad;
-  std::memcpy(&quad, from, sizeof(quad));
-  return quad;
-}
 
 // A part of a transpose: elements that are adjacent along dim 1 in `from` and along dim 0 in `to`. All in bytes.
 struct Block {
@@ -49,8 +42,6 @@ struct Block {
     return {to + column * to_step + row * item, to_step, from + row * from_step + column * item, from_step, item};
   }
 };
-
-inline void store_quad(char* to, Quad quad) { std::memcpy(to, &quad, sizeof(quad)); }
 
 inline void transpose_quads(const Block& block) {
   const Quad a = load_quad(block.from);
@@ -67,23 +58,6 @@ inline void transpose_quads(const Block& block) {
   store_quad(block.to + 3 * block.to_step, __builtin_shufflevector(last_ab, last_cd, 2, 3, 6, 7));
 }
 
-// Four pixels of three planes, an image's colors, one after the other.
-inline void interleave_colors(const Block& block) {
-  constexpr int64_t kBytes = sizeof(Quad);
-  const Quad a = load_quad(block.from);
-  const Quad b = load_quad(block.from + block.from_step);
-  const Quad c = load_quad(block.from + 2 * block.from_step);
-  const Quad ab = __builtin_shufflevector(a, b, 0, 4, 1, 5);
-  const Quad ca = __builtin_shufflevector(c, a, 0, 0, 5, 5);
-  const Quad bc = __builtin_shufflevector(b, c, 1, 1, 5, 5);
-  const Quad third_ab = __builtin_shufflevector(a, b, 2, 2, 6, 6);
-  const Quad last_ca = __builtin_shufflevector(c, a, 2, 2, 7, 7);
-  const Quad last_bc = __builtin_shufflevector(b, c, 2, 6, 3, 7);
-  store_quad(block.to, __builtin_shufflevector(ab, ca, 0, 1, 4, 6));
-  store_quad(block.to + kBytes, __builtin_shufflevector(bc, third_ab, 0, 2, 4, 6));
-  store_quad(block.to + 2 * kBytes, __builtin_shufflevector(last_ca, last_bc, 0, 2, 6, 7));
-}
-
 inline uint32_t load_word(const char* from) {
   uint32_t word;
   std::memcpy(&word, from, sizeof(word));
@@ -92,7 +66,7 @@ inline uint32_t load_word(const char* from) {
 
 inline void store_word(char* to, uint32_t word) { std::memcpy(to, &word, sizeof(word)); }
 
-// The same of bytes.
+// Four pixels of three planes of bytes, one after the other.
 inline void interleave_color_bytes(const Block& block) {
   constexpr uint32_t kFirst = 0xff, kSecond = 0xff00, kThird = 0xff0000, kFourth = 0xff000000;
   const uint32_t a = load_word(block.from);
@@ -113,7 +87,7 @@ Transposed interleave_all_colors(const Block& block, int64_t columns) {
   const int64_t whole = columns / kQuad * kQuad;
   for (int64_t column = 0; column < whole; column += kQuad) {
     const Block pixels = block.at(0, column);
-    block.item == 1 ? interleave_color_bytes(pixels) : interleave_colors(pixels);
+    block.item == 1 ? interleave_color_bytes(pixels) : interleave_colors(pixels.from, pixels.from_step, pixels.to);
   }
   return {3, whole};
 }
