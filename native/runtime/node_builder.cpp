@@ -401,6 +401,9 @@ ggml_tensor* NodeBuilder::conv_2d_nhwc(ggml_tensor* x, ggml_tensor* weight, ggml
     remember_layer(result, &params_of_call<kernels::WinogradParams>(call_).convolution);
     return result;
   }
+  if (const Scaled* scaled = unrounded == nullptr ? scaled_input(x, weight, params) : nullptr) {
+    return scaled_convolution(*scaled, weight, bias, params);
+  }
   const bool depthwise = by_channel && kind != Storage::KernelBlocks;
   kernels::ChainedLayer layer;
   layer.kernel = unrounded != nullptr ? kernels::conv_2d_bfloats : depthwise ? kernels::conv_2d_dw : kernels::conv_2d;
@@ -411,22 +414,6 @@ ggml_tensor* NodeBuilder::conv_2d_nhwc(ggml_tensor* x, ggml_tensor* weight, ggml
   layer.ne = ne_;
   ggml_tensor* image = unrounded != nullptr ? unrounded : x;
   return convolution(depthwise ? image : planes_of(image, params), layer);
-}
-
-// The planes that an image was copied from where this convolution alone reads the copy, and takes planes too; else the
-// image.
-ggml_tensor* NodeBuilder::planes_of(ggml_tensor* image, const kernels::ConvolutionParams& params) {
-  const auto found = planes_.find(image);
-  const bool fits = found != planes_.end() && kernels::reads_planes(image, params) &&
-                    is_read_here_alone(node_->inputs()->Get(0), image);
-  return fits ? found->second : image;
-}
-
-// A dense copy of an image whose pixels are adjacent in each row of its channels.
-void NodeBuilder::remember_planes(const fb::Node& node, ggml_tensor* source, const ggml_tensor* result) {
-  if (!is_op(node, OpKind::Cont) || !on_cpu() || !uses_kernels() || source->type != GGML_TYPE_F32) return;
-  const bool may_change = states_.count(source) != 0 || states_.count(source->view_src) != 0;
-  if (!may_change && source->nb[0] != sizeof(float) && source->nb[1] == sizeof(float)) planes_[result] = source;
 }
 
 // A convolution, or a chain of it and those that make its input where nothing else reads that.
@@ -586,8 +573,7 @@ ggml_tensor* NodeBuilder::bfloats_of(ggml_tensor* source) {
 void NodeBuilder::remember_bfloats(const fb::Node& node, const OpInfo& spec, ggml_tensor* source, ggml_tensor* result) {
   if (!is_built(DType::Bf16) || source == nullptr) return;
   if (is_op(node, OpKind::Convert) && source->type == GGML_TYPE_F32 && result->type == GGML_TYPE_BF16) {
-    const bool may_change = states_.count(source) != 0 || states_.count(source->view_src) != 0;
-    if (on_cpu() && !may_change && source->nb[0] == sizeof(float)) unrounded_[result] = source;
+    if (on_cpu() && !may_change(source) && source->nb[0] == sizeof(float)) unrounded_[result] = source;
   }
   if (result->type != GGML_TYPE_F32) return;
   const auto* unary = attributes<fb::Unary>(node, OpKind::Unary);
@@ -789,6 +775,7 @@ Status NodeBuilder::make(const fb::Node& node, const OpInfo& spec, ggml_tensor* 
   read_unrounded(node, *made);
   remember_bfloats(node, spec, inputs[0], *made);
   remember_planes(node, inputs[0], *made);
+  remember_scaled(node, inputs, *made);
   remember_reshaped_layer(node, inputs[0], *made);
   return {};
 }

@@ -249,8 +249,17 @@ class NodeBuilder {
   bool use_matrix(ggml_tensor** weight, Storage* kind);
   void read_unrounded(const fb::Node& node, ggml_tensor* result);
   void remember_bfloats(const fb::Node& node, const OpInfo& spec, ggml_tensor* source, ggml_tensor* result);
-  ggml_tensor* planes_of(ggml_tensor* image, const kernels::ConvolutionParams& params);
+  struct Scaled {
+    ggml_tensor* image;
+    ggml_tensor* by;  // a factor for each channel of each image
+  };
+  bool may_change(const ggml_tensor* source) const;
   void remember_planes(const fb::Node& node, ggml_tensor* source, const ggml_tensor* result);
+  ggml_tensor* planes_of(ggml_tensor* image, const kernels::ConvolutionParams& params);
+  void remember_scaled(const fb::Node& node, ggml_tensor* const* inputs, const ggml_tensor* result);
+  const Scaled* scaled_input(const ggml_tensor* x, const ggml_tensor* weight, const kernels::ConvolutionParams& params);
+  ggml_tensor* scaled_convolution(const Scaled& scaled, ggml_tensor* weight, ggml_tensor* bias,
+                                  const kernels::ConvolutionParams& params);
   ggml_tensor* unrounded_input(ggml_tensor* x, const ggml_tensor* weight,
                                const kernels::ConvolutionParams& params) const;
   ggml_tensor* bfloats_of(ggml_tensor* source);
@@ -319,6 +328,7 @@ class NodeBuilder {
   std::unordered_map<const ggml_tensor*, ggml_tensor*> bfloats_;    // bf16 copies, by source
   std::unordered_map<const ggml_tensor*, ggml_tensor*> unrounded_;  // f32 sources, by bf16 copy
   std::unordered_map<const ggml_tensor*, ggml_tensor*> planes_;     // of images, by their dense copies
+  std::unordered_map<const ggml_tensor*, Scaled> scaled_;           // by the product
   std::unordered_map<const ggml_tensor*, StorageLayout> storage_;   // of constants that are not plain
   KernelCallBase* call_ = nullptr;  // of the node being built, where a kernel computes it
   int64_t work_ = 0;

@@ -8,9 +8,7 @@
 namespace executorch_ggml {
 
 void NodeBuilder::remember_layer(ggml_tensor* result, kernels::ConvolutionParams* params) {
-  const auto changes = [this](const ggml_tensor* source) {
-    return source != nullptr && (states_.count(source) != 0 || states_.count(source->view_src) != 0);
-  };
+  const auto changes = [this](const ggml_tensor* source) { return source != nullptr && may_change(source); };
   // A layer moves to where its result is added to something: a state may have been written before that.
   if (!kernels::kHasSums || !on_cpu() || std::any_of(result->src, result->src + kMaxKernelInputs, changes)) return;
   layer_calls_[result] = {result, call_, params, is_op(*node_, OpKind::Linear)};

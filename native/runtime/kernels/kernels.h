@@ -9,7 +9,7 @@
 
 namespace executorch_ggml {
 
-constexpr int kMaxKernelInputs = 4;
+constexpr int kMaxKernelInputs = 5;
 
 using Kernel = void (*)(ggml_tensor* dst, int ith, int nth, void* call);
 

@@ -82,6 +82,7 @@ class Convolution {
         packed_type_(weights_type),
         bias_(bias_of(dst, params)),
         addend_(addend_of(dst, params)),
+        scale_(scale_of(dst, params)),
         output_begin_(static_cast<const float*>(dst->data)),
         y_(static_cast<float*>(dst->data)),
         tiles_(tiles_of_window(tiles)) {
@@ -108,6 +109,10 @@ class Convolution {
         begin_phase(px, py);
         const int64_t pixels = phase_width_ * phase_height_ * out_.images;
         Range share = Range::part(pixels, part, parts);
+        if (scale_ != nullptr) {
+          run_scaled(share, blocks_of_thread);
+          continue;
+        }
         if (pointwise() && !strip_.rounds()) {
           share = spread_rows(share, blocks_of_thread.size());
         }
@@ -136,8 +141,11 @@ class Convolution {
   static constexpr bool kOnFloats = std::is_same_v<Element, float>;
 
   // Blocks of the type that is computed with are used in place, with the zeros that follow them; other weights are
-  // packed or widened pass by pass.
-  bool in_place() const { return !kOnFloats || (packed_type_ == DType::F32 && params_.weights != Storage::Plain); }
+  // packed, widened or scaled pass by pass.
+  bool in_place() const {
+    const bool of_floats = packed_type_ == DType::F32 && params_.weights != Storage::Plain;
+    return !kOnFloats || (of_floats && scale_ == nullptr);
+  }
 
   void find_weights() {
     if (in_place()) weights_ = static_cast<const Element*>(packed_);
@@ -163,10 +171,18 @@ class Convolution {
 
   void pack_block(int64_t block) {
     float* to = scratch_.weights.data() + (block - first_block_) * block_stride_;
+    if (scale_ != nullptr) return scale_block(block, to);
     if (!kHasHalves || params_.weights == Storage::Plain) return plain_weights().pack_block(block, to);
     const int64_t rows = block_stride_ / kOcBlock;
     const int64_t stored = (rows + rows % 2) * kOcBlock;  // in pairs of rows
     widen_pairs(static_cast<const uint16_t*>(packed_) + block * stored, rows, packed_type_, to);
+  }
+
+  void scale_block(int64_t block, float* to) const {
+    const float* from = static_cast<const float*>(packed_) + block * block_stride_;
+    for (int64_t row = 0; row < group_in_; ++row, from += kOcBlock, to += kOcBlock) {
+      for (int64_t i = 0; i < kOcBlock; ++i) to[i] = from[i] * scale_[row];
+    }
   }
 
   PlainWeights plain_weights() const {
@@ -342,6 +358,20 @@ class Convolution {
       if (!part.empty()) run_passes(part, blocks);
       pixels.begin = std::min(pixels.end, first + image);
     }
+  }
+
+  // Each image has factors of its own.
+  void run_scaled(Range pixels, Range blocks) {
+    const float* const factors = scale_;
+    const int64_t image_pixels = source_out_.width * source_out_.height;
+    while (!pixels.empty()) {
+      const int64_t image = pixels.begin / image_pixels;
+      const Range part = {pixels.begin, std::min(pixels.end, (image + 1) * image_pixels)};
+      scale_ = factors + image * group_in_;
+      run_phase(part, blocks);
+      pixels.begin = part.end;
+    }
+    scale_ = factors;
   }
 
   int64_t gathered_run() const { return static_cast<int64_t>(scratch_.taps.at.size()) * group_in_; }
@@ -713,6 +743,7 @@ class Convolution {
   int64_t first_block_ = 0;
   const float* bias_;
   const float* addend_;
+  const float* scale_;  // the image's
   const float* output_begin_;
   float* y_;
   int64_t block_stride_;

@@ -16,6 +16,7 @@ struct ConvolutionParams {
   Epilogue epilogue;
   Storage weights = Storage::Plain;  // how the weight lies
   int addend = 0;                    // the source that is added to the result before the activation; 0: none
+  int scale = 0;                     // the source with a factor for each input channel of each image; 0: none
 };
 
 // What of an epilogue is applied to results in registers, before they are stored.
@@ -43,15 +44,21 @@ constexpr bool ends_in_registers(Activation activation) {
 // Whether sums may be joined to layers.
 constexpr bool kHasSums = built::add;
 
-// The bias of the output channels, or null. ggml's sources have no gaps: without a bias src[2] may be the addend.
+// The bias of the output channels, or null. ggml's sources have no gaps: without a bias src[2] may be another.
 inline const float* bias_of(const ggml_tensor* dst, const ConvolutionParams& params) {
-  const ggml_tensor* bias = params.addend == 2 ? nullptr : dst->src[2];
+  const ggml_tensor* bias = params.addend == 2 || params.scale == 2 ? nullptr : dst->src[2];
   return bias == nullptr ? nullptr : static_cast<const float*>(bias->data);
 }
 
 // What is added to the result, dense and of its dims, or null.
 inline const float* addend_of(const ggml_tensor* dst, const ConvolutionParams& params) {
   return !kHasSums || params.addend == 0 ? nullptr : static_cast<const float*>(dst->src[params.addend]->data);
+}
+
+// What conv_2d multiplies the weights of each input channel with, image by image, in place of the input; or null. For
+// 1x1 kernels with f32 weights in blocks.
+inline const float* scale_of(const ggml_tensor* dst, const ConvolutionParams& params) {
+  return params.scale == 0 ? nullptr : static_cast<const float*>(dst->src[params.scale]->data);
 }
 
 // Whether conv_2d, or conv_2d_bfloats of floats, copies an image row by row, so that it may lie in planes: with its
