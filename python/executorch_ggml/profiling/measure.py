@@ -192,9 +192,11 @@ def _inside(instruction: int, delegate: _Delegate, events: _Events, sources: Sou
                 shape=tuple(metadata.get("shape", ())),
                 device=metadata.get("device", ""),
                 sources=tuple(
-                    source
-                    for at in (*joined, number)
-                    for source in sources(instruction, at) or (Source(delegate.nodes[at].name),)
+                    dict.fromkeys(  # several nodes may be of one ATen node
+                        source
+                        for at in (*joined, number)
+                        for source in sources(instruction, at) or (Source(delegate.nodes[at].name),)
+                    )
                 ),
                 calls=len(times),
                 median_ns=statistics.median(times.values()),
