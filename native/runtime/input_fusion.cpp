@@ -1,4 +1,4 @@
-// What is done to an image before a convolution, done by the convolution as it reads the image or its weights.
+// Copies and products of an image, fused into the convolution that alone reads them.
 
 #include "kernels/convolution/convolution.h"
 #include "node_builder.h"
@@ -35,13 +35,13 @@ void NodeBuilder::remember_scaled(const fb::Node& node, ggml_tensor* const* inpu
   for (const int i : {0, 1}) {
     ggml_tensor* image = inputs[i];
     ggml_tensor* by = inputs[1 - i];
-    if (dims_of(image) == ne_ && dims_of(by) == factors && is_dense(image) && is_dense(by))
-      scaled_[result] = {image, by};
+    const bool fits = dims_of(image) == ne_ && dims_of(by) == factors;
+    if (fits && is_dense(image) && is_dense(by)) scaled_[result] = {image, by};
   }
 }
 
-// What a 1x1 convolution's input is the product of, where no other node reads that and an image's pixels are more than
-// the weights of an input channel; else null.
+// The operands of the product that a 1x1 convolution reads, where no other node reads it and an image has enough pixels
+// for scaled weights to be less work than a scaled image; else null.
 const NodeBuilder::Scaled* NodeBuilder::scaled_input(const ggml_tensor* x, const ggml_tensor* weight,
                                                      const kernels::ConvolutionParams& params) {
   const auto found = scaled_.find(x);
@@ -55,7 +55,7 @@ const NodeBuilder::Scaled* NodeBuilder::scaled_input(const ggml_tensor* x, const
   return in_blocks && pays && is_read_here_alone(node_->inputs()->Get(0), x) ? &found->second : nullptr;
 }
 
-// The convolution with weights that are multiplied with the factors, which are fewer than the pixels.
+// The convolution of the image itself, with the factors folded into its weights.
 ggml_tensor* NodeBuilder::scaled_convolution(const Scaled& scaled, ggml_tensor* weight, ggml_tensor* bias,
                                              const kernels::ConvolutionParams& params) {
   ggml_tensor* sources[kMaxKernelInputs] = {};

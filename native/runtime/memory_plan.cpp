@@ -32,16 +32,17 @@ std::unordered_map<ggml_tensor*, int> last_uses(ggml_cgraph* graph, Predicate is
   return last;
 }
 
-// Of numbers of tensors, by their places.
+// Orders tensors, which are given by index, by offset.
 struct ByOffset {
   const std::vector<PlacedTensor>& tensors;
 
   bool operator()(size_t a, size_t b) const { return tensors[a].offset < tensors[b].offset; }
 };
 
+// Whether two tensors are live at the same node.
 bool overlap(const PlacedTensor& a, const PlacedTensor& b) { return a.first <= b.last && b.first <= a.last; }
 
-// The tensors that have a place, by the nodes during which they are needed.
+// The tensors that have an offset, by lifetime.
 class Timeline {
  public:
   Timeline(const std::vector<PlacedTensor>& tensors, int nodes)
@@ -53,14 +54,14 @@ class Timeline {
     by_offset_.insert(std::upper_bound(by_offset_.begin(), by_offset_.end(), tensor, ByOffset{tensors_}), tensor);
   }
 
-  // Those that are needed while a tensor is, in the order of their places.
-  std::vector<size_t> beside(const PlacedTensor& tensor) const {
+  // Those whose lifetimes overlap with a tensor's, by offset.
+  std::vector<size_t> overlapping(const PlacedTensor& tensor) const {
     const size_t first = span_of(tensor.first);
     const size_t last = span_of(tensor.last);
     size_t near = 0;
     for (size_t i = first; i <= last; ++i) near += spans_[i].size();
     std::vector<size_t> found;
-    if (near >= by_offset_.size()) {  // as where many are needed for long
+    if (near >= by_offset_.size()) {  // as where many have long lifetimes
       std::copy_if(by_offset_.begin(), by_offset_.end(), std::back_inserter(found),
                    [&](size_t other) { return overlap(tensors_[other], tensor); });
       return found;
@@ -76,7 +77,7 @@ class Timeline {
   }
 
  private:
-  static constexpr int kSpan = 32;  // nodes, more than most tensors are needed for
+  static constexpr int kSpan = 32;  // nodes, more than most lifetimes
 
   static size_t span_of(int node) { return static_cast<size_t>(node / kSpan); }
 
@@ -85,13 +86,13 @@ class Timeline {
   std::vector<size_t> by_offset_;
 };
 
-// Where the smallest gap begins that a tensor fits into, or what lies behind all that are needed while it is.
-size_t place_for(const PlacedTensor& tensor, const std::vector<PlacedTensor>& tensors, const Timeline& timeline) {
+// The offset of the smallest gap that a tensor fits into, or of the end of all whose lifetimes overlap with its own.
+size_t offset_for(const PlacedTensor& tensor, const std::vector<PlacedTensor>& tensors, const Timeline& timeline) {
   size_t smallest = SIZE_MAX;
   size_t begin = 0;
   size_t end = 0;  // of those before
-  for (const size_t beside : timeline.beside(tensor)) {
-    const PlacedTensor& other = tensors[beside];
+  for (const size_t index : timeline.overlapping(tensor)) {
+    const PlacedTensor& other = tensors[index];
     const size_t gap = other.offset > end ? other.offset - end : 0;
     if (gap >= tensor.size && gap < smallest) {
       smallest = gap;
@@ -164,7 +165,7 @@ MemoryPlan::MemoryPlan(ggml_cgraph* graph) {
                    [](const PlacedTensor& a, const PlacedTensor& b) { return a.size > b.size; });
   Timeline timeline(placed_, nodes);
   for (size_t i = 0; i < placed_.size(); ++i) {
-    placed_[i].offset = place_for(placed_[i], placed_, timeline);
+    placed_[i].offset = offset_for(placed_[i], placed_, timeline);
     timeline.add(i);
     size_ = std::max(size_, placed_[i].offset + placed_[i].size);
   }

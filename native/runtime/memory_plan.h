@@ -31,7 +31,7 @@ class Space {
   size_t size_ = 0;
 };
 
-// A tensor's place in a buffer, and the first and the last of the graph's nodes that need it there.
+// A tensor's offset in a buffer and its lifetime: the first and the last of the graph's nodes that need it.
 struct PlacedTensor {
   ggml_tensor* tensor;
   size_t offset;
@@ -41,8 +41,8 @@ struct PlacedTensor {
 };
 
 // ggml's own planner (ggml_gallocr) aborts where a graph leaves it with more than 256 gaps; this one has no such end.
-// Larger tensors get their places first, which mostly needs no more than the tensors of the worst node together
-// (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020: greedy by size).
+// Offsets are assigned greedily by size, largest first (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural
+// Net Inference", 2020), which mostly reaches the lower bound: the largest sum of tensors that are live at one node.
 class MemoryPlan {
  public:
   // Plans for every node's tensor that has no memory yet and is not a view.
@@ -50,7 +50,7 @@ class MemoryPlan {
 
   size_t size() const { return size_; }
 
-  // Gives the tensors their places in a buffer of at least size() bytes.
+  // Assigns the tensors their memory in a buffer of at least size() bytes.
   void apply(ggml_backend_buffer_t buffer) const;
 
  private:

@@ -1,5 +1,5 @@
 // The activations that convolutions and linear layers end in: those of a few operations are applied in registers before
-// the store, others in place on the stored results. For *_isa.cpp files only.
+// the store, others to the stored results. For *_isa.cpp files only.
 //
 // SiLU and GELU take fewer steps than those of vec_math.h: results near the smallest floats lose relative accuracy.
 #pragma once

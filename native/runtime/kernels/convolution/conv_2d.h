@@ -77,7 +77,7 @@ KERNEL_VARIANT(avx512bf16, void round_to_bfloats(const float* x, int64_t n, uint
 // Whether layers end in activations that tiles do not apply by themselves.
 constexpr bool kHasActivations = is_built(Activation::Silu) || is_built(Activation::GeluErf);
 
-// Applies an activation in place; None and Clamp leave it as it is.
+// Applies an activation to stored results; None and Clamp do nothing.
 KERNEL_VARIANTS(void activate(float* y, int64_t n, Activation activation))
 
 // The same for some pixels' channels, after tiles that do not apply it by themselves. Pixels may be null; adjacent ones

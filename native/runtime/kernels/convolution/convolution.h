@@ -35,8 +35,8 @@ struct RegisterEpilogue {
   }
 };
 
-// Whether a RegisterEpilogue applies all of an activation. Others take too many operations: they are applied in place
-// after the store.
+// Whether a RegisterEpilogue applies all of an activation. Others take too many operations: they are applied to the
+// stored results.
 constexpr bool ends_in_registers(Activation activation) {
   return activation == Activation::None || activation == Activation::Clamp || activation == Activation::Hardswish;
 }
@@ -55,8 +55,8 @@ inline const float* addend_of(const ggml_tensor* dst, const ConvolutionParams& p
   return !kHasSums || params.addend == 0 ? nullptr : static_cast<const float*>(dst->src[params.addend]->data);
 }
 
-// What conv_2d multiplies the weights of each input channel with, image by image, in place of the input; or null. For
-// 1x1 kernels with f32 weights in blocks.
+// The input channels' factors, image by image, which conv_2d folds into the weights; or null. For 1x1 kernels with f32
+// weights in blocks.
 inline const float* scale_of(const ggml_tensor* dst, const ConvolutionParams& params) {
   return params.scale == 0 ? nullptr : static_cast<const float*>(dst->src[params.scale]->data);
 }
