@@ -71,14 +71,21 @@ def make() -> str:
     return " with ".join([MAKERS.get(vendor, vendor), *([level] if level else [])])
 
 
+def processor() -> str:
+    """The CPU's name, and family and model, which tell generations of a make apart where its name does not."""
+    name = _from_proc("/proc/cpuinfo", "model name") or platform.processor() or platform.machine()
+    numbers = {key: _from_proc("/proc/cpuinfo", key) for key in ("cpu family", "model")}
+    generation = [f"{key.removeprefix('cpu ')} {number}" for key, number in numbers.items() if number is not None]
+    return ", ".join([name, *([" ".join(generation)] if generation else [])])
+
+
 def machine() -> str:
     """The processor, cores, memory and system, in a line; nothing that identifies the machine itself."""
-    processor = _from_proc("/proc/cpuinfo", "model name") or platform.processor() or platform.machine()
     flags = _flags()
     features = ", ".join(name for flag, name in FEATURES if flag in flags)
     memory = _from_proc("/proc/meminfo", "MemTotal")
     parts = [
-        f"{processor} ({features})" if features else processor,
+        f"{processor()} ({features})" if features else processor(),
         f"{os.cpu_count()} cores",
         *([f"{int(memory.split()[0]) / 2**20:.0f} GiB"] if memory else []),
         f"{platform.system()} {platform.machine()}",

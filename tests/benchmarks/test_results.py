@@ -52,6 +52,20 @@ def test_each_make_of_cpu_has_sections_of_its_own(tmp_path: Path, monkeypatch: p
     assert "old" not in text
 
 
+@pytest.mark.parametrize(
+    ("facts", "line"),
+    [
+        ({"model name": "AMD EPYC", "cpu family": "25", "model": "1"}, "AMD EPYC, family 25 model 1"),
+        ({"model name": "Neoverse-N1"}, "Neoverse-N1"),  # ARM's have neither
+    ],
+)
+def test_generations_of_a_make_are_told_apart(
+    facts: dict[str, str], line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "_from_proc", lambda _, key: facts.get(key))
+    assert results.processor() == line
+
+
 def test_percentiles_are_of_all_rounds() -> None:
     rounds = [[1.0, 2.0, 3.0], [4.0, 5.0], [6.0, 7.0, 8.0, 9.0, 10.0, 11.0]]
     assert Column(rounds=rounds).median == 6.0
