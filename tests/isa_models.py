@@ -53,11 +53,20 @@ def _mlp(quantize: str) -> Exported:
     return Exported(program, dequantized(mlp, quantize), (inputs, (torch.randn(1, 256),)))
 
 
+class _SqueezeExcitation(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.factors = nn.Conv2d(channels, channels, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.factors(x.mean((2, 3), keepdim=True)).sigmoid() * x
+
+
 def _layers_bf16() -> Exported:
     torch.manual_seed(0)
     layers = nn.Sequential(
-        nn.Conv2d(6, 32, 3, padding=1), nn.SiLU(), nn.Conv2d(32, 64, 3, stride=2), nn.ReLU(), nn.Conv2d(64, 48, 1),
-        nn.Flatten(), nn.Linear(48 * 64, 50),
+        nn.Conv2d(6, 32, 3, padding=1), nn.SiLU(), nn.Conv2d(32, 64, 3, stride=2), nn.ReLU(),
+        _SqueezeExcitation(64), nn.Conv2d(64, 48, 1), nn.Flatten(), nn.Linear(48 * 64, 50),
     ).eval()  # fmt: skip
     inputs = (torch.randn(5, 6, 17, 17),)
     return Exported(executorch_ggml.export(layers, inputs, precision="bf16", report_error=False), layers, (inputs,))

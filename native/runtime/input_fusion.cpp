@@ -1,5 +1,6 @@
 // Copies and products of an image, fused into the convolution that alone reads them.
 
+#include "kernels/convolution/conv_2d.h"
 #include "kernels/convolution/convolution.h"
 #include "node_builder.h"
 
@@ -40,31 +41,31 @@ void NodeBuilder::remember_scaled(const fb::Node& node, ggml_tensor* const* inpu
   }
 }
 
-// The operands of the product that a 1x1 convolution reads, where no other node reads it and an image has enough pixels
-// for scaled weights to be less work than a scaled image; else null.
+// The operands of the product that a 1x1 convolution reads, where no other node reads it, and its kernel rounds the
+// image in any case, or an image has enough pixels for scaled weights to be less work than a scaled image; else null.
 const NodeBuilder::Scaled* NodeBuilder::scaled_input(const ggml_tensor* x, const ggml_tensor* weight,
-                                                     const kernels::ConvolutionParams& params) {
+                                                     const kernels::ConvolutionParams& params, bool rounds) {
   const auto found = scaled_.find(x);
   const auto is_plain = [](const Window& w) { return w.kernel == 1 && w.stride == 1 && w.pad == 0 && w.up == 1; };
   if (found == scaled_.end() || !is_plain(params.window.w) || !is_plain(params.window.h) || params.groups != 1) {
     return nullptr;
   }
   constexpr int64_t kLeastPixels = 2;  // for each output channel
-  const bool in_blocks = weight->type == GGML_TYPE_F32 && params.weights == Storage::KernelBlocks;
-  const bool pays = x->ne[1] * x->ne[2] >= kLeastPixels * ne_[0];
+  const bool in_blocks = (rounds || weight->type == GGML_TYPE_F32) && params.weights == Storage::KernelBlocks;
+  const bool pays = rounds || x->ne[1] * x->ne[2] >= kLeastPixels * ne_[0];
   return in_blocks && pays && is_read_here_alone(node_->inputs()->Get(0), x) ? &found->second : nullptr;
 }
 
-// The convolution of the image itself, with the factors folded into its weights.
+// The convolution of the image itself, by a kernel that takes the factors too.
 ggml_tensor* NodeBuilder::scaled_convolution(const Scaled& scaled, ggml_tensor* weight, ggml_tensor* bias,
-                                             const kernels::ConvolutionParams& params) {
+                                             const kernels::ConvolutionParams& params, bool rounds) {
   ggml_tensor* sources[kMaxKernelInputs] = {};
   KernelCall<kernels::ConvolutionParams>* call = calls_->add(params);
   int count = describe_call(call, {scaled.image, weight, bias}, sources);
   call->params.scale = count;
   call->src[count] = DType::F32;
   sources[count++] = scaled.by;
-  call->kernel = kernels::conv_2d;
+  call->kernel = rounds ? kernels::conv_2d_bfloats : kernels::conv_2d;
   chained_work_ = ggml_nelements(scaled.image);
   ggml_tensor* result = node_of(call, GGML_TYPE_F32, sources, count);
   remember_layer(result, &call->params);

@@ -401,8 +401,9 @@ ggml_tensor* NodeBuilder::conv_2d_nhwc(ggml_tensor* x, ggml_tensor* weight, ggml
     remember_layer(result, &params_of_call<kernels::WinogradParams>(call_).convolution);
     return result;
   }
-  if (const Scaled* scaled = unrounded == nullptr ? scaled_input(x, weight, params) : nullptr) {
-    return scaled_convolution(*scaled, weight, bias, params);
+  ggml_tensor* image = unrounded != nullptr ? unrounded : x;
+  if (const Scaled* scaled = scaled_input(image, weight, params, unrounded != nullptr)) {
+    return scaled_convolution(*scaled, weight, bias, params, unrounded != nullptr);
   }
   const bool depthwise = by_channel && kind != Storage::KernelBlocks;
   kernels::ChainedLayer layer;
@@ -412,7 +413,6 @@ ggml_tensor* NodeBuilder::conv_2d_nhwc(ggml_tensor* x, ggml_tensor* weight, ggml
   layer.weight = weight;
   layer.bias = bias;
   layer.ne = ne_;
-  ggml_tensor* image = unrounded != nullptr ? unrounded : x;
   return convolution(depthwise ? image : planes_of(image, params), layer);
 }
 

@@ -257,9 +257,10 @@ class NodeBuilder {
   void remember_planes(const fb::Node& node, ggml_tensor* source, const ggml_tensor* result);
   ggml_tensor* planes_of(ggml_tensor* image, const kernels::ConvolutionParams& params);
   void remember_scaled(const fb::Node& node, ggml_tensor* const* inputs, const ggml_tensor* result);
-  const Scaled* scaled_input(const ggml_tensor* x, const ggml_tensor* weight, const kernels::ConvolutionParams& params);
+  const Scaled* scaled_input(const ggml_tensor* x, const ggml_tensor* weight, const kernels::ConvolutionParams& params,
+                             bool rounds);
   ggml_tensor* scaled_convolution(const Scaled& scaled, ggml_tensor* weight, ggml_tensor* bias,
-                                  const kernels::ConvolutionParams& params);
+                                  const kernels::ConvolutionParams& params, bool rounds);
   ggml_tensor* unrounded_input(ggml_tensor* x, const ggml_tensor* weight,
                                const kernels::ConvolutionParams& params) const;
   ggml_tensor* bfloats_of(ggml_tensor* source);

@@ -140,6 +140,7 @@ struct LayerCase {
   bool has_bias = true;
   bool of_floats = false;  // which the layer rounds
   bool in_planes = false;  // of floats, the channels outermost
+  bool is_scaled = false;  // likewise, each channel of each image multiplied with a factor
 };
 
 class Layer {
@@ -163,6 +164,7 @@ class Layer {
     fill(weights_, weight_count_, of.special, false);
     clear_unused_weights();
     for (int64_t i = 0; i < of.out; ++i) biases_.push_back(static_cast<float>(below(200) - 100) / 7.0f);
+    for (int64_t i = 0; i < of.in * of.images; ++i) factors_.push_back(1.0f / static_cast<float>(1 << below(3)));
     for (int64_t i = 0; i < inputs_; ++i) make_float(i);
     set_dense(&src_[0], of.of_floats ? GGML_TYPE_F32 : GGML_TYPE_BF16, {of.in, of.width, of.height, of.images},
               of.of_floats ? floats_.data() : x_.data());
@@ -170,8 +172,14 @@ class Layer {
     set_dense(&src_[1], GGML_TYPE_BF16, {weight_count_ + group_in_, 1, 1, 1}, weights_.data());
     set_dense(&src_[2], GGML_TYPE_F32, {of.out, 1, 1, 1}, biases_.data());
     set_dense(&dst_, GGML_TYPE_F32, {of.out, width_, height_, of.images}, y_.data());
-    for (int i = 0; i < (of.has_bias ? 3 : 2); ++i) dst_.src[i] = &src_[i];
+    int sources = of.has_bias ? 3 : 2;
+    for (int i = 0; i < sources; ++i) dst_.src[i] = &src_[i];
     auto& params = params_;
+    if (of.is_scaled) {
+      set_dense(&src_[sources], GGML_TYPE_F32, {of.in, 1, 1, of.images}, factors_.data());
+      params.scale = sources;
+      dst_.src[sources] = &src_[sources];
+    }
     params.window = {of.window, of.window};
     params.groups = of.groups;
     params.weights = Storage::KernelBlocks;
@@ -199,13 +207,22 @@ class Layer {
     return block * stored_rows_ * 16 + row / 2 * 32 + channel % group_out_ % 16 * 2 + row % 2;
   }
 
-  // A float that rounds to an input; infinities, NaN and denormal numbers are themselves.
+  // A float that rounds to an input; infinities, NaN and denormal numbers are themselves. One that is scaled has its
+  // factor taken out, a power of two.
   void make_float(int64_t i) {
     uint16_t x = 0;
     std::memcpy(&x, x_.data() + 2 * i, sizeof(x));
     const bool rounds = (x >> 7 & 0xff) != 0xff && (x >> 7 & 0xff) != 0;
     const uint32_t bits = uint32_t{x} << 16 | (rounds ? static_cast<uint32_t>(below(0x8000)) : 0);
-    std::memcpy(floats_.data() + 4 * place_of_float(i), &bits, sizeof(bits));
+    float value = 0;
+    std::memcpy(&value, &bits, sizeof(bits));
+    if (of_.is_scaled) value /= factor_of(i);
+    std::memcpy(floats_.data() + 4 * place_of_float(i), &value, sizeof(value));
+  }
+
+  float factor_of(int64_t i) const {
+    const int64_t image = i / (of_.in * of_.width * of_.height);
+    return factors_[static_cast<size_t>(image * of_.in + i % of_.in)];
   }
 
   int64_t place_of_float(int64_t i) const {
@@ -293,7 +310,8 @@ class Layer {
   int64_t width_, height_, group_in_, group_out_, rows_, stored_rows_, blocks_, inputs_, weight_count_;
   GuardedBytes x_, floats_, weights_, y_;
   std::vector<float> biases_;
-  ggml_tensor src_[3] = {}, dst_{};
+  std::vector<float> factors_;
+  ggml_tensor src_[4] = {}, dst_{};
   kernels::ConvolutionParams params_;
 };
 
@@ -357,6 +375,14 @@ void check_layers(const BfloatTiles& tiles, const std::string& name) {
   check_planes({3, 33, 10, 8, 2, {3, 1, 0}, 1, Special::NanInputs, Activation::Clamp});
   check_planes({4, 20, 9, 7, 3, {3, 2, 1}});
   check_planes({2, 41, 33, 5, 1, {5, 1, 2}});
+  const auto check_scaled = [&](LayerCase of) {
+    of.is_scaled = true;
+    check_floats(of);
+  };
+  for (const int64_t in : {1, 15, 32, 67, 130, 2048}) check_scaled({in, 41, 7, 5, 3});
+  check_scaled({64, 33, 14, 14, 2, {}, 1, Special::InfiniteInputs, Activation::Silu, /*has_bias=*/false});
+  check_scaled({37, 70, 9, 3, 4, {}, 1, Special::NanInputs, Activation::Clamp});
+  check_scaled({48, 20, 5, 5, 2, {}, 1, Special::TinyInputs});
 }
 
 // --------------------------------------------------------------------------------------------------------- products

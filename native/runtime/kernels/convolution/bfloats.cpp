@@ -13,11 +13,17 @@ namespace executorch_ggml::kernels {
 namespace {
 
 // The same numbers where no instruction rounds: tests emulate tiles on such CPUs.
+uint16_t rounded(float x) {
+  const float normal = std::fabs(x) < std::numeric_limits<float>::min() ? 0.0f : x;
+  return ggml_fp32_to_bf16(normal).bits;
+}
+
 void round_each(const float* x, int64_t n, uint16_t* y) {
-  for (int64_t i = 0; i < n; ++i) {
-    const float normal = std::fabs(x[i]) < std::numeric_limits<float>::min() ? 0.0f : x[i];
-    y[i] = ggml_fp32_to_bf16(normal).bits;
-  }
+  for (int64_t i = 0; i < n; ++i) y[i] = rounded(x[i]);
+}
+
+void round_each_scaled(const float* x, const float* factors, int64_t n, uint16_t* y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = rounded(x[i] * factors[i]);
 }
 
 }  // namespace
@@ -26,6 +32,12 @@ void round_bfloats(const float* x, int64_t n, uint16_t* y) {
   const auto round = kIsArm64 ? KERNEL_PICK_NEONBF16(best_isa(), round_to_bfloats)
                               : KERNEL_PICK_AVX512BF16(best_isa(), round_to_bfloats);
   (round != nullptr ? round : round_each)(x, n, y);
+}
+
+void round_scaled_bfloats(const float* x, const float* factors, int64_t n, uint16_t* y) {
+  const auto round = kIsArm64 ? KERNEL_PICK_NEONBF16(best_isa(), round_scaled_to_bfloats)
+                              : KERNEL_PICK_AVX512BF16(best_isa(), round_scaled_to_bfloats);
+  (round != nullptr ? round : round_each_scaled)(x, factors, n, y);
 }
 
 const BfloatTiles* bfloat_tiles_for(Isa isa) {

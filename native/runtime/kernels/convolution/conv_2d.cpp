@@ -93,6 +93,7 @@ class Convolution {
     joins_runs_ = run_is_odd() && !pointwise() && !gathers();
     if (strip_.rounds() && pointwise()) in_.channels = rounded_pitch();
     if (pads()) strip_.pad(horizontal_, vertical_, out_, in_);
+    if (!kOnFloats) strip_.scale_by(scale_);
     begin_tiles();
   }
 
@@ -109,7 +110,7 @@ class Convolution {
         begin_phase(px, py);
         const int64_t pixels = phase_width_ * phase_height_ * out_.images;
         Range share = Range::part(pixels, part, parts);
-        if (scale_ != nullptr) {
+        if (kOnFloats && scale_ != nullptr) {
           run_scaled(share, blocks_of_thread);
           continue;
         }
@@ -461,7 +462,7 @@ class Convolution {
   void copy_inputs(Range pixels) {
     if (pointwise()) {
       x_begin_ = pixels.begin * in_.channels;
-      const bool is_dense = !has_steps() && in_.channels == source_.channels;
+      const bool is_dense = !has_steps() && in_.channels == source_.channels && scale_ == nullptr;
       const auto source_of = [this](int64_t pixel) { return source_pixel(pixel); };
       x_ = is_dense ? strip_.copy_pixels(pixels) : strip_.copy_pixels(pixels, in_.channels, source_of);
       return;

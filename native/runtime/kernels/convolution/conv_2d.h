@@ -73,6 +73,8 @@ KERNEL_VARIANT(amx, const BfloatTiles& bfloat_tiles())
 // Rounds half to even. Numbers under 1.2e-38 become zeros, which products of bf16 take them as.
 KERNEL_VARIANT(neonbf16, void round_to_bfloats(const float* x, int64_t n, uint16_t* y))
 KERNEL_VARIANT(avx512bf16, void round_to_bfloats(const float* x, int64_t n, uint16_t* y))
+KERNEL_VARIANT(neonbf16, void round_scaled_to_bfloats(const float* x, const float* factors, int64_t n, uint16_t* y))
+KERNEL_VARIANT(avx512bf16, void round_scaled_to_bfloats(const float* x, const float* factors, int64_t n, uint16_t* y))
 
 // Whether layers end in activations that tiles do not apply by themselves.
 constexpr bool kHasActivations = is_built(Activation::Silu) || is_built(Activation::GeluErf);

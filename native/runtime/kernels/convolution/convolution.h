@@ -55,8 +55,8 @@ inline const float* addend_of(const ggml_tensor* dst, const ConvolutionParams& p
   return !kHasSums || params.addend == 0 ? nullptr : static_cast<const float*>(dst->src[params.addend]->data);
 }
 
-// The input channels' factors, image by image, which conv_2d folds into the weights; or null. For 1x1 kernels with f32
-// weights in blocks.
+// The input channels' factors, image by image; or null. For 1x1 kernels with weights in blocks: conv_2d folds them into
+// the weights, which are of f32; conv_2d_bfloats of floats multiplies those with them before it rounds.
 inline const float* scale_of(const ggml_tensor* dst, const ConvolutionParams& params) {
   return params.scale == 0 ? nullptr : static_cast<const float*>(dst->src[params.scale]->data);
 }

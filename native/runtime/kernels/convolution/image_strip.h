@@ -66,6 +66,9 @@ class ImageStrip {
     in.height = padded(vertical, above_, in.height, out.height);
   }
 
+  // Has the channels of each image multiplied with factors of its own, before copy_pixels(pixels, ...) rounds them.
+  void scale_by(const float* factors) { factors_ = factors; }
+
   // Rows of all images, which lie one below the other, of extents `in`. So many elements more can be read.
   const Element* copy_rows(Range rows, const ImageShape& in, int64_t beyond) {
     const int64_t row = in.width * in.channels;
@@ -92,7 +95,7 @@ class ImageStrip {
     Element* const to = buffer_.sized(pixels.size() * pitch);
     for (int64_t i = 0; i < pixels.size(); ++i) {
       Element* pixel = to + i * pitch;
-      copy_elements(floats_ + source_of(pixels.begin + i) * source_.channels, source_.channels, pixel);
+      copy_pixel(source_of(pixels.begin + i), pixel);
       if (pitch > source_.channels) pixel[source_.channels] = 0;
     }
     return to;
@@ -100,6 +103,18 @@ class ImageStrip {
 
  private:
   static constexpr int64_t kFloat = sizeof(float);
+
+  void copy_pixel(int64_t pixel, Element* to) const {
+    const int64_t channels = source_.channels;
+    const float* from = floats_ + pixel * channels;
+    if constexpr (!std::is_same_v<Element, float>) {
+      if (factors_ != nullptr) {
+        const int64_t image = pixel / (source_.width * source_.height);
+        return round_scaled_bfloats(from, factors_ + image * channels, channels, to);
+      }
+    }
+    copy_elements(from, channels, to);
+  }
 
   void copy_padded_row(int64_t row, const ImageShape& in, Element* to) {
     const int64_t y = row % in.height - above_;
@@ -156,7 +171,8 @@ class ImageStrip {
 
   ImageShape source_;    // as it lies in memory
   const float* floats_;  // null where the images are of another type
-  int64_t plane_;        // bytes from a channel to the next, from a row, and from an image
+  const float* factors_ = nullptr;
+  int64_t plane_;  // bytes from a channel to the next, from a row, and from an image
   int64_t row_;
   int64_t image_;
   Buffer<Element>& buffer_;

@@ -29,6 +29,22 @@ struct BfloatProducts {
 template <int Rows, int Lanes, int Vectors>
 using BfloatTileOf = Tile<BfloatProducts, Rows, Lanes, Vectors>;
 
+// n floats, of which load(i, lanes) has those from i on.
+template <class Load>
+VEC_INLINE void round_loaded(const Load& load, int64_t n, uint16_t* y) {
+  constexpr __mmask16 kAll = 0xffff;
+  int64_t i = 0;
+  for (; i + 32 <= n; i += 32) {
+    const __m512bh rounded = _mm512_cvtne2ps_pbh(load(i + 16, kAll), load(i, kAll));
+    _mm512_storeu_si512(y + i, reinterpret_cast<__m512i>(rounded));
+  }
+  for (; i < n; i += 16) {
+    const auto lanes = static_cast<__mmask16>(n - i >= 16 ? kAll : (1u << (n - i)) - 1);
+    const __m256bh rounded = _mm512_cvtneps_pbh(load(i, lanes));
+    _mm256_mask_storeu_epi16(y + i, lanes, reinterpret_cast<__m256i>(rounded));
+  }
+}
+
 }  // namespace
 
 const BfloatTiles& bfloat_tiles() {
@@ -37,16 +53,14 @@ const BfloatTiles& bfloat_tiles() {
 }
 
 void round_to_bfloats(const float* x, int64_t n, uint16_t* y) {
-  int64_t i = 0;
-  for (; i + 32 <= n; i += 32) {
-    _mm512_storeu_si512(
-        y + i, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(_mm512_loadu_ps(x + i + 16), _mm512_loadu_ps(x + i))));
-  }
-  for (; i < n; i += 16) {
-    const auto lanes = static_cast<__mmask16>(n - i >= 16 ? 0xffff : (1u << (n - i)) - 1);
-    const __m256bh rounded = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(lanes, x + i));
-    _mm256_mask_storeu_epi16(y + i, lanes, reinterpret_cast<__m256i>(rounded));
-  }
+  round_loaded([x](int64_t i, __mmask16 lanes) { return _mm512_maskz_loadu_ps(lanes, x + i); }, n, y);
+}
+
+void round_scaled_to_bfloats(const float* x, const float* factors, int64_t n, uint16_t* y) {
+  const auto product = [x, factors](int64_t i, __mmask16 lanes) {
+    return _mm512_maskz_loadu_ps(lanes, x + i) * _mm512_maskz_loadu_ps(lanes, factors + i);
+  };
+  round_loaded(product, n, y);
 }
 
 }  // namespace executorch_ggml::kernels::KERNEL_ISA

@@ -147,4 +147,12 @@ void round_to_bfloats(const float* x, int64_t n, uint16_t* y) {
   std::memcpy(y + i, &last, static_cast<size_t>(n - i) * sizeof(uint16_t));
 }
 
+void round_scaled_to_bfloats(const float* x, const float* factors, int64_t n, uint16_t* y) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(y + i, rounded_bfloats(load<Float>(x + i) * load<Float>(factors + i)));
+  if (i == n) return;
+  const bfloat16x4_t last = rounded_bfloats(load_first(x + i, n - i) * load_first(factors + i, n - i));
+  std::memcpy(y + i, &last, static_cast<size_t>(n - i) * sizeof(uint16_t));
+}
+
 }  // namespace executorch_ggml::kernels::KERNEL_ISA
