@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .runtime.named_data import named_data
+from .runtime.program_file import named_data
 
 if TYPE_CHECKING:
     from PIL.Image import Image

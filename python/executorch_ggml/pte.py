@@ -3,37 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import struct
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from executorch.exir._serialize._program import deserialize_pte_binary
-from executorch.exir.schema import ScalarType, Tensor, TensorShapeDynamism
+from executorch.exir.schema import Tensor, TensorShapeDynamism
 from executorch.exir.tensor import get_scalar_type
 
 from .partition.partitioner import REFUSED_KEY
-from .runtime.named_data import mapped, table_entries
+from .runtime.program_file import Port
 
 GGUF_MAGIC = b"GGUF"
-_EXECUTION_PLAN, _VALUES = 6, 8  # fields of the tables Program and ExecutionPlan
-
-
-@dataclass(frozen=True)
-class Port:
-    """A tensor that a method takes or gives: its largest sizes, and whether they may be smaller."""
-
-    dtype: torch.dtype
-    shape: tuple[int, ...]
-    dynamic: bool
-
-    def __str__(self) -> str:
-        sizes = ", ".join(map(str, self.shape))
-        return f"{str(self.dtype).removeprefix('torch.')}[{sizes}]{' or smaller' if self.dynamic else ''}"
 
 
 def read_program(path: Path) -> tuple[Any, Callable[[Any], bytes]]:
@@ -88,44 +70,3 @@ def _port(value: Any) -> Port | None:
         tuple(value.sizes),
         value.shape_dynamism != TensorShapeDynamism.STATIC,
     )
-
-
-def input_ports(path: str | os.PathLike[str], method: str) -> list[Port | None]:
-    """The inputs of a method, read from the file without its weights; None for those that are no tensors.
-
-    Raises ValueError where there is no such method, or the file is no program.
-    """
-    from executorch.exir._serialize.generated.executorch_flatbuffer.ExecutionPlan import ExecutionPlan
-    from executorch.exir._serialize.generated.executorch_flatbuffer.Program import Program
-
-    with mapped(path) as data:
-        try:
-            plans = {
-                plan.Name().decode(): plan
-                for plan in table_entries(Program.GetRootAs(data, 0)._tab, _EXECUTION_PLAN, ExecutionPlan)
-            }
-            if method in plans:
-                return _ports(plans[method])
-        except (struct.error, IndexError, TypeError, AttributeError) as error:
-            raise ValueError(f"{os.fspath(path)}: a damaged program: {error}") from error
-    raise ValueError(f"{os.fspath(path)} has no method {method!r}, but {', '.join(sorted(plans))}")
-
-
-def _ports(plan: Any) -> list[Port | None]:
-    from executorch.exir._serialize.generated.executorch_flatbuffer.EValue import EValue
-    from executorch.exir._serialize.generated.executorch_flatbuffer.KernelTypes import KernelTypes
-    from executorch.exir._serialize.generated.executorch_flatbuffer.Tensor import Tensor as TensorTable
-
-    values = table_entries(plan._tab, _VALUES, EValue)
-    ports: list[Port | None] = []
-    for index in range(plan.InputsLength()):
-        value = values[plan.Inputs(index)]
-        if value.ValType() != KernelTypes.Tensor:
-            ports.append(None)
-            continue
-        tensor = TensorTable()
-        tensor.Init(value.Val().Bytes, value.Val().Pos)
-        sizes = tuple(tensor.Sizes(dim) for dim in range(tensor.SizesLength()))
-        dtype = get_scalar_type(ScalarType(tensor.ScalarType()))
-        ports.append(Port(dtype, sizes, tensor.ShapeDynamism() != TensorShapeDynamism.STATIC))
-    return ports

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import executorch_ggml
 
@@ -34,6 +35,11 @@ for line in lines:
 print({"torch", "executorch", "numpy", "transformers", "rich", "asyncio"} & set(sys.modules))
 print(len(sys.modules), file=sys.stderr)
 """
+
+
+class Doubled(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + x
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -72,6 +78,19 @@ def test_import_makes_the_delegate_known_without_torch() -> None:
         "print(early, 'GgmlBackend' in Runtime.get().backend_registry.registered_backend_names)"
     )
     assert run("-c", code).stdout == "False True\n"
+
+
+def test_run_imports_no_exporter(tmp_path: Path) -> None:
+    """ExecuTorch's exporter and the compilers that it imports take twice as long as torch."""
+    program = tmp_path / "doubled.pte"
+    executorch_ggml.export(Doubled(), (torch.ones(3),)).save(str(program))
+    code = (
+        "import sys; from executorch_ggml.cli import main; failed = main(['run', sys.argv[1]]); "
+        "sys.exit(failed or str({'executorch.exir', 'torch._dynamo', 'transformers'} & sys.modules.keys()))"
+    )
+    done = run("-c", code, str(program))
+    assert done.stderr.splitlines()[-1] == "set()", done.stderr
+    assert "output 0" in done.stdout
 
 
 def test_version() -> None:

@@ -16,7 +16,6 @@ from torch import nn
 
 import executorch_ggml
 from executorch_ggml import llm
-from executorch_ggml.pte import input_ports
 from executorch_ggml.ray import Embedder, ImagePredictor, Predictor, TextGenerator
 
 __all__ = ["exported"]
@@ -73,14 +72,6 @@ def test_batches_are_split_and_padded(program: tuple[nn.Module, Path], rows: int
 def test_no_rows(program: tuple[nn.Module, Path]) -> None:
     result = predictor(program[1])(batch(0))
     assert [len(column) for column in result.values()] == [0, 0, 0]
-
-
-def test_ports_are_read_without_the_weights(program: tuple[nn.Module, Path]) -> None:
-    from executorch_ggml.pte import inputs_of, plan_of
-
-    assert input_ports(program[1], "forward") == inputs_of(plan_of(program[1], "forward")[0])
-    with pytest.raises(ValueError, match="has no method 'no', but forward"):
-        input_ports(program[1], "no")
 
 
 def test_bytes_are_written_once(

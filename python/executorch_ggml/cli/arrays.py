@@ -13,7 +13,7 @@ import torch
 
 if TYPE_CHECKING:
     from ..images import ImageInput
-    from ..pte import Port
+    from ..runtime.program_file import Port
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 _SAMPLE_RATE = 16000

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..pte import Port
+from ..runtime.program_file import Port
 from . import arrays
 from .models import Model
 

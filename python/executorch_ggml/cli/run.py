@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
 
     from ..images import ImageInput
-    from ..pte import Port
+    from ..runtime.program_file import Port
 
 
 @click.command("run", short_help="Run a program on files or random inputs.")
@@ -105,7 +105,7 @@ def inputs_for(
     """The inputs of a method, from files as far as there are any, and random ones after them."""
     import torch
 
-    from ..pte import input_ports
+    from ..runtime.program_file import input_ports
     from .models import random_tensor
 
     ports = input_ports(program, method)

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import Any
 
 from ..runtime import Module
-from ..runtime.named_data import named_data
+from ..runtime.program_file import named_data
 from .tokenizer import Tokenizer
 
 TOKENIZER_KEY = "executorch_ggml.tokenizer"  # in the program's named data

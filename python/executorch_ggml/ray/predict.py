@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from ..images import IMAGENET_MEAN, IMAGENET_STD, ImageInput
-from ..pte import Port, input_ports
 from ..runtime import DeviceNames, load
+from ..runtime.program_file import Port, input_ports
 from .columns import Array, Batch, Rows, stacked
 from .program import Program, path_of, use_threads
 

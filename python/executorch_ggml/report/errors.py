@@ -17,7 +17,7 @@ from ..ir.serialize import deserialize, serialize
 from ..precision_error import relative_error
 from ..progress import counted
 from ..pte import plan_of
-from ..runtime.named_data import named_data
+from ..runtime.program_file import named_data
 from ..runtime.session import Session
 from .method import GGML, Refused, node_id, written_by
 
