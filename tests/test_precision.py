@@ -412,6 +412,20 @@ def test_blocks_in_strips(watched: bool, precision: str, saved: Callable[..., Pa
         assert_same(actual, expected, NEXT[precision])
 
 
+@halves
+def test_what_is_rounded_between_layers_in_strips(precision: str, saved: Callable[..., Path]) -> None:
+    """Of integers all sums are exact: a result that is not rounded before the last layer shows, and no tie does."""
+    torch.manual_seed(0)
+    depthwise = nn.Conv2d(70, 70, 3, padding=1, groups=70)
+    model = nn.Sequential(nn.Conv2d(10, 70, 1), depthwise, nn.Conv2d(70, 10, 1))
+    for parameter in model.parameters():
+        parameter.data = torch.randint(-4, 5, parameter.shape).float()
+    x = torch.randint(-99, 100, (2, 10, 60, 50)).float()
+    actual = executorch_ggml.load(saved(model, (x,), precision=precision))(x)
+    assert torch.equal(actual, in_halves(model, precision)(x))
+    assert not torch.equal(actual, model(x))
+
+
 class Steps(nn.Module):
     """One layer that is used several times, as in a recurrent network."""
 

@@ -416,15 +416,20 @@ ggml_tensor* NodeBuilder::conv_2d_nhwc(ggml_tensor* x, ggml_tensor* weight, ggml
   return convolution(depthwise ? image : planes_of(image, params), layer);
 }
 
-// A convolution, or a chain of it and those that make its input where nothing else reads that.
+// A convolution, or a chain of it and those that make its input, or what that was rounded from, where nothing else
+// reads it.
 ggml_tensor* NodeBuilder::convolution(ggml_tensor* x, const kernels::ChainedLayer& layer) {
   const bool constant = is_constant(layer.weight) && (layer.bias == nullptr || is_constant(layer.bias));
-  const auto before = convolutions_.find(x);
-  const bool follows = constant && before != convolutions_.end() && is_read_here_alone(node_->inputs()->Get(0), x) &&
+  const auto rounded = rounded_.find(x);
+  ggml_tensor* made_before = rounded == rounded_.end() ? x : rounded->second.source;
+  const auto before = convolutions_.find(made_before);
+  const bool follows = constant && before != convolutions_.end() &&
+                       is_read_here_alone(node_->inputs()->Get(0), made_before) &&
                        kernels::continues(before->second.chain, layer);
   Convolutions convolutions;
   if (follows) {
     convolutions = before->second;
+    convolutions.chain.layers[convolutions.chain.count - 1].rounds = made_before != x;
     chained_work_ = convolutions.call->work;
   } else {
     convolutions.x = x;
