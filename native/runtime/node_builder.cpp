@@ -421,15 +421,15 @@ ggml_tensor* NodeBuilder::conv_2d_nhwc(ggml_tensor* x, ggml_tensor* weight, ggml
 ggml_tensor* NodeBuilder::convolution(ggml_tensor* x, const kernels::ChainedLayer& layer) {
   const bool constant = is_constant(layer.weight) && (layer.bias == nullptr || is_constant(layer.bias));
   const auto rounded = rounded_.find(x);
-  ggml_tensor* made_before = rounded == rounded_.end() ? x : rounded->second.source;
-  const auto before = convolutions_.find(made_before);
+  ggml_tensor* unrounded = rounded == rounded_.end() ? x : rounded->second.source;
+  const auto before = convolutions_.find(unrounded);
   const bool follows = constant && before != convolutions_.end() &&
-                       is_read_here_alone(node_->inputs()->Get(0), made_before) &&
+                       is_read_here_alone(node_->inputs()->Get(0), unrounded) &&
                        kernels::continues(before->second.chain, layer);
   Convolutions convolutions;
   if (follows) {
     convolutions = before->second;
-    convolutions.chain.layers[convolutions.chain.count - 1].rounds = made_before != x;
+    convolutions.chain.layers[convolutions.chain.count - 1].rounds = unrounded != x;
     chained_work_ = convolutions.call->work;
   } else {
     convolutions.x = x;
