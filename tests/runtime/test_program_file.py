@@ -63,7 +63,7 @@ def test_files_that_end_early(read: Callable[[Path, str], object], size: int, pr
 
 @given(at=st.integers(0, 4000), value=st.integers(0, 2**32 - 1))
 def test_damage(at: int, value: int, program: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Any four bytes may be any others: what is read is something, or a ValueError that names the file."""
+    """Whichever four bytes are overwritten, reading succeeds or raises a ValueError that names the file."""
     data = bytearray(program.read_bytes())
     struct.pack_into("<I", data, at % (len(data) - 4), value)
     path = tmp_path_factory.getbasetemp() / "damaged.pte"

@@ -47,7 +47,7 @@ DTYPES = {
 
 @dataclass(frozen=True)
 class Port:
-    """A tensor that a method takes or gives: its largest sizes, and whether they may be smaller."""
+    """An input or output tensor of a method: its dtype, its sizes' upper bounds, and whether the sizes are dynamic."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -59,7 +59,7 @@ class Port:
 
 
 def named_data(path: str | os.PathLike[str], key: str) -> bytes | None:
-    """The bytes under a name, or None where the program has none. Raises ValueError for what is no program."""
+    """The program's named data under ``key``, or None if there is none. Raises ValueError if the file is no program."""
     with _opened(path) as data:
         magic, _, _, base = _HEADER.unpack_from(data, _HEADER_AT)
         if magic != b"eh00":
@@ -67,7 +67,7 @@ def named_data(path: str | os.PathLike[str], key: str) -> bytes | None:
         program = _root(data)
         for entry in _tables(program, _PROGRAM_NAMED_DATA):
             if _text(entry, _NAMED_DATA_KEY) == key:
-                segment = _tables(program, _PROGRAM_SEGMENTS)[entry.GetSlot(_NAMED_DATA_SEGMENT, 0, Uint32Flags)]
+                segment = _table(program, _PROGRAM_SEGMENTS, entry.GetSlot(_NAMED_DATA_SEGMENT, 0, Uint32Flags))
                 begin = base + segment.GetSlot(_SEGMENT_OFFSET, 0, Uint64Flags)
                 end = begin + segment.GetSlot(_SEGMENT_SIZE, 0, Uint64Flags)
                 if end > len(data):
@@ -84,8 +84,8 @@ def input_ports(path: str | os.PathLike[str], method: str) -> list[Port | None]:
     with _opened(path) as data:
         plans = {_text(plan, _PLAN_NAME): plan for plan in _tables(_root(data), _PROGRAM_PLANS)}
         if method in plans:
-            values = _tables(plans[method], _PLAN_VALUES)
-            return [_port(values[index]) for index in _numbers(plans[method], _PLAN_INPUTS)]
+            plan = plans[method]
+            return [_port(_table(plan, _PLAN_VALUES, index)) for index in _numbers(plan, _PLAN_INPUTS)]
     raise ValueError(f"{os.fspath(path)} has no method {method!r}, but {', '.join(sorted(plans))}")
 
 
@@ -115,9 +115,14 @@ def _root(data: mmap.mmap) -> Any:
     return Table(data, encode.Get(packer.uoffset, data, 0))
 
 
-def _tables(table: Any, field: int) -> list[Any]:
-    """The tables in a vector."""
-    return [Table(table.Bytes, table.Indirect(at)) for at in _elements(table, field)]
+def _tables(table: Any, field: int) -> Iterator[Any]:
+    """The tables in a vector. Its length is the file's word: no list is made of so many."""
+    return (Table(table.Bytes, table.Indirect(at)) for at in _elements(table, field))
+
+
+def _table(table: Any, field: int, index: int) -> Any:
+    """One table of a vector."""
+    return Table(table.Bytes, table.Indirect(_elements(table, field)[index]))
 
 
 def _numbers(table: Any, field: int) -> list[int]:
