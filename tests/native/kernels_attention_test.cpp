@@ -352,6 +352,8 @@ void bench(int only) {
       {32, 32, 128, 128, 12, 12, 1, GGML_TYPE_F32, Mask::None, true, 0.1f, 0.0f},
       {64, 64, 197, 197, 12, 12, 1, GGML_TYPE_BF16, Mask::None, true, 0.1f, 0.0f},
       {32, 32, 128, 128, 12, 12, 1, GGML_TYPE_BF16, Mask::None, true, 0.1f, 0.0f},
+      {64, 64, 197, 197, 12, 12, 1, GGML_TYPE_F32, Mask::None, true, 0.1f, 0.0f, true},
+      {32, 32, 128, 128, 12, 12, 1, GGML_TYPE_F32, Mask::None, true, 0.1f, 0.0f, true},
   };
   for (const Shape& shape : shapes) {
     if (only >= 0 && &shape != shapes + only) continue;

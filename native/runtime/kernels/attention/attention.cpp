@@ -25,16 +25,6 @@ constexpr int64_t kFewKeys = 32;           // of a block, so that they stay in L
 constexpr int64_t kMaskedKeys = 128;       // where masked blocks are skipped
 constexpr int64_t kManyKeys = 256;         // else: fewer blocks rescale fewer sums
 
-struct RoundedRow {
-  Buffer<uint16_t> halves;
-};
-
-void round_to_bfloats(const float* from, int64_t n, float* to) {
-  uint16_t* halves = thread_scratch<RoundedRow>().halves.sized(n);
-  from_floats(from, n, DType::Bf16, halves);
-  to_floats(halves, n, DType::Bf16, to);
-}
-
 // Rows of keys or values of one head, in the type that the tensor has; or of f32, to be rounded to bf16.
 struct Source {
   const ggml_tensor* t;
@@ -49,10 +39,14 @@ struct Source {
 
   // Some rows as floats: in place, or converted into `scratch`.
   FloatRows rows(int64_t first, int64_t count, float* scratch) const {
-    if (t->type == GGML_TYPE_F32 && !rounds && t->nb[1] % sizeof(float) == 0) {
-      return {reinterpret_cast<const float*>(row(first)), static_cast<int64_t>(t->nb[1] / sizeof(float))};
-    }
     const int64_t width = t->ne[0];
+    if (t->type == GGML_TYPE_F32 && t->nb[1] % sizeof(float) == 0) {
+      const FloatRows floats = {reinterpret_cast<const float*>(row(first)),
+                                static_cast<int64_t>(t->nb[1] / sizeof(float))};
+      if (!rounds) return floats;
+      KERNEL_PICK(round_rows)(floats, count, width, scratch);
+      return {scratch, width};
+    }
     for (int64_t i = 0; i < count; ++i) {
       if (first + i + kPrefetchRows < t->ne[1]) prefetch_row(row(first + i + kPrefetchRows));
       to_floats_row(row(first + i), width, scratch + i * width);
@@ -88,7 +82,7 @@ struct Source {
 
   void to_floats_row(const char* from, int64_t width, float* to) const {
     if (rounds) {
-      round_to_bfloats(reinterpret_cast<const float*>(from), width, to);
+      KERNEL_PICK(round_rows)({reinterpret_cast<const float*>(from), width}, 1, width, to);
     } else if (t->type == GGML_TYPE_F32) {
       std::copy_n(reinterpret_cast<const float*>(from), width, to);
     } else if (t->type == GGML_TYPE_F16 || t->type == GGML_TYPE_BF16) {
@@ -224,7 +218,7 @@ class Attention {
     }
     float* rounded = scratch_.rounded_queries.sized(count_ * width);
     for (int64_t i = 0; i < count_; ++i) {
-      round_to_bfloats(queries_[i], width, rounded + i * width);
+      KERNEL_PICK(round_rows)({queries_[i], width}, 1, width, rounded + i * width);
       queries_[i] = rounded + i * width;
     }
   }
@@ -252,19 +246,12 @@ class Attention {
   }
 
   // Writes the weights of some rows, and the factors that rescale their sums.
-  void weigh(Range rows, Range keys, const float* scores, int64_t stride, float* factors, float* weights) {
+  void weigh(Range rows, Range keys, const float* scores, int64_t stride, float* factors, float* weights, bool rounds) {
     const uint16_t* const* masks = masks_ == nullptr ? nullptr : masks_ + rows.begin;
     Softmax* const softmax = softmax_ + rows.begin;
     KERNEL_PICK(softmax_rows)
-    ({rows.size(), keys.size(), stride, scores, masks, keys.begin, softmax, weights, factors}, params_.scale,
+    ({rows.size(), keys.size(), stride, scores, masks, keys.begin, softmax, weights, factors, rounds}, params_.scale,
      params_.logit_softcap);
-  }
-
-  // The same, with weights that are rounded where they multiply values of bf16.
-  void weigh_and_round(Range rows, Range keys, const float* scores, int64_t stride, float* factors, float* weights) {
-    weigh(rows, keys, scores, stride, factors, weights);
-    if (!is_of_bfloats_) return;
-    for (int64_t i = 0; i < rows.size(); ++i) round_to_bfloats(weights + i * stride, keys.size(), weights + i * stride);
   }
 
   // A block of keys for few rows: each key is read once for all of them.
@@ -275,7 +262,7 @@ class Attention {
     float factors[kManyRows];
     float* sums[kManyRows];
     score(keys, scores, block);
-    weigh_and_round({0, count_}, keys, scores, block, factors, weights);
+    weigh({0, count_}, keys, scores, block, factors, weights, is_of_bfloats_);
     for (int64_t row = 0; row < count_; ++row) sums[row] = sums_ + row * width_;
     sum(keys, weights, block, factors, sums);
   }
@@ -351,7 +338,7 @@ class Attention {
     float* weights = scratch_.weights.sized(tile_rows_ * block);
     const float* operands[kMaxTileRows];
     multiply_packed(queries_ + rows.begin, count, k_->ne[0], packed_keys_, keys.size(), scores, block);
-    weigh_and_round(rows, keys, scores, block, factors, weights);
+    weigh(rows, keys, scores, block, factors, weights, is_of_bfloats_);
     for (int64_t i = 0; i < count; ++i) operands[i] = weights + i * block;
     multiply_packed(operands, count, keys.size(), packed_values_, v_->ne[0], sums, width_);
   }
@@ -369,7 +356,7 @@ class Attention {
     for (int64_t i = 0; i < count; ++i) {
       uint16_t* halves = rounded + i * length;
       const int64_t row = rows.begin + i;
-      weigh({row, row + 1}, keys, scores + i * block, block, factors + i, weights);
+      weigh({row, row + 1}, keys, scores + i * block, block, factors + i, weights, false);
       halves[length - 1] = 0;
       from_floats(weights, keys.size(), DType::Bf16, halves);
       operands[i] = halves;

@@ -29,6 +29,7 @@ struct ScoreRows {
   Softmax* softmax;
   float* weights;
   float* factors;  // that rescale the sums of the blocks before
+  bool rounds;     // the weights to bf16, when they are stored; sums are of those before
 };
 
 // A block of keys or of values: `count` rows of a head of `width` numbers, and `after` more rows behind it.
@@ -56,6 +57,9 @@ KERNEL_VARIANTS(bool reads_halves())
 // A step of the online softmax of scores that are scaled, capped where `softcap` is not 0, and masked: writes weights
 // and factors.
 KERNEL_VARIANTS(void softmax_rows(const ScoreRows& rows, float scale, float softcap))
+
+// to[i * width + k] = rows.row(i)[k], rounded to bf16
+KERNEL_VARIANTS(void round_rows(FloatRows rows, int64_t count, int64_t width, float* to))
 
 // y = factor * y + x
 KERNEL_VARIANTS(void scale_and_add(float factor, const float* x, int64_t n, float* y))

@@ -3,6 +3,7 @@
 
 #include "kernels/simd/prefetch.h"
 #include "kernels/simd/vec_math.h"
+#include "selection_generated.h"
 
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
@@ -231,7 +232,7 @@ struct Weighed {
 };
 
 // Writes the weights 2^(score - base).
-template <class Score>
+template <bool Rounds, class Score>
 VEC_INLINE Weighed weigh_scores(const float* scores, int64_t count, const Score& score, float base, float* weights) {
   Float sum[kChains] = {};
   Highest highest;
@@ -239,7 +240,7 @@ VEC_INLINE Weighed weigh_scores(const float* scores, int64_t count, const Score&
     const Float x = score.at(scores, i, lanes);
     highest.add(chain, x, n);
     const Float weight = vec_exp2_below(x - base);
-    lanes.store(weights + i, weight);
+    lanes.store(weights + i, Rounds ? rounded_to_bfloat(weight) : weight);
     sum[chain] += n < kLanes ? first_or(weight, n, 0.0f) : weight;
   });
   return {total((sum[0] + sum[1]) + (sum[2] + sum[3])), highest.lane()};
@@ -251,12 +252,12 @@ constexpr float kRoom = 8.0f;
 
 // A step of the online softmax: one pass over a block's scores with the running base, which need not be the maximum.
 // The first block, and one whose maximum is more than kRoom above the base, takes a pass for the maximum before.
-template <class Score>
+template <bool Rounds, class Score>
 VEC_INLINE float softmax_of(const float* scores, int64_t count, const Score& score, Softmax* softmax, float* weights) {
   const float before = softmax->base;
   const bool is_first = before == -kInfinity;
   if (!is_first) {
-    const Weighed block = weigh_scores(scores, count, score, before, weights);
+    const Weighed block = weigh_scores<Rounds>(scores, count, score, before, weights);
     if (block.highest - before <= kRoom) {
       softmax->sum += block.sum;
       return 1.0f;
@@ -265,19 +266,25 @@ VEC_INLINE float softmax_of(const float* scores, int64_t count, const Score& sco
   const float highest = highest_score(scores, count, score);
   softmax->base = highest > before ? highest : before;
   const float base = softmax->base == -kInfinity ? 0.0f : softmax->base;  // all keys so far are masked
-  const float sum = weigh_scores(scores, count, score, base, weights).sum;
+  const float sum = weigh_scores<Rounds>(scores, count, score, base, weights).sum;
   const float factor = is_first ? 0.0f : vec_exp2_below(splat(before - base))[0];
   softmax->sum = softmax->sum * factor + sum;
   return factor;
 }
 
 // `score_of` says how a row's scores are seen.
-template <class ScoreOf>
-VEC_INLINE void weigh_rows(const ScoreRows& rows, const ScoreOf& score_of) {
+template <bool Rounds, class ScoreOf>
+VEC_INLINE void weigh_each(const ScoreRows& rows, const ScoreOf& score_of) {
   for (int64_t r = 0; r < rows.count; ++r) {
     const int64_t at = r * rows.stride;
-    rows.factors[r] = softmax_of(rows.scores + at, rows.keys, score_of(r), rows.softmax + r, rows.weights + at);
+    rows.factors[r] = softmax_of<Rounds>(rows.scores + at, rows.keys, score_of(r), rows.softmax + r, rows.weights + at);
   }
+}
+
+template <class ScoreOf>
+VEC_INLINE void weigh_rows(const ScoreRows& rows, const ScoreOf& score_of) {
+  if (is_built(DType::Bf16) && rows.rounds) return weigh_each<true>(rows, score_of);
+  weigh_each<false>(rows, score_of);
 }
 
 }  // namespace
@@ -308,6 +315,15 @@ void softmax_rows(const ScoreRows& rows, float scale, float softcap) {
   if (softcap != 0.0f) return weigh_rows(rows, [&](int64_t r) { return CappedAndMasked{scale, softcap, mask(r)}; });
   if (rows.masks != nullptr) return weigh_rows(rows, [&](int64_t r) { return Masked(scale, mask(r)); });
   weigh_rows(rows, [&](int64_t /*r*/) { return Scaled(scale); });
+}
+
+void round_rows(FloatRows rows, int64_t count, int64_t width, float* to) {
+  for (int64_t i = 0; i < count; ++i, to += width) {
+    const float* from = rows.row(i);
+    int64_t k = 0;
+    for (; k + kLanes <= width; k += kLanes) store(to + k, rounded_to_bfloat(load<Float>(from + k)));
+    if (k < width) store_first(to + k, rounded_to_bfloat(load_first(from + k, width - k)), width - k);
+  }
 }
 
 void scale_and_add(float factor, const float* x, int64_t n, float* y) {
