@@ -287,6 +287,31 @@ void check_random_shapes(int count) {
   }
 }
 
+// A row of zeros but for its first number.
+void put(Rows& rows, int64_t row, float first) {
+  float* values = rows.values.data() + rows.index(row, 0, 0);
+  std::fill_n(values, rows.t.ne[0], 0.0f);
+  *values = first;
+  rows.put_row(row, 0, 0);
+}
+
+// A weight is rounded to bf16 where it multiplies a value, and not in the sum of the weights.
+void check_rounded_weights(ggml_type type, int64_t queries) {
+  Case test({16, 16, queries, 2, 1, 1, 1, type, Mask::None, false, 1.0f, 0.0f, type == GGML_TYPE_F32});
+  constexpr float kScores[] = {0.0f, -0.1015625f};
+  const float weight = std::exp(kScores[1]);
+  const float rounded = ggml_bf16_to_fp32(ggml_fp32_to_bf16(weight));
+  for (int64_t row = 0; row < queries; ++row) put(test.q, row, 1.0f);
+  for (int64_t key = 0; key < 2; ++key) {
+    put(test.k, key, kScores[key]);
+    put(test.v, key, static_cast<float>(key));
+  }
+  test.run(1);
+  const float got = test.out[kGuard];
+  const float want = rounded / (1.0f + weight);
+  if (!(std::fabs(got - want) < 1e-5f)) test.fail("a weight of " + std::to_string(got * (1.0f + weight)));
+}
+
 // Scores that rise from block to block by a little, by much, and by so much that weights relative to those before would
 // be infinite; then they fall.
 void check_rising_scores(int64_t queries, Mask mask) {
@@ -294,12 +319,6 @@ void check_rising_scores(int64_t queries, Mask mask) {
   constexpr int64_t kKeysOfLevel = 128;
   Case test({32, 32, queries, kKeysOfLevel * static_cast<int64_t>(std::size(kLevels)), 1, 1, 1, GGML_TYPE_F32, mask,
              false, 1.0f, 0.0f});
-  const auto put = [](Rows& rows, int64_t row, float first) {
-    float* values = rows.values.data() + rows.index(row, 0, 0);
-    std::fill_n(values, rows.t.ne[0], 0.0f);
-    *values = first;
-    rows.put_row(row, 0, 0);
-  };
   for (int64_t row = 0; row < queries; ++row) put(test.q, row, row % 3 == 2 ? -1.0f : 1.0f);
   for (int64_t key = 0; key < test.shape.keys; ++key) {
     put(test.k, key, kLevels[key / kKeysOfLevel] + static_cast<float>(key % 8) / 8.0f);
@@ -386,6 +405,7 @@ int main(int argc, char** argv) {
     }
     for (const ggml_type type : {GGML_TYPE_F32, GGML_TYPE_BF16}) {
       for (const int64_t queries : {1, 20}) check_special_values(type, queries);
+      for (const int64_t queries : {1, 20}) check_rounded_weights(type, queries);
     }
   }
   std::printf(failures == 0 ? "attention: all as expected\n" : "attention: %d failures\n", failures);

@@ -320,9 +320,7 @@ void softmax_rows(const ScoreRows& rows, float scale, float softcap) {
 void round_rows(FloatRows rows, int64_t count, int64_t width, float* to) {
   for (int64_t i = 0; i < count; ++i, to += width) {
     const float* from = rows.row(i);
-    int64_t k = 0;
-    for (; k + kLanes <= width; k += kLanes) store(to + k, rounded_to_bfloat(load<Float>(from + k)));
-    if (k < width) store_first(to + k, rounded_to_bfloat(load_first(from + k, width - k)), width - k);
+    each_vector(0, width, [=](int64_t k, auto lanes) { lanes.store(to + k, rounded_to_bfloat(lanes.load(from + k))); });
   }
 }
 

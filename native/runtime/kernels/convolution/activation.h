@@ -51,9 +51,8 @@ struct Activated<Activation::GeluErf> {
 template <Activation kActivation>
 void activate_floats([[maybe_unused]] float* y, [[maybe_unused]] int64_t n) {
   if constexpr (is_built(kActivation)) {
-    int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes) store(y + i, Activated<kActivation>::at(load<Float>(y + i)));
-    if (i < n) store_first(y + i, Activated<kActivation>::at(load_first(y + i, n - i)), n - i);
+    each_vector(0, n,
+                [=](int64_t i, auto lanes) { lanes.store(y + i, Activated<kActivation>::at(lanes.load(y + i))); });
   }
 }
 

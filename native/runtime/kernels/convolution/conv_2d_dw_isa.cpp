@@ -25,17 +25,6 @@ struct RowEpilogue {
   VEC_INLINE V of(V x) const { return hardswish ? hardswish_of(x) : clamped(x, low, high); }
 };
 
-// Calls body(c, lanes) for each vector of the channels from one on, the last one perhaps in part.
-template <class Body>
-VEC_INLINE void each_vector(int64_t c, int64_t channels, const Body& body) {
-  for (; c + kLanes <= channels; c += kLanes) {
-    body(c, AllLanes{});
-  }
-  if (c < channels) {
-    body(c, FirstLanes{channels - c});
-  }
-}
-
 // A single output column, any window.
 void run_column(const DepthwiseRow& row, const RowEpilogue& epilogue, int64_t column) {
   const int64_t left = column * row.window.stride - row.window.pad;

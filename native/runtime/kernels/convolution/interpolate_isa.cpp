@@ -3,23 +3,11 @@
 #include "kernels/simd/vec.h"
 
 namespace executorch_ggml::kernels::KERNEL_ISA {
-namespace {
-
-// Calls body(channel, lanes) for each vector of a pixel's channels, the last one perhaps in part.
-template <class Body>
-VEC_INLINE void each_vector(int64_t channels, const Body& body) {
-  int64_t c = 0;
-  for (; c + kLanes <= channels; c += kLanes) body(c, AllLanes{});
-  if (c < channels) body(c, FirstLanes{channels - c});
-}
-
-}  // namespace
-
 void nearest_row(const InterpolatedRow& row) {
   float* to = row.output;
   for (int64_t x = 0; x < row.width; ++x, to += row.pitch) {
     const float* from = row.upper + row.columns[x].first * row.pitch;
-    each_vector(row.channels, [=](int64_t c, auto lanes) { lanes.store(to + c, lanes.load(from + c)); });
+    each_vector(0, row.channels, [=](int64_t c, auto lanes) { lanes.store(to + c, lanes.load(from + c)); });
   }
 }
 
@@ -33,7 +21,7 @@ void bilinear_row(const InterpolatedRow& row) {
     const int64_t right = between.second * row.pitch;
     const Float left_weight = splat(between.first_weight);
     const Float right_weight = splat(between.second_weight);
-    each_vector(row.channels, [=](int64_t c, auto lanes) {
+    each_vector(0, row.channels, [=](int64_t c, auto lanes) {
       const auto across = [=](const float* pixels) {
         return lanes.load(pixels + left + c) * left_weight + lanes.load(pixels + right + c) * right_weight;
       };

@@ -4,16 +4,8 @@
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
 
-// Whole vectors with AllLanes, then what is left with FirstLanes.
-template <class Body>
-VEC_INLINE void each_vector(int64_t n, const Body& body) {
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) body(i, AllLanes{});
-  if (i < n) body(i, FirstLanes{n - i});
-}
-
 void lstm(const Gates& gates, const float* cell, float* hidden, float* next, int64_t count) {
-  each_vector(count, [=](int64_t i, auto lanes) {
+  each_vector(0, count, [=](int64_t i, auto lanes) {
     const auto gate = [&](int64_t which) {
       const int64_t at = which * gates.width + i;
       return lanes.load(gates.recurrent + at) + lanes.load(gates.projected + at);
@@ -26,7 +18,7 @@ void lstm(const Gates& gates, const float* cell, float* hidden, float* next, int
 }
 
 void gru(const Gates& gates, const float* hidden, float* next, int64_t count) {
-  each_vector(count, [=](int64_t i, auto lanes) {
+  each_vector(0, count, [=](int64_t i, auto lanes) {
     const auto recurrent = [&](int64_t which) { return lanes.load(gates.recurrent + which * gates.width + i); };
     const auto projected = [&](int64_t which) { return lanes.load(gates.projected + which * gates.width + i); };
     const Float reset = vec_sigmoid(recurrent(0) + projected(0));

@@ -23,17 +23,9 @@ VEC_INLINE double sum(const float* x, int64_t n, const Term& term) {
   return total;
 }
 
-// Whole vectors with AllLanes, then what is left with FirstLanes.
-template <class Body>
-VEC_INLINE void each_vector(int64_t n, const Body& body) {
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) body(i, AllLanes{});
-  if (i < n) body(i, FirstLanes{n - i});
-}
-
 // y = (x - mean) * scale * weight + bias
 void write(float* y, const float* x, const float* weight, const float* bias, int64_t n, float mean, float scale) {
-  each_vector(n, [=](int64_t i, auto lanes) {
+  each_vector(0, n, [=](int64_t i, auto lanes) {
     Float value = (lanes.load(x + i) - mean) * scale;
     if (weight != nullptr) value *= lanes.load(weight + i);
     if (bias != nullptr) value += lanes.load(bias + i);

@@ -167,6 +167,14 @@ struct FirstLanes {
   VEC_INLINE void store(float* to, Float v) const { store_first(to, v, n); }
 };
 
+// Calls body(i, lanes) for each vector of elements from `begin` on, the last one perhaps in part.
+template <class Body>
+VEC_INLINE void each_vector(int64_t begin, int64_t end, const Body& body) {
+  int64_t i = begin;
+  for (; i + kLanes <= end; i += kLanes) body(i, AllLanes{});
+  if (i < end) body(i, FirstLanes{end - i});
+}
+
 VEC_INLINE Float floats_of_halves(Vec<uint16_t, kLanes> halves) {
 #if defined(__AVX512F__)
   return reinterpret_cast<Float>(_mm512_maskz_cvtph_ps(0xffff, reinterpret_cast<__m256i>(halves)));
