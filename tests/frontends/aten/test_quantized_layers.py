@@ -120,6 +120,7 @@ CONVOLUTIONS = [
     Convolution(inputs=8, outputs=8, kernel=(3, 5), padding=2, dilation=2, size=(13, 15)),
     Convolution(inputs=19, outputs=19, groups=19, size=(8, 9)),
     Convolution(inputs=48, outputs=48, groups=48, size=(11, 13), stride=2),
+    Convolution(inputs=84, outputs=84, groups=84, size=(4, 400)),  # some channels at a time
     Convolution(inputs=40, outputs=40, groups=40, kernel=(5, 5), padding=2, size=(14, 14)),
     Convolution(inputs=33, outputs=33, groups=33, kernel=(5, 5), padding=2, size=(9, 10), stride=2),
     Convolution(inputs=16, outputs=16, groups=16, kernel=(4, 2), padding=3, dilation=2),

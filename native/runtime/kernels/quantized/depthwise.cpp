@@ -14,7 +14,7 @@ namespace executorch_ggml::kernels {
 
 namespace {
 
-constexpr int64_t kBlocksAtOnce = 64 / kQuantizedBlock;  // a cache line of a pixel; their bundles stay in L2
+constexpr int64_t kBundlesBytes = 160 << 10;  // of as many channels as are computed at once: they stay in L2
 
 struct Scratch {
   Buffer<int8_t> weights;
@@ -42,6 +42,18 @@ const int8_t* channels_inside(const int8_t* plain, Range channels, int64_t taps,
   return to;
 }
 
+// How many bundles output rows share.
+int64_t shared_bundles(const Window& down, int64_t bundle) {
+  return bundles_of(down, bundle) == 1 ? 1 : down.kernel * down.dilation;
+}
+
+// How many blocks of channels are computed at once. Where those are not all of a pixel, cache lines are read twice.
+int64_t blocks_at_once(QuantizedDepthwise layer, const QuantizedDepthwiseLoops& loops) {
+  layer.channels = kQuantizedBlock;
+  const int64_t bytes = shared_bundles(layer.window.h, loops.bundle) * loops.bundle_bytes(layer);
+  return std::max<int64_t>(1, kBundlesBytes / std::max<int64_t>(1, bytes));
+}
+
 // The bundles of input rows that were interleaved last, as many as output rows share.
 class InputBundles {
  public:
@@ -51,7 +63,7 @@ class InputBundles {
         loops_(loops),
         x_(x),
         in_(in),
-        count_(bundles_of(layer.window.h, loops.bundle) == 1 ? 1 : layer.window.h.kernel * layer.window.h.dilation),
+        count_(shared_bundles(layer.window.h, loops.bundle)),
         bytes_(loops.bundle_bytes(layer)),
         bundles_(scratch.bundles.sized(count_ * bytes_)),
         first_rows_(scratch.first_rows),
@@ -93,9 +105,8 @@ class InputBundles {
   ScratchVector<const char*>& rows_;
 };
 
-void run_rows(const QuantizedDepthwise& layer, const char* x, const ImageShape& in, char* y, const ImageShape& out,
-              Range rows, Scratch& scratch) {
-  const QuantizedDepthwiseLoops& loops = best_loops();
+void run_rows(const QuantizedDepthwise& layer, const QuantizedDepthwiseLoops& loops, const char* x,
+              const ImageShape& in, char* y, const ImageShape& out, Range rows, Scratch& scratch) {
   const Window& down = layer.window.h;
   const int64_t count = bundles_of(down, loops.bundle);
   char* packed = scratch.packed.sized(loops.packed_bytes(layer));
@@ -130,25 +141,26 @@ void run_share(ggml_tensor* dst, int ith, int nth, const KernelCall<QuantizedLay
   auto* y = static_cast<char*>(dst->data);
   const auto* scale = static_cast<const float*>(dst->src[2]->data);
   const auto* bias = dst->src[3] == nullptr ? nullptr : static_cast<const float*>(dst->src[3]->data);
+  QuantizedDepthwise layer = {};
+  layer.pitch = out.channels;
+  layer.window = p.window;
+  layer.is_signed = call.src[0] == DType::I8;
+  layer.zero = static_cast<int32_t>(p.zero);
+  layer.output = p.output;
+  layer.in_width = in.width;
+  layer.out_width = out.width;
+  const QuantizedDepthwiseLoops& loops = best_loops();
+  const auto item = static_cast<int64_t>(ggml_type_size(dst->type));
   const int64_t blocks = ceil_div(share.channels.size(), kQuantizedBlock);
-  const int64_t parts = ceil_div(blocks, kBlocksAtOnce);
+  const int64_t parts = ceil_div(blocks, blocks_at_once(layer, loops));
   for (int64_t part = 0; part < parts; ++part) {
     const Range some = Range::part(blocks, part, parts);
     const int64_t first = share.channels.begin + some.begin * kQuantizedBlock;
-    QuantizedDepthwise layer = {};
     layer.weights = weights + first;
-    layer.pitch = out.channels;
     layer.channels = std::min(some.size() * kQuantizedBlock, share.channels.end - first);
-    layer.window = p.window;
-    layer.is_signed = call.src[0] == DType::I8;
-    layer.zero = static_cast<int32_t>(p.zero);
     layer.scale = scale + first;
     layer.bias = bias == nullptr ? nullptr : bias + first;
-    layer.output = p.output;
-    layer.in_width = in.width;
-    layer.out_width = out.width;
-    const auto item = static_cast<int64_t>(ggml_type_size(dst->type));
-    run_rows(layer, x + first, in, y + first * item, out, share.rows, scratch);
+    run_rows(layer, loops, x + first, in, y + first * item, out, share.rows, scratch);
   }
 }
 

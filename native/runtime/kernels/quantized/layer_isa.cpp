@@ -59,6 +59,10 @@ constexpr int kMostRows = 12;
 constexpr int kHeldRows = (kVectorRegisters - kBlockVectors - 2) / kBlockVectors;
 constexpr int kRows = kHeldRows < kMostRows ? kHeldRows : kMostRows;
 
+// So few rows read weights at the speed of memory. What the CPU prefetches by itself ends with each page.
+constexpr int kStreamedRows = 2;
+constexpr int64_t kPrefetched = 2048;  // bytes ahead
+
 // Not inlined: GCC 12 would keep what all blocks share in registers, and spill sums in the inner loop.
 template <int Rows, int Vectors, bool Widened>
 __attribute__((noinline)) void run_vectors(const QuantizedTile& tile, int64_t channel) {
@@ -67,6 +71,7 @@ __attribute__((noinline)) void run_vectors(const QuantizedTile& tile, int64_t ch
   const int8_t* weights = weights_from(tile, channel);
   for (int64_t tap = 0; tap < tile.taps; ++tap, inputs += Rows) {
     for (int64_t q = 0; q < tile.tap_quads; ++q, weights += Widened ? kWidenedBytes : kQuadBytes) {
+      if (Rows <= kStreamedRows) __builtin_prefetch(weights + kPrefetched);
       VEC_UNROLL
       for (int half = 0; half < 2; ++half) {
         Words w[Vectors];
