@@ -29,7 +29,7 @@ struct ScoreRows {
   Softmax* softmax;
   float* weights;
   float* factors;  // that rescale the sums of the blocks before
-  bool rounds;     // the weights to bf16, when they are stored; sums are of those before
+  bool rounds;     // the stored weights to bf16; their sums are of unrounded ones
 };
 
 // A block of keys or of values: `count` rows of a head of `width` numbers, and `after` more rows behind it.
