@@ -116,7 +116,7 @@ def _root(data: mmap.mmap) -> Any:
 
 
 def _tables(table: Any, field: int) -> Iterator[Any]:
-    """The tables in a vector. Its length is the file's word: no list is made of so many."""
+    """Iterate over the tables of a vector, lazily: a damaged file may claim more than fit into memory as a list."""
     return (Table(table.Bytes, table.Indirect(at)) for at in _elements(table, field))
 
 
