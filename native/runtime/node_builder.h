@@ -171,6 +171,9 @@ class NodeBuilder {
   // Layers may keep there what they make of constants to be faster; null: they make nothing.
   void keep_weights(PackedWeights* weights) { kept_weights_ = weights; }
 
+  // Nodes so far may be in ggml's graph from now on: nothing more is fused into their layers.
+  void finish_layers();
+
   // Multiply-adds, or elements touched, of the nodes so far.
   int64_t work() const { return work_; }
 

@@ -14,6 +14,11 @@ void NodeBuilder::remember_layer(ggml_tensor* result, kernels::ConvolutionParams
   layer_calls_[result] = {result, call_, params, is_op(*node_, OpKind::Linear)};
 }
 
+void NodeBuilder::finish_layers() {
+  layer_calls_.clear();
+  convolutions_.clear();
+}
+
 // A linear layer's result is a matrix: its rows may get back the dims of a batch before they are added to something.
 void NodeBuilder::remember_reshaped_layer(const fb::Node& node, const ggml_tensor* source, const ggml_tensor* result) {
   if (!is_op(node, OpKind::Reshape)) return;

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from tests.helpers import for_cpu, lowered, run_session
@@ -13,6 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import executorch_ggml
+from executorch_ggml.ir.builder import Builder
+from executorch_ggml.ir.dtypes import DType
+from executorch_ggml.ir.ops.spatial import Epilogue
 from executorch_ggml.ir.serialize import serialize
 from executorch_ggml.profiling import profile
 from executorch_ggml.runtime import Session
@@ -161,3 +165,23 @@ def test_rows_that_a_reshape_divides_are_added_as_they_are_then() -> None:
     results = run_session(Session(serialize(graph), constants, threads=2), (x, heads))
     for result, expected in zip(results, module(x, heads), strict=True):
         torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("before", range(3))
+def test_sums_in_a_graph_that_is_too_deep_to_be_built_at_once(before: int) -> None:
+    """Of hundreds of nodes one after another some are put into ggml's graph first, and nothing joins those any more."""
+    build = Builder()
+    x = y = build.input("x", DType.F32, (3, 8), (8, 3, 1, 1))
+    weight = build.constant("weight", DType.F32, (8, 8, 1, 1))
+    for _ in range(before):  # so that each of the nodes below is the last of those once
+        y = build.emit("scale_bias", y, s=1.0, b=0.5)
+    for _ in range(200):
+        y = build.emit("add", build.emit("linear", y, weight, None, epilogue=Epilogue()), x)
+        y = build.emit("clamp", y, min=-1.0, max=1.0)
+    build.output("y", y, (3, 8))
+    rows, matrix = torch.randn(3, 8), 0.5 * torch.randn(8, 8)
+    expected = rows + 0.5 * before
+    for _ in range(200):
+        expected = (expected @ matrix.T + rows).clamp(-1.0, 1.0)
+    session = Session(serialize(build.finish()), {"weight": matrix.numpy().astype(np.float32)})
+    torch.testing.assert_close(session.run(rows.numpy())[0], expected.numpy(), rtol=1e-4, atol=1e-4)
