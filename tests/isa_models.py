@@ -66,7 +66,8 @@ def _layers_bf16() -> Exported:
     torch.manual_seed(0)
     layers = nn.Sequential(
         nn.Conv2d(6, 32, 3, padding=1), nn.SiLU(), nn.Conv2d(32, 64, 3, stride=2), nn.ReLU(),
-        _SqueezeExcitation(64), nn.Conv2d(64, 48, 1), nn.Flatten(), nn.Linear(48 * 64, 50),
+        _SqueezeExcitation(64), nn.Conv2d(64, 48, 1), nn.Flatten(), nn.Linear(48 * 64, 50), nn.GELU(),
+        nn.Linear(50, 20), nn.LayerNorm(20), nn.Linear(20, 9),
     ).eval()  # fmt: skip
     inputs = (torch.randn(5, 6, 17, 17),)
     return Exported(executorch_ggml.export(layers, inputs, precision="bf16", report_error=False), layers, (inputs,))

@@ -67,7 +67,7 @@ ggml_tensor* NodeBuilder::scaled_convolution(const Scaled& scaled, ggml_tensor* 
   sources[count++] = scaled.by;
   call->kernel = rounds ? kernels::conv_2d_bfloats : kernels::conv_2d;
   chained_work_ = ggml_nelements(scaled.image);
-  ggml_tensor* result = node_of(call, GGML_TYPE_F32, sources, count);
+  ggml_tensor* result = node_of(call, GGML_TYPE_F32, ne_, sources, count);
   remember_layer(result, &call->params);
   return result;
 }

@@ -261,13 +261,13 @@ ggml_tensor* NodeBuilder::custom_node(Kernel kernel, KernelCallBase* call, std::
   ggml_tensor* sources[kMaxKernelInputs] = {};
   const int count = describe_call(call, inputs, sources);
   call->kernel = kernel;
-  return node_of(call, storage_type(call->dst), sources, count);
+  return node_of(call, storage_type(call->dst), ne_, sources, count);
 }
 
-ggml_tensor* NodeBuilder::node_of(KernelCallBase* call, ggml_type type, ggml_tensor** sources, int count) {
+ggml_tensor* NodeBuilder::node_of(KernelCallBase* call, ggml_type type, const Dims& ne, ggml_tensor** sources,
+                                  int count) {
   return called(
-      ggml_custom_4d(ctx_, type, ne_[0], ne_[1], ne_[2], ne_[3], sources, count, run_kernel, GGML_N_TASKS_MAX, call),
-      call);
+      ggml_custom_4d(ctx_, type, ne[0], ne[1], ne[2], ne[3], sources, count, run_kernel, GGML_N_TASKS_MAX, call), call);
 }
 
 // Without ggml's walk over a graph a node's call must be known.
@@ -286,7 +286,7 @@ ggml_tensor* NodeBuilder::custom(Kernel kernel, const MulMatParams& params,
       sources[0]->type == GGML_TYPE_BF16 ? bfloats_of(sources[1]) : quantized_rows(sources[0], sources[1]);
   if (rows != nullptr) sources[count++] = rows;
   call->kernel = kernel;
-  return node_of(call, GGML_TYPE_F32, sources, count);
+  return node_of(call, GGML_TYPE_F32, ne_, sources, count);
 }
 
 // The rows of b quantized for int8 GEMM with a, by one node for all such products; null where each quantizes them
@@ -533,73 +533,6 @@ ggml_tensor* NodeBuilder::linear(ggml_tensor* x, ggml_tensor* weight, ggml_tenso
   return result;
 }
 
-// What a layer's input was rounded from, where instructions that multiply bf16 compute the layer: its kernel rounds
-// while it reads. Null where its operands are not of bf16, or the CPU has none.
-ggml_tensor* NodeBuilder::unrounded_input(ggml_tensor* x, const ggml_tensor* weight,
-                                          const kernels::ConvolutionParams& params) const {
-  const bool in_blocks = params.weights == Storage::KernelBlocks || params.weights == Storage::MatrixBlocks;
-  const auto found = rounded_.find(x);
-  if (!on_cpu() || kernels::bfloat_conv_tiles() == nullptr || weight->type != GGML_TYPE_BF16 || !in_blocks ||
-      found == rounded_.end()) {
-    return nullptr;
-  }
-  ggml_tensor* source = found->second.source;
-  const auto again = rounded_.find(source);  // what is rounded has numbers of bf16 already
-  if (again != rounded_.end()) source = again->second.source;
-  if (!ggml_is_contiguous(source)) source = x;
-  const int64_t inputs = params.weights == Storage::MatrixBlocks ? weight->ne[0] : weight->ne[2];
-  const bool up = params.window.w.up > 1 || params.window.h.up > 1;
-  constexpr int64_t kLeastOutputs = 16;  // that make up for copying the inputs of a window, to bring them in pairs
-  const bool pays = params.weights == Storage::MatrixBlocks || weight->ne[3] >= kLeastOutputs;
-  const bool in_pairs = inputs % 2 == 0 || (source->type == GGML_TYPE_F32 && params.groups == 1 && !up && pays);
-  return in_pairs ? source : nullptr;
-}
-
-// A tensor rounded to bf16, by one node for all that read it; null where each rounds it itself: other devices know the
-// program's nodes alone.
-ggml_tensor* NodeBuilder::bfloats_of(ggml_tensor* source) {
-  if (!on_cpu()) return nullptr;
-  ggml_tensor*& bfloats = bfloats_[source];
-  if (bfloats == nullptr) {
-    auto* call = calls_->add(ConvertParams{});
-    call->kernel = kernels::convert;
-    call->work = ggml_nelements(source);
-    call->status = status_;
-    call->src[0] = source->type == GGML_TYPE_BF16 ? DType::Bf16 : DType::F32;
-    call->dst = DType::Bf16;
-    bfloats = ggml_custom_4d(ctx_, GGML_TYPE_BF16, source->ne[0], source->ne[1], source->ne[2], source->ne[3], &source,
-                             1, run_kernel, GGML_N_TASKS_MAX, call);
-    calls_->remember(bfloats, call);
-  }
-  return bfloats;
-}
-
-// Whether a node's result has numbers of bf16 alone: those that it rounds or widens, or moves.
-void NodeBuilder::remember_bfloats(const fb::Node& node, const OpInfo& spec, ggml_tensor* source, ggml_tensor* result) {
-  if (!is_built(DType::Bf16) || source == nullptr) return;
-  if (is_op(node, OpKind::Convert) && source->type == GGML_TYPE_F32 && result->type == GGML_TYPE_BF16) {
-    if (on_cpu() && !may_change(source) && source->nb[0] == sizeof(float)) unrounded_[result] = source;
-  }
-  if (result->type != GGML_TYPE_F32) return;
-  const auto* unary = attributes<fb::Unary>(node, OpKind::Unary);
-  const bool rounds = unary != nullptr && unary->kind() == fb::UnaryKind::RoundBf16;
-  const bool widens = is_op(node, OpKind::Convert) && source->type == GGML_TYPE_BF16;
-  if (rounds || widens) {
-    rounded_[result] = {source, node.inputs()->Get(0)};
-  } else if (spec.moves != Moves::No && rounded_.count(source) != 0) {
-    rounded_[result] = {result, node.output()};
-  }
-}
-
-// Our kernel of attention rounds keys and values itself, to the type that its call says: no pass over them before.
-void NodeBuilder::read_unrounded(const fb::Node& node, ggml_tensor* result) {
-  if (!is_op(node, OpKind::Attention) || call_ == nullptr) return;
-  for (const int i : {1, 2}) {
-    const auto found = unrounded_.find(result->src[i]);
-    if (found != unrounded_.end()) result->src[i] = found->second;
-  }
-}
-
 ggml_tensor* NodeBuilder::quantized_linear(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* scale, ggml_tensor* bias,
                                            int64_t zero, const Requantize& output) {
   Storage kind{};
@@ -768,6 +701,7 @@ Status NodeBuilder::make(const fb::Node& node, const OpInfo& spec, ggml_tensor* 
   bound_ = -1;
   call_ = nullptr;
   *made = in_layer_before(node, inputs);
+  if (*made == nullptr) *made = rounded_by_producer(node, inputs[0]);
   if (*made == nullptr) *made = dispatch(*this, node, inputs);
   if (*made == nullptr)
     return error(node, error_.empty() ? "this build has no call for it; build executorch-ggml again" : error_);
@@ -782,6 +716,7 @@ Status NodeBuilder::make(const fb::Node& node, const OpInfo& spec, ggml_tensor* 
   remember_planes(node, inputs[0], *made);
   remember_scaled(node, inputs, *made);
   remember_reshaped_layer(node, inputs[0], *made);
+  remember_producer(node, inputs[0], *made);
   return {};
 }
 

@@ -171,8 +171,8 @@ class NodeBuilder {
   // Layers may keep there what they make of constants to be faster; null: they make nothing.
   void keep_weights(PackedWeights* weights) { kept_weights_ = weights; }
 
-  // Nodes so far may be in ggml's graph from now on: nothing more is fused into their layers.
-  void finish_layers();
+  // Nodes so far may be in ggml's graph from now on: nothing more is fused into them.
+  void finish_nodes();
 
   // Multiply-adds, or elements touched, of the nodes so far.
   int64_t work() const { return work_; }
@@ -244,6 +244,7 @@ class NodeBuilder {
   ggml_tensor* sum_in_layer(ggml_tensor* layer, ggml_tensor* addend);
   ggml_tensor* bounds_in_layer(ggml_tensor* layer, float low, float high);
   ggml_tensor* fused(const ggml_tensor* result, ggml_tensor* addend);
+  ggml_tensor* again(const ggml_tensor* before, const Dims& ne, ggml_tensor* added);
   void remember_layer(ggml_tensor* result, kernels::ConvolutionParams* params);
   void remember_reshaped_layer(const fb::Node& node, const ggml_tensor* source, const ggml_tensor* result);
   bool is_constant(const ggml_tensor* tensor) const;
@@ -252,6 +253,8 @@ class NodeBuilder {
   bool use_matrix(ggml_tensor** weight, Storage* kind);
   void read_unrounded(const fb::Node& node, ggml_tensor* result);
   void remember_bfloats(const fb::Node& node, const OpInfo& spec, ggml_tensor* source, ggml_tensor* result);
+  void remember_producer(const fb::Node& node, const ggml_tensor* source, ggml_tensor* result);
+  ggml_tensor* rounded_by_producer(const fb::Node& node, const ggml_tensor* x);
   struct Scaled {
     ggml_tensor* image;
     ggml_tensor* by;  // a factor for each channel of each image
@@ -283,7 +286,7 @@ class NodeBuilder {
   int describe_call(KernelCallBase* call, std::initializer_list<ggml_tensor*> inputs, ggml_tensor** sources);
   ggml_tensor* custom_node(Kernel kernel, KernelCallBase* call, std::initializer_list<ggml_tensor*> inputs);
   ggml_tensor* called(ggml_tensor* node, KernelCallBase* call);
-  ggml_tensor* node_of(KernelCallBase* call, ggml_type type, ggml_tensor** sources, int count);
+  ggml_tensor* node_of(KernelCallBase* call, ggml_type type, const Dims& ne, ggml_tensor** sources, int count);
   ggml_tensor* in_pieces(ggml_tensor* node);
   ggml_tensor* quantized_rows(const ggml_tensor* a, ggml_tensor* b);
   ggml_tensor* filled(float value);
@@ -323,6 +326,11 @@ class NodeBuilder {
   std::unordered_map<const ggml_tensor*, LayerCall> layer_calls_;  // by the result, which more may be done to
   std::vector<int> reads_;                                         // how often each value is read, once it is asked
   std::map<std::pair<const ggml_tensor*, decltype(kernels::IntegerProduct::quantize)>, ggml_tensor*> quantized_;
+  struct Producer {
+    const ggml_tensor* node;
+    KernelCallBase* call;
+  };
+  std::unordered_map<const ggml_tensor*, Producer> producers_;  // that can round what they give, by that
   struct Rounded {
     ggml_tensor* source;
     int value;

@@ -301,7 +301,7 @@ Status PreparedGraph::make_nodes(NodeBuilder* builder, std::vector<ggml_tensor*>
     }
     if (deep > kMaxDepth) {
       ggml_build_forward_expand(cgraph_, made);
-      builder->finish_layers();
+      builder->finish_nodes();
       deep = 0;
     }
   }

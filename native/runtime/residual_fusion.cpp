@@ -6,6 +6,13 @@
 #include "node_builder.h"
 
 namespace executorch_ggml {
+namespace {
+
+int sources_of(const ggml_tensor* node) {
+  return static_cast<int>(std::find(node->src, node->src + kMaxKernelInputs, nullptr) - node->src);
+}
+
+}  // namespace
 
 void NodeBuilder::remember_layer(ggml_tensor* result, kernels::ConvolutionParams* params) {
   const auto changes = [this](const ggml_tensor* source) { return source != nullptr && may_change(source); };
@@ -14,9 +21,10 @@ void NodeBuilder::remember_layer(ggml_tensor* result, kernels::ConvolutionParams
   layer_calls_[result] = {result, call_, params, is_op(*node_, OpKind::Linear)};
 }
 
-void NodeBuilder::finish_layers() {
+void NodeBuilder::finish_nodes() {
   layer_calls_.clear();
   convolutions_.clear();
+  producers_.clear();
 }
 
 // A linear layer's result is a matrix: its rows may get back the dims of a batch before they are added to something.
@@ -65,23 +73,25 @@ ggml_tensor* NodeBuilder::bounds_in_layer(ggml_tensor* layer, float low, float h
 // The fused layer's node, which replaces the layer's; with the addend as a source, or null.
 ggml_tensor* NodeBuilder::fused(const ggml_tensor* result, ggml_tensor* addend) {
   LayerCall layer = layer_calls_[result];
-  ggml_tensor* sources[kMaxKernelInputs] = {};
-  int count = 0;
-  while (count < kMaxKernelInputs && layer.node->src[count] != nullptr) {
-    sources[count] = layer.node->src[count];
-    ++count;
-  }
-  if (addend != nullptr) {
-    layer.params->addend = count;
-    layer.call->src[count] = DType::F32;
-    sources[count++] = addend;
-  }
   call_ = layer.call;
-  call_->node = node_->name() ? node_->name()->c_str() : "";
-  chained_work_ = call_->work;
-  layer.node = node_of(call_, result->type, sources, count);
+  if (addend != nullptr) {
+    layer.params->addend = sources_of(layer.node);
+    call_->src[layer.params->addend] = DType::F32;
+  }
+  layer.node = again(layer.node, ne_, addend);
   layer_calls_[layer.node] = layer;
   return layer.node;
+}
+
+// A node before by the node being built, whose call, call_, does more now: with another source, or null.
+ggml_tensor* NodeBuilder::again(const ggml_tensor* before, const Dims& ne, ggml_tensor* added) {
+  ggml_tensor* sources[kMaxKernelInputs] = {};
+  int count = sources_of(before);
+  std::copy_n(before->src, count, sources);
+  if (added != nullptr) sources[count++] = added;
+  call_->node = node_->name() ? node_->name()->c_str() : "";
+  chained_work_ = call_->work;
+  return node_of(call_, before->type, ne, sources, count);
 }
 
 }  // namespace executorch_ggml

@@ -177,6 +177,19 @@ struct Case {
     if (!status.ok()) fail(status.message());
   }
 
+  // After a run: a result that the kernel rounds to bf16 is the one before, rounded.
+  void check_rounded_result() {
+    const std::vector<float> before = out;
+    call.rounds_result = true;
+    run(1);
+    call.rounds_result = false;
+    for (size_t i = 0; i < out.size(); ++i) {
+      const bool is_guard = before[i] == kUntouched;
+      const float want = is_guard ? kUntouched : ggml_bf16_to_fp32(ggml_fp32_to_bf16(before[i]));
+      if (out[i] != want) return fail("a result that is not rounded, or otherwise");
+    }
+  }
+
   // A number of a query, which is rounded where keys are of bf16.
   double query(float x) const {
     return static_cast<double>(shape.is_of_bfloats() ? ggml_bf16_to_fp32(ggml_fp32_to_bf16(x)) : x);
@@ -284,6 +297,8 @@ void check_random_shapes(int count) {
       test.run(threads);
       test.compare();
     }
+    test.run(1);
+    test.check_rounded_result();
   }
 }
 

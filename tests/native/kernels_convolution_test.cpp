@@ -404,6 +404,24 @@ void test_sum_after_convolution(const ConvCase& c) {
   check_sum(bfloats, bfloats.call.params, addend, "conv_2d_bfloats " + c.name());
 }
 
+// A layer that rounds its result to bf16 must equal its steps run one by one, bit for bit.
+void check_rounded_result(Call<ConvParams>& call, const std::string& what) {
+  for (int isa = 0; isa <= static_cast<int>(kernels::best_isa()); ++isa) {
+    kernels::limit_isa(static_cast<kernels::Isa>(isa));
+    for (int threads : {1, 3}) {
+      ++checks;
+      const std::vector<float> expected = rounded_to_bfloats(call.run(threads));
+      call.call.rounds_result = true;
+      const std::vector<float> result = call.run(threads);
+      call.call.rounds_result = false;
+      if (result == expected && !call.guards_touched()) continue;
+      ++failures;
+      std::printf("%s, rounded: other numbers, isa %d, %d threads\n", what.c_str(), isa, threads);
+    }
+  }
+  kernels::limit_isa(kernels::best_isa());
+}
+
 // Weights of a half type in pairs, which layers on floats convert: those of few pixels in registers.
 void test_half_weights(const ConvCase& c, DType type) {
   if (!is_sampled()) return;
@@ -418,6 +436,7 @@ void test_half_weights(const ConvCase& c, DType type) {
   call.call.src[1] = type;
   const std::string name = std::string("conv_2d, weights in ") + (type == DType::F16 ? "f16, " : "bf16, ") + c.name();
   check(call, convolve(p, c.x, x, weight, bias), name);
+  check_rounded_result(call, name);
   check_sum(call, call.call.params, c.bias ? 3 : 2, name);
 }
 
@@ -429,7 +448,9 @@ void test_halves() {
       }
     }
     for (Activation a : {Activation::Clamp, Activation::Silu, Activation::Hardswish, Activation::GeluErf}) {
-      test_half_weights({{37, 1, 1, 3}, 37, 1, 1, 0, 1, 1, 1, a, a == Activation::Silu}, type);
+      for (const int64_t pixels : {3, 20}) {
+        test_half_weights({{37, 1, 1, pixels}, 37, 1, 1, 0, 1, 1, 1, a, a == Activation::Silu}, type);
+      }
     }
     test_half_weights({{8, 2, 2, 1}, 20, 1, 1, 0, 1, 1, 2}, type);  // groups, steps, padding and windows
     test_half_weights({{8, 3, 3, 1}, 20, 1, 2}, type);
@@ -596,16 +617,17 @@ void bench_conv(const char* name, const ConvCase& c) {
   std::printf("  weights %.1f MB\n", static_cast<double>(weight.size()) * 4e-6);
 }
 
-// The same in bf16, where the CPU has instructions for it.
+// The same in bf16: by the CPU's instructions for it, or else of floats with weights that are widened.
 void bench_bfloats(const char* name, const ConvCase& c) {
-  if (kernels::bfloat_conv_tiles() == nullptr) return;
+  const bool widens = kernels::bfloat_conv_tiles() == nullptr;
   const ConvParams p = c.params();
   const int64_t ic = c.x[0] / c.groups;
   const auto weight = random_floats(c.oc * ic * p.window.h.kernel * p.window.w.kernel);
-  Call<ConvParams> call(kernels::conv_2d_bfloats, p, c.x, random_floats(count(c.x)),
+  Call<ConvParams> call(widens ? kernels::conv_2d : kernels::conv_2d_bfloats, p, c.x, random_floats(count(c.x)),
                         as_bfloats(in_pairs(pack(weight, c.oc, ic, p.window.h.kernel, p.window.w.kernel, c.groups),
                                             ic * p.window.h.kernel * p.window.w.kernel, ic)),
                         random_floats(c.oc));
+  call.call.src[1] = DType::Bf16;
   const double flops = 2.0 * static_cast<double>(count(p.ne) * ic * p.window.h.kernel * p.window.w.kernel);
   std::printf("%-28s", name);
   for (int threads : {1, 2}) {

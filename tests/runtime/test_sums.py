@@ -140,8 +140,10 @@ def test_profile_names_the_nodes_that_a_layer_computes(tmp_path: Path, name: str
     module = Residual(layer, copy.deepcopy(layer), (COMBINED["relu"],), apart=False).eval()
     executorch_ggml.export(module, inputs, precision=precision, report_error=False).save(str(tmp_path / "model.pte"))
     nodes = profile(tmp_path / "model.pte", inputs, calls=2).nodes
-    assert sum(node.op in ("conv_2d_nhwc", "linear") for node in nodes) == 1
-    (node,) = (node for node in nodes if node.op == "relu")
+    assert sum(node.op in ("conv_2d_nhwc", "linear") for node in nodes) == 2
+    assert all(node.op not in ("add", "relu") for node in nodes)
+    (node,) = (node for node in nodes if node.joined)
+    assert "relu" in node.name
     assert any("add" in name for name in node.joined)
     assert any("conv" in name or "linear" in name for name in node.joined)
     result = executorch_ggml.load(tmp_path / "model.pte")(*inputs)

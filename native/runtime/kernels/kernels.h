@@ -19,6 +19,7 @@ struct KernelCallBase {
   int64_t work = 0;             // multiply-adds, or elements touched
   const char* node = "";        // the node's name, for messages
   RunStatus* status = nullptr;  // where to report a failure
+  bool rounds_result = false;   // of f32, to numbers of bf16: by a kernel that NodeBuilder knows to do it
   DType dst{};                  // element types as the IR has them: ggml stores bool and u8 as I8
   DType src[kMaxKernelInputs]{};
 };

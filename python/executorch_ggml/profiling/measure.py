@@ -186,7 +186,7 @@ def _inside(instruction: int, delegate: _Delegate, events: _Events, sources: Sou
                 delegate=delegate.index,
                 node=number,
                 name=node.name,
-                op=node.op,
+                op=max(nodes, key=_weight).op,
                 kernel=metadata.get("kernel", delegate.backend),
                 dtype=node.output.dtype.name.lower(),
                 shape=tuple(metadata.get("shape", ())),
@@ -253,6 +253,11 @@ def _multiply_adds(node: Node) -> int:
         return 0
     operands = node.spec.operands([value and seen(value) for value in node.inputs], node.attrs)
     return int(node.spec.work(operands | {"result": seen(node.output)}))
+
+
+def _weight(node: Node) -> tuple[bool, int]:
+    """Orders nodes by their work. Where sizes are symbolic, ops with a formula of it are the products."""
+    return node.spec.work is not None, _multiply_adds(node)
 
 
 def _bytes(nodes: Sequence[Node]) -> int:

@@ -34,7 +34,7 @@ class NodeProfile:
     delegate: int | None  # index among the method's delegates; None: outside of them
     node: int  # number in the delegate's graph; outside: the number of the instruction
     name: str  # in the graph; outside: the operator's name
-    op: str  # the IR's; outside: the operator's name
+    op: str  # the IR's, of joined nodes that of the most work; outside: the operator's name
     kernel: str  # "ggml", "own" (a kernel of this runtime), a delegate's name (another backend's), "ExecuTorch"
     dtype: str  # of the output; "" outside
     shape: tuple[int, ...]  # of the output in the last call, outermost first

@@ -113,9 +113,10 @@ const BfloatTiles* tiles_for(const ggml_tensor* keys) {
 // next to each other see about the same keys.
 class Attention {
  public:
-  Attention(ggml_tensor* dst, const AttentionParams& params, DType keys)
-      : params_(params),
-        is_of_bfloats_(is_built(DType::Bf16) && keys == DType::Bf16),
+  Attention(ggml_tensor* dst, const KernelCall<AttentionParams>& call)
+      : params_(call.params),
+        rounds_result_(call.rounds_result),
+        is_of_bfloats_(is_built(DType::Bf16) && call.src[1] == DType::Bf16),
         dst_(dst),
         q_(dst->src[0]),
         k_(dst->src[1]),
@@ -387,11 +388,13 @@ class Attention {
       const int64_t out_row = (keys_.batch * dst_->ne[2] + position) * dst_->ne[1] + head;
       const float sum = softmax_[row].sum;
       const float factor = sum == 0.0f && masked ? 0.0f : 1.0f / sum;
-      KERNEL_PICK(scale_into)(factor, sums_ + row * width_, width, static_cast<float*>(dst_->data) + out_row * width);
+      float* const to = static_cast<float*>(dst_->data) + out_row * width;
+      KERNEL_PICK(scale_into)(factor, sums_ + row * width_, width, rounds_result_, to);
     });
   }
 
   const AttentionParams& params_;
+  bool rounds_result_;
   bool is_of_bfloats_;
   ggml_tensor* dst_;
   const ggml_tensor* q_;
@@ -425,8 +428,7 @@ class Attention {
 }  // namespace
 
 void attention(ggml_tensor* dst, int ith, int nth, void* call) {
-  const auto& c = as_call<AttentionParams>(call);
-  Attention(dst, c.params, c.src[1]).run(ith, nth);
+  Attention(dst, as_call<AttentionParams>(call)).run(ith, nth);
 }
 
 }  // namespace executorch_ggml::kernels

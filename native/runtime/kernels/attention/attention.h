@@ -64,7 +64,7 @@ KERNEL_VARIANTS(void round_rows(FloatRows rows, int64_t count, int64_t width, fl
 // y = factor * y + x
 KERNEL_VARIANTS(void scale_and_add(float factor, const float* x, int64_t n, float* y))
 
-// y = factor * x
-KERNEL_VARIANTS(void scale_into(float factor, const float* x, int64_t n, float* y))
+// y = factor * x, or that rounded to bf16
+KERNEL_VARIANTS(void scale_into(float factor, const float* x, int64_t n, bool rounds, float* y))
 
 }  // namespace executorch_ggml::kernels

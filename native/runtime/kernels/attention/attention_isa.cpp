@@ -328,8 +328,12 @@ void scale_and_add(float factor, const float* x, int64_t n, float* y) {
   for (int64_t i = 0; i < n; ++i) y[i] = factor * y[i] + x[i];
 }
 
-void scale_into(float factor, const float* x, int64_t n, float* y) {
-  for (int64_t i = 0; i < n; ++i) y[i] = factor * x[i];
+void scale_into(float factor, const float* x, int64_t n, bool rounds, float* y) {
+  const bool rounds_here = is_built(DType::Bf16) && rounds;
+  each_vector(0, n, [=](int64_t i, auto lanes) {
+    const Float scaled = factor * lanes.load(x + i);
+    lanes.store(y + i, rounds_here ? rounded_to_bfloat(scaled) : scaled);
+  });
 }
 
 }  // namespace executorch_ggml::kernels::KERNEL_ISA

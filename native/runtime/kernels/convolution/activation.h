@@ -1,11 +1,12 @@
 // The activations that convolutions and linear layers end in: those of a few operations are applied in registers before
-// the store, others to the stored results. For *_isa.cpp files only.
+// the store, others to the stored results, which may be rounded too. For *_isa.cpp files only.
 //
 // SiLU and GELU take fewer steps than those of vec_math.h: results near the smallest floats lose relative accuracy.
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/convolution/convolution.h"
 #include "kernels/simd/vec_math.h"
 #include "ops_generated.h"
 #include "selection_generated.h"
@@ -31,7 +32,9 @@ VEC_INLINE Float gelu_erf_of(Float x) {
 }
 
 template <Activation>
-struct Activated;  // the activations that need more than clamping
+struct Activated {
+  static VEC_INLINE Float at(Float x) { return x; }
+};
 
 template <>
 struct Activated<Activation::Silu> {
@@ -48,26 +51,32 @@ struct Activated<Activation::GeluErf> {
   static VEC_INLINE Float at(Float x) { return gelu_erf_of(x); }
 };
 
-template <Activation kActivation>
-void activate_floats([[maybe_unused]] float* y, [[maybe_unused]] int64_t n) {
-  if constexpr (is_built(kActivation)) {
-    each_vector(0, n,
-                [=](int64_t i, auto lanes) { lanes.store(y + i, Activated<kActivation>::at(lanes.load(y + i))); });
+template <Activation kActivation, bool kRounds>
+void finish_floats([[maybe_unused]] float* y, [[maybe_unused]] int64_t n) {
+  if constexpr (is_built(kActivation) && (is_built(DType::Bf16) || !kRounds)) {
+    each_vector(0, n, [=](int64_t i, auto lanes) {
+      const Float x = Activated<kActivation>::at(lanes.load(y + i));
+      lanes.store(y + i, kRounds ? rounded_to_bfloat(x) : x);
+    });
   }
 }
 
-// Applies the activation, unless it is a clamp.
-__attribute__((unused)) void activate_in_place(float* y, int64_t n, Activation activation) {
-  switch (activation) {
+template <Activation kActivation>
+void finish_floats(float* y, int64_t n, bool rounds) {
+  rounds ? finish_floats<kActivation, true>(y, n) : finish_floats<kActivation, false>(y, n);
+}
+
+__attribute__((unused)) void finish_in_place(float* y, int64_t n, const StoredEpilogue& epilogue) {
+  switch (epilogue.activation) {
     case Activation::None:
     case Activation::Clamp:
-      return;
+      return epilogue.rounds ? finish_floats<Activation::None, true>(y, n) : void();
     case Activation::Silu:
-      return activate_floats<Activation::Silu>(y, n);
+      return finish_floats<Activation::Silu>(y, n, epilogue.rounds);
     case Activation::Hardswish:
-      return activate_floats<Activation::Hardswish>(y, n);
+      return finish_floats<Activation::Hardswish>(y, n, epilogue.rounds);
     case Activation::GeluErf:
-      return activate_floats<Activation::GeluErf>(y, n);
+      return finish_floats<Activation::GeluErf>(y, n, epilogue.rounds);
   }
 }
 

@@ -64,8 +64,10 @@ struct Scratch {
 template <class Element>
 class Convolution {
  public:
-  Convolution(ggml_tensor* dst, const ConvolutionParams& params, DType weights_type, const ConvTilesOf<Element>& tiles)
+  Convolution(ggml_tensor* dst, const ConvolutionParams& params, DType weights_type, const ConvTilesOf<Element>& tiles,
+              bool rounds_result = false)
       : params_(params),
+        stored_epilogue_(after_registers(params.epilogue, rounds_result)),
         in_(dst->src[0]),
         out_(dst),
         source_(in_),
@@ -311,9 +313,7 @@ class Convolution {
     const int64_t delta = (y * in_.width + x) * in_.channels;
     const Tap tap = {x, y, delta, (ky * horizontal_.kernel + kx) * group_in_ * kOcBlock};
     scratch_.taps.add(tap);
-    if (merges && kx == 0) {
-      scratch_.merged.add(tap);
-    }
+    if (merges && kx == 0) scratch_.merged.add(tap);
   }
 
   // The output pixels of the phase whose taps are all inside the image.
@@ -322,9 +322,7 @@ class Convolution {
     Range ys = {0, phase_height_};
     const auto narrow = [](Range& range, int64_t offset, int64_t step, int64_t size) {
       // 0 <= offset + i * step < size
-      if (offset < 0) {
-        range.begin = std::max(range.begin, ceil_div(-offset, step));
-      }
+      if (offset < 0) range.begin = std::max(range.begin, ceil_div(-offset, step));
       range.end = offset >= size ? 0 : std::min(range.end, (size - 1 - offset) / step + 1);
     };
     for (const Tap& tap : scratch_.taps.at) {
@@ -542,14 +540,14 @@ class Convolution {
       first = 0;
       ++group;
     }
-    if (!kHasActivations || ends_in_registers(params_.epilogue.activation)) return;
+    if (!kHasStoredEpilogues || stored_epilogue_.is_empty()) return;
     // All channels of a pixel at once: those of a tile are too few for a loop.
     const int64_t begin = first_channel(blocks.begin);
     const int64_t end = first_channel(blocks.end);
     for (int64_t m = 0; m < rows; ++m) {
       if (outputs[m] != nullptr) outputs[m] += begin;
     }
-    activate_pixels(outputs, rows, end - begin, params_.epilogue.activation);
+    finish_pixels(outputs, rows, end - begin, stored_epilogue_);
   }
 
   int64_t first_channel(int64_t block) const {
@@ -722,6 +720,7 @@ class Convolution {
   static bool in_range(int64_t i, int64_t size) { return static_cast<uint64_t>(i) < static_cast<uint64_t>(size); }
 
   const ConvolutionParams& params_;
+  const StoredEpilogue stored_epilogue_;
   Scratch<Element>& scratch_ = thread_scratch<Scratch<Element>>();
   ImageShape in_;
   ImageShape out_;
@@ -783,8 +782,8 @@ void conv_2d_bfloat_pixels(ggml_tensor* dst, const ConvolutionParams& params, Ra
 
 void conv_2d(ggml_tensor* dst, int ith, int nth, void* call) {
   const auto& c = as_call<ConvolutionParams>(call);
-  if (is_pair_product(dst, c.params, c.src[1])) return pair_product(dst, c.params, c.src[1], ith, nth);
-  Convolution<float>(dst, c.params, c.src[1], KERNEL_PICK(conv_tiles)()).run(ith, nth);
+  if (is_pair_product(dst, c)) return pair_product(dst, c, ith, nth);
+  Convolution<float>(dst, c.params, c.src[1], KERNEL_PICK(conv_tiles)(), c.rounds_result).run(ith, nth);
 }
 
 void conv_2d_bfloats(ggml_tensor* dst, int ith, int nth, void* call) {

@@ -76,15 +76,15 @@ KERNEL_VARIANT(avx512bf16, void round_to_bfloats(const float* x, int64_t n, uint
 KERNEL_VARIANT(neonbf16, void round_scaled_to_bfloats(const float* x, const float* factors, int64_t n, uint16_t* y))
 KERNEL_VARIANT(avx512bf16, void round_scaled_to_bfloats(const float* x, const float* factors, int64_t n, uint16_t* y))
 
-// Whether layers end in activations that tiles do not apply by themselves.
-constexpr bool kHasActivations = is_built(Activation::Silu) || is_built(Activation::GeluErf);
+// Whether layers end in what tiles do not apply by themselves.
+constexpr bool kHasStoredEpilogues =
+    is_built(Activation::Silu) || is_built(Activation::GeluErf) || is_built(DType::Bf16);
 
-// Applies an activation to stored results; None and Clamp do nothing.
-KERNEL_VARIANTS(void activate(float* y, int64_t n, Activation activation))
+KERNEL_VARIANTS(void finish(float* y, int64_t n, const StoredEpilogue& epilogue))
 
 // The same for some pixels' channels, after tiles that do not apply it by themselves. Pixels may be null; adjacent ones
 // are one array.
-void activate_pixels(float* const* pixels, int64_t count, int64_t channels, Activation activation);
+void finish_pixels(float* const* pixels, int64_t count, int64_t channels, const StoredEpilogue& epilogue);
 
 // The tiles of an instruction set, or of the best below it that has some; null where none has products of bf16.
 const BfloatTiles* bfloat_tiles_for(Isa isa);

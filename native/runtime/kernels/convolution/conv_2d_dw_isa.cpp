@@ -212,7 +212,7 @@ StripRun find_wide(const DepthwiseRow& row) {
 
 void activate_columns(const DepthwiseRow& row, int64_t column, int64_t columns) {
   for (int64_t i = column; i < column + columns; ++i) {
-    activate_in_place(row.output + i * row.pitch, row.channels, row.epilogue.activation);
+    finish_in_place(row.output + i * row.pitch, row.channels, {row.epilogue.activation, false});
   }
 }
 

@@ -37,6 +37,6 @@ const ConvTiles& conv_tiles() {
   return tiles;
 }
 
-void activate(float* y, int64_t n, Activation activation) { activate_in_place(y, n, activation); }
+void finish(float* y, int64_t n, const StoredEpilogue& epilogue) { finish_in_place(y, n, epilogue); }
 
 }  // namespace executorch_ggml::kernels::KERNEL_ISA

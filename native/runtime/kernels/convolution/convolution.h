@@ -41,6 +41,19 @@ constexpr bool ends_in_registers(Activation activation) {
   return activation == Activation::None || activation == Activation::Clamp || activation == Activation::Hardswish;
 }
 
+// What of it is applied to stored results, and whether these are rounded to bf16 after that.
+struct StoredEpilogue {
+  Activation activation = Activation::None;  // None and Clamp do nothing
+  bool rounds = false;
+
+  bool is_empty() const { return ends_in_registers(activation) && !rounds; }
+};
+
+// What is left of an epilogue behind a RegisterEpilogue.
+constexpr StoredEpilogue after_registers(const Epilogue& epilogue, bool rounds) {
+  return {ends_in_registers(epilogue.activation) ? Activation::None : epilogue.activation, rounds};
+}
+
 // Whether sums may be joined to layers.
 constexpr bool kHasSums = built::add;
 

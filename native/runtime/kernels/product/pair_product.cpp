@@ -15,15 +15,16 @@ bool is_pointwise(const Window& w) { return w.kernel == 1 && w.stride == 1 && w.
 
 class PairProduct {
  public:
-  PairProduct(ggml_tensor* dst, const ConvolutionParams& params, DType weights)
+  PairProduct(ggml_tensor* dst, const KernelCall<ConvolutionParams>& call)
       : length_(dst->src[0]->ne[0]),
         channels_(dst->ne[0]),
         rows_(ImageShape(dst).pixels()),
         pairs_(static_cast<const uint16_t*>(dst->src[1]->data)),
-        bias_(bias_of(dst, params)),
-        addend_(addend_of(dst, params)),
-        epilogue_(params.epilogue),
-        multiply_(weights == DType::F16 ? KERNEL_PICK(multiply_half_pairs) : KERNEL_PICK(multiply_bfloat_pairs)),
+        bias_(bias_of(dst, call.params)),
+        addend_(addend_of(dst, call.params)),
+        epilogue_(call.params.epilogue),
+        stored_epilogue_{epilogue_.activation, call.rounds_result},
+        multiply_(call.src[1] == DType::F16 ? KERNEL_PICK(multiply_half_pairs) : KERNEL_PICK(multiply_bfloat_pairs)),
         output_(static_cast<float*>(dst->data)) {
     for (int64_t i = 0; i < rows_; ++i) inputs_[i] = static_cast<const float*>(dst->src[0]->data) + i * length_;
   }
@@ -39,7 +40,7 @@ class PairProduct {
     }
     const Range own = {blocks.begin * kPackedColumns, std::min(blocks.end * kPackedColumns, channels_)};
     for (int64_t row = 0; row < rows_ && !own.empty(); ++row) {
-      KERNEL_PICK(activate)(output_ + row * channels_ + own.begin, own.size(), epilogue_.activation);
+      KERNEL_PICK(finish)(output_ + row * channels_ + own.begin, own.size(), stored_epilogue_);
     }
   }
 
@@ -62,6 +63,7 @@ class PairProduct {
   const float* bias_;
   const float* addend_;
   const Epilogue& epilogue_;
+  StoredEpilogue stored_epilogue_;
   decltype(KERNEL_PICK(multiply_half_pairs)) multiply_;
   float* output_;
   const float* inputs_[kPairProductRows];
@@ -69,15 +71,16 @@ class PairProduct {
 
 }  // namespace
 
-bool is_pair_product(const ggml_tensor* dst, const ConvolutionParams& params, DType weights) {
-  const bool in_pairs = kHasHalves && params.weights != Storage::Plain && weights != DType::F32;
+bool is_pair_product(const ggml_tensor* dst, const KernelCall<ConvolutionParams>& call) {
+  const ConvolutionParams& params = call.params;
+  const bool in_pairs = kHasHalves && params.weights != Storage::Plain && call.src[1] != DType::F32;
   const int64_t rows = ImageShape(dst).pixels();
   return in_pairs && rows > 0 && rows <= kPairProductRows && rows == ImageShape(dst->src[0]).pixels() &&
          params.groups == 1 && is_pointwise(params.window.w) && is_pointwise(params.window.h);
 }
 
-void pair_product(ggml_tensor* dst, const ConvolutionParams& params, DType weights, int ith, int nth) {
-  PairProduct(dst, params, weights).run(Range::part(ceil_div(dst->ne[0], kPackedColumns), ith, nth));
+void pair_product(ggml_tensor* dst, const KernelCall<ConvolutionParams>& call, int ith, int nth) {
+  PairProduct(dst, call).run(Range::part(ceil_div(dst->ne[0], kPackedColumns), ith, nth));
 }
 
 }  // namespace executorch_ggml::kernels

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/convolution/convolution.h"
+#include "kernels/kernels.h"
 #include "kernels/simd/isa.h"
 
 namespace executorch_ggml::kernels {
@@ -18,8 +19,8 @@ KERNEL_VARIANTS(void multiply_bfloat_pairs(const float* const* rows, int64_t cou
                                            const uint16_t* pairs, float* sums))
 
 // Whether a layer is one.
-bool is_pair_product(const ggml_tensor* dst, const ConvolutionParams& params, DType weights);
+bool is_pair_product(const ggml_tensor* dst, const KernelCall<ConvolutionParams>& call);
 
-void pair_product(ggml_tensor* dst, const ConvolutionParams& params, DType weights, int ith, int nth);
+void pair_product(ggml_tensor* dst, const KernelCall<ConvolutionParams>& call, int ith, int nth);
 
 }  // namespace executorch_ggml::kernels

@@ -7,8 +7,9 @@
 
 namespace executorch_ggml::kernels {
 
-// y = the normalized x, times `weight` and plus `bias`, either of which may be null.
-using NormalizeFn = void (*)(float* y, const float* x, const float* weight, const float* bias, int64_t n, float eps);
+// y = the normalized x, times `weight` and plus `bias`, either of which may be null; or that rounded to bf16.
+using NormalizeFn = void (*)(float* y, const float* x, const float* weight, const float* bias, int64_t n, float eps,
+                             bool rounds);
 
 struct NormalizeTable {
   NormalizeFn norm;

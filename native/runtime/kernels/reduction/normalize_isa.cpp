@@ -1,5 +1,7 @@
 #include "kernels/reduction/normalize.h"
 #include "kernels/simd/vec.h"
+#include "ops_generated.h"
+#include "selection_generated.h"
 
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
@@ -24,29 +26,32 @@ VEC_INLINE double sum(const float* x, int64_t n, const Term& term) {
 }
 
 // y = (x - mean) * scale * weight + bias
+template <bool kRounds>
 void write(float* y, const float* x, const float* weight, const float* bias, int64_t n, float mean, float scale) {
   each_vector(0, n, [=](int64_t i, auto lanes) {
     Float value = (lanes.load(x + i) - mean) * scale;
     if (weight != nullptr) value *= lanes.load(weight + i);
     if (bias != nullptr) value += lanes.load(bias + i);
-    lanes.store(y + i, value);
+    lanes.store(y + i, kRounds ? rounded_to_bfloat(value) : value);
   });
 }
+
+constexpr auto write_rounded = write<is_built(DType::Bf16)>;
 
 float inverse_root(double mean_square, float eps) {
   return static_cast<float>(1.0 / __builtin_sqrt(mean_square + static_cast<double>(eps)));
 }
 
-void norm(float* y, const float* x, const float* weight, const float* bias, int64_t n, float eps) {
+void norm(float* y, const float* x, const float* weight, const float* bias, int64_t n, float eps, bool rounds) {
   const double count = static_cast<double>(n);
   const double mean = sum(x, n, [](auto v) { return v; }) / count;
   const double variance = sum(x, n, [mean](auto v) { return (v - mean) * (v - mean); }) / count;
-  write(y, x, weight, bias, n, static_cast<float>(mean), inverse_root(variance, eps));
+  (rounds ? write_rounded : write<false>)(y, x, weight, bias, n, static_cast<float>(mean), inverse_root(variance, eps));
 }
 
-void rms_norm(float* y, const float* x, const float* weight, const float* bias, int64_t n, float eps) {
+void rms_norm(float* y, const float* x, const float* weight, const float* bias, int64_t n, float eps, bool rounds) {
   const double mean_square = sum(x, n, [](auto v) { return v * v; }) / static_cast<double>(n);
-  write(y, x, weight, bias, n, 0.0f, inverse_root(mean_square, eps));
+  (rounds ? write_rounded : write<false>)(y, x, weight, bias, n, 0.0f, inverse_root(mean_square, eps));
 }
 
 }  // namespace
