@@ -452,6 +452,8 @@ void test_halves() {
         test_half_weights({{37, 1, 1, pixels}, 37, 1, 1, 0, 1, 1, 1, a, a == Activation::Silu}, type);
       }
     }
+    test_half_weights({{64, 25, 1, 1}, 50, 1}, type);
+    test_half_weights({{1536, 13, 1, 1}, 100, 1}, type);            // several passes
     test_half_weights({{8, 2, 2, 1}, 20, 1, 1, 0, 1, 1, 2}, type);  // groups, steps, padding and windows
     test_half_weights({{8, 3, 3, 1}, 20, 1, 2}, type);
     test_half_weights({{8, 1, 1, 1}, 20, 1, 1, 1}, type);

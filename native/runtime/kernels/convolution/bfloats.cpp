@@ -40,6 +40,16 @@ void round_scaled_bfloats(const float* x, const float* factors, int64_t n, uint1
   (round != nullptr ? round : round_each_scaled)(x, factors, n, y);
 }
 
+const ConvTiles& float_tiles(const ggml_tensor* dst, const KernelCall<ConvolutionParams>& call) {
+  const ConvolutionParams& params = call.params;
+  const ConvTiles* widening = KERNEL_PICK(widening_conv_tiles)();
+  const auto sees_pixels = [](const Window& w) { return w.kernel == 1 && w.pad == 0 && w.up == 1; };
+  const bool in_pairs = call.src[1] == DType::Bf16 && params.weights != Storage::Plain;
+  const bool fits = params.groups == 1 && params.scale == 0 && sees_pixels(params.window.w) &&
+                    sees_pixels(params.window.h) && dst->src[0]->ne[0] % 2 == 0;
+  return widening != nullptr && in_pairs && fits ? *widening : KERNEL_PICK(conv_tiles)();
+}
+
 const BfloatTiles* bfloat_tiles_for(Isa isa) {
   auto tiles = KERNEL_PICK_AMX(isa, bfloat_tiles);
   if (tiles == nullptr)

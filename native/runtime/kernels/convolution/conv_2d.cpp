@@ -89,7 +89,7 @@ class Convolution {
         y_(static_cast<float*>(dst->data)),
         tiles_(tiles_of_window(tiles)) {
     const int64_t rows = vertical_.kernel * horizontal_.kernel * group_in_;
-    block_stride_ = (kOnFloats ? rows : rows + rows % 2) * kOcBlock;
+    block_stride_ = tiles_.widens_pairs ? rows / 2 * kOcBlock : (kOnFloats ? rows : rows + rows % 2) * kOcBlock;
     find_weights();
     flatten_if_pointwise();
     joins_runs_ = run_is_odd() && !pointwise() && !gathers();
@@ -147,8 +147,10 @@ class Convolution {
   // packed, widened or scaled pass by pass.
   bool in_place() const {
     const bool of_floats = packed_type_ == DType::F32 && params_.weights != Storage::Plain;
-    return !kOnFloats || (of_floats && scale_ == nullptr);
+    return !kOnFloats || tiles_.widens_pairs || (of_floats && scale_ == nullptr);
   }
+
+  int64_t weight_bytes() const { return tiles_.widens_pairs ? sizeof(uint16_t) : sizeof(Element); }
 
   void find_weights() {
     if (in_place()) weights_ = static_cast<const Element*>(packed_);
@@ -415,8 +417,8 @@ class Convolution {
   }
 
   void run_passes(Range pixels, Range blocks) {
-    const int64_t block_bytes = std::max<int64_t>(1, static_cast<int64_t>(scratch_.taps.at.size()) * group_in_) *
-                                kOcBlock * static_cast<int64_t>(sizeof(Element));
+    const int64_t block_bytes =
+        std::max<int64_t>(1, static_cast<int64_t>(scratch_.taps.at.size()) * group_in_) * kOcBlock * weight_bytes();
     const int64_t most = std::min(tiles_.channels / kOcBlock, kMostBlocks);
     const Tiling tiling(pixels, tiles_.rows, /*full=*/tiles_.setup != nullptr);
     const bool are_few = kOnFloats && pointwise() && in_place() && tiling.count > 1 && tiling.count <= kFewTiles;
@@ -783,7 +785,7 @@ void conv_2d_bfloat_pixels(ggml_tensor* dst, const ConvolutionParams& params, Ra
 void conv_2d(ggml_tensor* dst, int ith, int nth, void* call) {
   const auto& c = as_call<ConvolutionParams>(call);
   if (is_pair_product(dst, c)) return pair_product(dst, c, ith, nth);
-  Convolution<float>(dst, c.params, c.src[1], KERNEL_PICK(conv_tiles)(), c.rounds_result).run(ith, nth);
+  Convolution<float>(dst, c.params, c.src[1], float_tiles(dst, c), c.rounds_result).run(ith, nth);
 }
 
 void conv_2d_bfloats(ggml_tensor* dst, int ith, int nth, void* call) {

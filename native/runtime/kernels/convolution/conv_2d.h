@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/convolution/convolution.h"
+#include "kernels/kernels.h"
 #include "kernels/partition.h"
 #include "kernels/simd/isa.h"
 #include "kernels/simd/tile_state.h"
@@ -58,6 +59,7 @@ struct ConvTilesOf {
   // Of tiles in tile registers: each tap's runs are evenly apart, so those of most windows are gathered.
   const TileSetup* setup = nullptr;  // null where nothing is to be set up
   int64_t gathered_bytes = 0;        // of inputs that are gathered at a time: they stay in L2
+  bool widens_pairs = false;         // weights are pairs of bf16, runs of an even number of floats
   const ConvTilesOf* few = nullptr;  // for windows of so few inputs that to gather them would take longer
 };
 
@@ -66,6 +68,10 @@ using ConvTiles = ConvTilesOf<float>;
 using BfloatTiles = ConvTilesOf<uint16_t>;
 
 KERNEL_VARIANTS(const ConvTiles& conv_tiles())
+
+// Tiles of floats that widen weights of bf16 in registers; null on CPUs without FMA, and where lanes are multiplied.
+KERNEL_VARIANTS(const ConvTiles* widening_conv_tiles())
+
 KERNEL_VARIANT(neonbf16, const BfloatTiles& bfloat_tiles())
 KERNEL_VARIANT(avx512bf16, const BfloatTiles& bfloat_tiles())
 KERNEL_VARIANT(amx, const BfloatTiles& bfloat_tiles())
@@ -85,6 +91,9 @@ KERNEL_VARIANTS(void finish(float* y, int64_t n, const StoredEpilogue& epilogue)
 // The same for some pixels' channels, after tiles that do not apply it by themselves. Pixels may be null; adjacent ones
 // are one array.
 void finish_pixels(float* const* pixels, int64_t count, int64_t channels, const StoredEpilogue& epilogue);
+
+// The tiles of a layer on floats.
+const ConvTiles& float_tiles(const ggml_tensor* dst, const KernelCall<ConvolutionParams>& call);
 
 // The tiles of an instruction set, or of the best below it that has some; null where none has products of bf16.
 const BfloatTiles* bfloat_tiles_for(Isa isa);

@@ -5,7 +5,7 @@
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
 
-struct FloatProducts {
+struct FloatProducts : StoredWeights {
   using Element = float;
   static constexpr int kAdjacent = 1;
   static constexpr bool kByLane = kHasLaneProducts;
@@ -30,11 +30,44 @@ struct FloatProducts {
 template <int Rows, int Lanes, int Vectors>
 using FloatTile = Tile<FloatProducts, Rows, Lanes, Vectors>;
 
+#if defined(__AVX2__) && !defined(__AVX512F__)
+// Weights of bf16 in pairs of rows, each pair in the bits of a float: the first row's in the lower half.
+struct WidenedProducts : FloatProducts {
+  static constexpr int kWidened = 2;
+
+  // A shuffle of bytes, where a shift would take a port that multiplies on CPUs of Intel.
+  template <int Row>
+  static VEC_INLINE Float weights(Float pair) {
+    if constexpr (Row == 1) return from_bits(bits(pair) & ~0xffff);
+    const __m128i upper = _mm_setr_epi32(0x01008080, 0x05048080, 0x09088080, 0x0d0c8080);
+    return reinterpret_cast<Float>(
+        _mm256_shuffle_epi8(reinterpret_cast<__m256i>(pair), _mm256_broadcastsi128_si256(upper)));
+  }
+};
+
+template <int Rows, int Lanes, int Vectors>
+using WidenedTile = Tile<WidenedProducts, Rows, Lanes, Vectors>;
+
+constexpr ConvTiles widening(ConvTiles tiles) {
+  tiles.widens_pairs = true;
+  return tiles;
+}
+#endif
+
 }  // namespace
 
 const ConvTiles& conv_tiles() {
   static constexpr ConvTiles tiles = make_tiles<FloatTile>();
   return tiles;
+}
+
+const ConvTiles* widening_conv_tiles() {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  static constexpr ConvTiles tiles = widening(make_tiles<WidenedTile>());
+  return is_built(DType::Bf16) ? &tiles : nullptr;
+#else
+  return nullptr;
+#endif
 }
 
 void finish(float* y, int64_t n, const StoredEpilogue& epilogue) { finish_in_place(y, n, epilogue); }

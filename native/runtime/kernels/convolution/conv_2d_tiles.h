@@ -12,6 +12,16 @@
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
 
+// Of weights that are multiplied as they lie.
+struct StoredWeights {
+  static constexpr int kWidened = 1;
+
+  template <int Row, class V>
+  static VEC_INLINE V weights(V stored) {
+    return stored;
+  }
+};
+
 // Registers for the sums of a tile: the others hold weights, an input value and, without FMA, products.
 constexpr int kSumRegisters = kHasFma ? kVectorRegisters * 3 / 4 : kVectorRegisters / 2;
 constexpr int kWidestVectors = kLanes == 4 ? 4 : 2;
@@ -30,6 +40,7 @@ constexpr int sums_of(int vectors) {
 //
 //   Element           what inputs and weights are
 //   kAdjacent         elements of a run that one product takes, and rows of weights that lie in pairs, fours ...
+//   kWidened          rows of weights that a vector of elements holds, of which weights<Row>(vector) gives one
 //   input<V>(from)    the next elements of an input's run in all lanes
 //   plus(sum, x, w)   a sum with the products of each lane
 //   kByLane           whether a vector of inputs is loaded, and weights are multiplied by one of its lanes at a time:
@@ -39,7 +50,8 @@ template <class Products, int Rows, int Lanes, int Vectors>
 struct Tile {
   using V = Vec<float, Lanes>;
   using Element = typename Products::Element;
-  static constexpr int kRowElements = kOcBlock * Products::kAdjacent;  // of weights
+  static constexpr int kRowElements = kOcBlock * Products::kAdjacent;       // of weights
+  static constexpr int kInputs = Products::kAdjacent * Products::kWidened;  // that a row of weights is multiplied by
   static constexpr int kSums = sums_of(Rows * Vectors);
   static constexpr bool kPrefetches = Products::kPrefetches && kSums == 1;
   static constexpr int kStep = Products::kByLane ? Lanes : kSums > 2 ? kSums : 2;  // products a round of the inner loop
@@ -51,14 +63,21 @@ struct Tile {
 
   static VEC_INLINE void accumulate(V (&sum)[Rows][Vectors], const Element* const (&input)[Rows], int64_t k,
                                     const Element* weights, int64_t block_stride) {
+    accumulate_row<0>(sum, input, k, weights, block_stride);
+    if constexpr (Products::kWidened == 2) accumulate_row<1>(sum, input, k, weights, block_stride);
+  }
+
+  template <int Row>
+  static VEC_INLINE void accumulate_row(V (&sum)[Rows][Vectors], const Element* const (&input)[Rows], int64_t k,
+                                        const Element* weights, int64_t block_stride) {
     V w[Vectors];
     VEC_UNROLL
     for (int v = 0; v < Vectors; ++v) {
-      w[v] = load<V>(weights + weights_offset(v, block_stride));
+      w[v] = Products::template weights<Row>(load<V>(weights + weights_offset(v, block_stride)));
     }
     VEC_UNROLL
     for (int m = 0; m < Rows; ++m) {
-      const V x = Products::template input<V>(input[m] + k * Products::kAdjacent);
+      const V x = Products::template input<V>(input[m] + k * kInputs + Row * Products::kAdjacent);
       VEC_UNROLL
       for (int v = 0; v < Vectors; ++v) {
         sum[m][v] = Products::plus(sum[m][v], x, w[v]);
@@ -236,7 +255,7 @@ struct Tile {
       VEC_UNROLL
       for (int m = 0; m < Rows; ++m) sum[0][m][v] = bias;
     });
-    const int64_t products = tile.run / Products::kAdjacent;
+    const int64_t products = tile.run / kInputs;
     for (int64_t t = 0; t < tile.taps; ++t) {
       const Element* input[Rows];
       VEC_UNROLL
