@@ -96,5 +96,5 @@ def test_what_is_read_twice_is_kept_unrounded() -> None:
     constants = {each.key: each.stored() for each in graph.named_constants()}
     (result,) = run_session(Session(serialize(graph), constants, threads=2), (x,))
     y = model.norm(x)
-    bf16 = [t.to(torch.bfloat16).float() for t in (y, model.layer.weight)]
-    torch.testing.assert_close(result, y - F.linear(*bf16, model.layer.bias), rtol=1e-5, atol=1e-5)
+    rounded, weight = (t.to(torch.bfloat16).float() for t in (y, model.layer.weight))
+    torch.testing.assert_close(result, y - F.linear(rounded, weight, model.layer.bias), rtol=1e-5, atol=1e-5)
