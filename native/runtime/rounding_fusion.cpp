@@ -104,6 +104,7 @@ void NodeBuilder::remember_producer(const fb::Node& node, const ggml_tensor* sou
 // The result of a rounding, by the kernel that computes what is rounded, where nothing else reads that; null for other
 // nodes. The numbers are the same.
 ggml_tensor* NodeBuilder::rounded_by_producer(const fb::Node& node, const ggml_tensor* x) {
+  if (!on_cpu() || !uses_kernels()) return nullptr;
   const auto found = producers_.find(x);
   if (found == producers_.end() || !is_round(node) || !is_read_once(node.inputs()->Get(0))) return nullptr;
   const ggml_tensor* before = found->second.node;
