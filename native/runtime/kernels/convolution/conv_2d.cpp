@@ -6,7 +6,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "kernels/convolution/convolution.h"
+#include "kernels/convolution/bfloats.h"
 #include "kernels/convolution/image.h"
 #include "kernels/convolution/image_strip.h"
 #include "kernels/convolution/plain_weights.h"
@@ -143,7 +143,7 @@ class Convolution {
 
   static constexpr bool kOnFloats = std::is_same_v<Element, float>;
 
-  // Blocks of the type that is computed with are used in place, with the zeros that follow them; other weights are
+  // Blocks that tiles multiply, or widen, are used in place, with the zeros that follow them; other weights are
   // packed, widened or scaled pass by pass.
   bool in_place() const {
     const bool of_floats = packed_type_ == DType::F32 && params_.weights != Storage::Plain;

@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "kernels/convolution/convolution.h"
-#include "kernels/kernels.h"
 #include "kernels/partition.h"
 #include "kernels/simd/isa.h"
 #include "kernels/simd/tile_state.h"
@@ -69,7 +68,7 @@ using BfloatTiles = ConvTilesOf<uint16_t>;
 
 KERNEL_VARIANTS(const ConvTiles& conv_tiles())
 
-// Tiles of floats that widen weights of bf16 in registers; null on CPUs without FMA, and where lanes are multiplied.
+// Tiles of floats that widen weights of bf16 in registers; null but on AVX2.
 KERNEL_VARIANTS(const ConvTiles* widening_conv_tiles())
 
 KERNEL_VARIANT(neonbf16, const BfloatTiles& bfloat_tiles())
@@ -86,14 +85,12 @@ KERNEL_VARIANT(avx512bf16, void round_scaled_to_bfloats(const float* x, const fl
 constexpr bool kHasStoredEpilogues =
     is_built(Activation::Silu) || is_built(Activation::GeluErf) || is_built(DType::Bf16);
 
+// Applies it to stored results.
 KERNEL_VARIANTS(void finish(float* y, int64_t n, const StoredEpilogue& epilogue))
 
 // The same for some pixels' channels, after tiles that do not apply it by themselves. Pixels may be null; adjacent ones
 // are one array.
 void finish_pixels(float* const* pixels, int64_t count, int64_t channels, const StoredEpilogue& epilogue);
-
-// The tiles of a layer on floats.
-const ConvTiles& float_tiles(const ggml_tensor* dst, const KernelCall<ConvolutionParams>& call);
 
 // The tiles of an instruction set, or of the best below it that has some; null where none has products of bf16.
 const BfloatTiles* bfloat_tiles_for(Isa isa);

@@ -31,7 +31,8 @@ template <int Rows, int Lanes, int Vectors>
 using FloatTile = Tile<FloatProducts, Rows, Lanes, Vectors>;
 
 #if defined(__AVX2__) && !defined(__AVX512F__)
-// Weights of bf16 in pairs of rows, each pair in the bits of a float: the first row's in the lower half.
+// Weights of bf16 in pairs of rows, each pair in the bits of a float: the first row's in the lower half. With AVX-512
+// the ports that would widen them multiply too, and each tile would widen them again.
 struct WidenedProducts : FloatProducts {
   static constexpr int kWidened = 2;
 

@@ -5,6 +5,7 @@
 #include "kernels/convolution/conv_2d.h"
 #include "kernels/convolution/image.h"
 #include "kernels/convolution/plain_weights.h"
+#include "kernels/kernels.h"
 #include "kernels/partition.h"
 #include "kernels/product/packing.h"
 

@@ -5,8 +5,14 @@
 #include <cstdint>
 
 #include "kernels/convolution/convolution.h"
-#include "kernels/kernels.h"
 #include "kernels/simd/isa.h"
+
+namespace executorch_ggml {
+
+template <class Params>
+struct KernelCall;
+
+}  // namespace executorch_ggml
 
 namespace executorch_ggml::kernels {
 
