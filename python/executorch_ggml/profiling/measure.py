@@ -186,7 +186,7 @@ def _inside(instruction: int, delegate: _Delegate, events: _Events, sources: Sou
                 delegate=delegate.index,
                 node=number,
                 name=node.name,
-                op=max(nodes, key=_weight).op,
+                op=max(nodes, key=_work).op,
                 kernel=metadata.get("kernel", delegate.backend),
                 dtype=node.output.dtype.name.lower(),
                 shape=tuple(metadata.get("shape", ())),
@@ -255,7 +255,7 @@ def _multiply_adds(node: Node) -> int:
     return int(node.spec.work(operands | {"result": seen(node.output)}))
 
 
-def _weight(node: Node) -> tuple[bool, int]:
+def _work(node: Node) -> tuple[bool, int]:
     """Orders nodes by their work. Where sizes are symbolic, ops with a formula of it are the products."""
     return node.spec.work is not None, _multiply_adds(node)
 
