@@ -429,7 +429,7 @@ ggml_tensor* NodeBuilder::convolution(ggml_tensor* x, const kernels::ChainedLaye
   Convolutions convolutions;
   if (follows) {
     convolutions = before->second;
-    convolutions.chain.layers[convolutions.chain.count - 1].rounds = unrounded != x;
+    convolutions.chain.layers[convolutions.chain.count - 1].call.rounds_result = unrounded != x;
     chained_work_ = convolutions.call->work;
   } else {
     convolutions.x = x;
@@ -678,45 +678,45 @@ Status NodeBuilder::build(const fb::Node& node, ggml_backend_t device, bool use_
   use_kernels_ = use_kernels;
   const Status status = declared(*graph_.values()->Get(node.output()), &ne_);
   if (!status.ok()) return error(node, "its output: " + status.message());
-  ggml_tensor* made = nullptr;
-  EXECUTORCH_GGML_TRY(make(node, spec, inputs, &made));
-  if (node.name()) ggml_set_name(made, node.name()->c_str());
-  values_[node.output()] = made;
+  ggml_tensor* result = nullptr;
+  EXECUTORCH_GGML_TRY(make(node, spec, inputs, &result));
+  if (node.name()) ggml_set_name(result, node.name()->c_str());
+  values_[node.output()] = result;
   return {};
 }
 
-Status NodeBuilder::make(const fb::Node& node, const OpInfo& spec, ggml_tensor* const* inputs, ggml_tensor** made) {
-  if (count(ne_) == 0) return empty_output(node, made);
+Status NodeBuilder::make(const fb::Node& node, const OpInfo& spec, ggml_tensor* const* inputs, ggml_tensor** result) {
+  if (count(ne_) == 0) return empty_output(node, result);
   error_.clear();
   as_said_ = true;
   if (sums_nothing(spec, inputs)) {
     if (is_quantized(dtype_of(node.output())))
       return error(node, "a quantized value is made of inputs without elements");
     as_said_ = false;
-    *made = filled(spec.empty == Empty::Nan ? NAN : 0.0f);
+    *result = filled(spec.empty == Empty::Nan ? NAN : 0.0f);
     return {};
   }
   node_work_ = spec.moves == Moves::View ? 0 : -1;
   chained_work_ = 0;
   bound_ = -1;
   call_ = nullptr;
-  *made = in_layer_before(node, inputs);
-  if (*made == nullptr) *made = rounded_by_producer(node, inputs[0]);
-  if (*made == nullptr) *made = dispatch(*this, node, inputs);
-  if (*made == nullptr)
+  *result = in_layer_before(node, inputs);
+  if (*result == nullptr) *result = rounded_by_producer(node, inputs[0]);
+  if (*result == nullptr) *result = dispatch(*this, node, inputs);
+  if (*result == nullptr)
     return error(node, error_.empty() ? "this build has no call for it; build executorch-ggml again" : error_);
-  EXECUTORCH_GGML_TRY(check_output(node, *made));
-  const int64_t work = node_work_ >= 0 ? node_work_ : elements_touched(inputs, spec.count, *made);
-  if (kHasGgmlKernels && call_ == nullptr && on_cpu() && work >= 2 * kPieceWork) *made = in_pieces(*made);
+  EXECUTORCH_GGML_TRY(check_output(node, *result));
+  const int64_t work = node_work_ >= 0 ? node_work_ : elements_touched(inputs, spec.count, *result);
+  if (kHasGgmlKernels && call_ == nullptr && on_cpu() && work >= 2 * kPieceWork) *result = in_pieces(*result);
   if (call_ != nullptr) call_->work = saturating_add(work, chained_work_);
   work_ = saturating_add(work_, work);
-  remember_bound(spec, inputs[0], *made);
-  read_unrounded(node, *made);
-  remember_bfloats(node, spec, inputs[0], *made);
-  remember_planes(node, inputs[0], *made);
-  remember_scaled(node, inputs, *made);
-  remember_reshaped_layer(node, inputs[0], *made);
-  remember_producer(node, inputs[0], *made);
+  remember_bound(spec, inputs[0], *result);
+  read_unrounded(node, *result);
+  remember_bfloats(node, spec, inputs[0], *result);
+  remember_planes(node, inputs[0], *result);
+  remember_scaled(node, inputs, *result);
+  remember_reshaped_layer(node, inputs[0], *result);
+  remember_producer(node, inputs[0], *result);
   return {};
 }
 

@@ -244,7 +244,7 @@ class NodeBuilder {
   ggml_tensor* sum_in_layer(ggml_tensor* layer, ggml_tensor* addend);
   ggml_tensor* bounds_in_layer(ggml_tensor* layer, float low, float high);
   ggml_tensor* fused(const ggml_tensor* result, ggml_tensor* addend);
-  ggml_tensor* again(const ggml_tensor* before, const Dims& ne, ggml_tensor* added);
+  ggml_tensor* replacement(const ggml_tensor* node, const Dims& ne, ggml_tensor* added);
   void remember_layer(ggml_tensor* result, kernels::ConvolutionParams* params);
   void remember_reshaped_layer(const fb::Node& node, const ggml_tensor* source, const ggml_tensor* result);
   bool is_constant(const ggml_tensor* tensor) const;
@@ -281,7 +281,7 @@ class NodeBuilder {
   Status check_output(const fb::Node& node, const ggml_tensor* tensor) const;
   bool sums_nothing(const OpInfo& spec, ggml_tensor* const* inputs) const;
   Status empty_output(const fb::Node& node, ggml_tensor** tensor);
-  Status make(const fb::Node& node, const OpInfo& spec, ggml_tensor* const* inputs, ggml_tensor** made);
+  Status make(const fb::Node& node, const OpInfo& spec, ggml_tensor* const* inputs, ggml_tensor** result);
   void remember_bound(const OpInfo& spec, const ggml_tensor* source, const ggml_tensor* made);
   int describe_call(KernelCallBase* call, std::initializer_list<ggml_tensor*> inputs, ggml_tensor** sources);
   ggml_tensor* custom_node(Kernel kernel, KernelCallBase* call, std::initializer_list<ggml_tensor*> inputs);
@@ -330,7 +330,7 @@ class NodeBuilder {
     const ggml_tensor* node;
     KernelCallBase* call;
   };
-  std::unordered_map<const ggml_tensor*, Producer> producers_;  // that can round what they give, by that
+  std::unordered_map<const ggml_tensor*, Producer> producers_;  // kernels that can round their output, by that output
   struct Rounded {
     ggml_tensor* source;
     int value;

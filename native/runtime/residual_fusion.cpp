@@ -78,20 +78,21 @@ ggml_tensor* NodeBuilder::fused(const ggml_tensor* result, ggml_tensor* addend) 
     layer.params->addend = sources_of(layer.node);
     call_->src[layer.params->addend] = DType::F32;
   }
-  layer.node = again(layer.node, ne_, addend);
+  layer.node = replacement(layer.node, ne_, addend);
   layer_calls_[layer.node] = layer;
   return layer.node;
 }
 
-// A node before by the node being built, whose call, call_, does more now: with another source, or null.
-ggml_tensor* NodeBuilder::again(const ggml_tensor* before, const Dims& ne, ggml_tensor* added) {
+// A node that replaces an earlier one, whose call_ now computes the node being built too: with the same sources, and
+// another one or null.
+ggml_tensor* NodeBuilder::replacement(const ggml_tensor* node, const Dims& ne, ggml_tensor* added) {
   ggml_tensor* sources[kMaxKernelInputs] = {};
-  int count = sources_of(before);
-  std::copy_n(before->src, count, sources);
+  int count = sources_of(node);
+  std::copy_n(node->src, count, sources);
   if (added != nullptr) sources[count++] = added;
   call_->node = node_->name() ? node_->name()->c_str() : "";
   chained_work_ = call_->work;
-  return node_of(call_, before->type, ne, sources, count);
+  return node_of(call_, node->type, ne, sources, count);
 }
 
 }  // namespace executorch_ggml

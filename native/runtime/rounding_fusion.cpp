@@ -28,8 +28,8 @@ ggml_tensor* NodeBuilder::unrounded_input(ggml_tensor* x, const ggml_tensor* wei
     return nullptr;
   }
   ggml_tensor* source = found->second.source;
-  const auto again = rounded_.find(source);  // what is rounded has numbers of bf16 already
-  if (again != rounded_.end()) source = again->second.source;
+  const auto before = rounded_.find(source);  // a second rounding changes nothing
+  if (before != rounded_.end()) source = before->second.source;
   if (!ggml_is_contiguous(source)) source = x;
   const int64_t inputs = params.weights == Storage::MatrixBlocks ? weight->ne[0] : weight->ne[2];
   const bool up = params.window.w.up > 1 || params.window.h.up > 1;
@@ -82,7 +82,7 @@ void NodeBuilder::read_unrounded(const fb::Node& node, ggml_tensor* result) {
   }
 }
 
-// Remembers kernels that can round their results, where no layer does that while it reads them. A reshape may come
+// Remembers kernels that can round their output, on CPUs whose layers do not round their input. A reshape may come
 // before the rounding.
 void NodeBuilder::remember_producer(const fb::Node& node, const ggml_tensor* source, ggml_tensor* result) {
   if (!is_built(DType::Bf16) || !on_cpu() || kernels::bfloat_conv_tiles() != nullptr) return;
@@ -101,8 +101,8 @@ void NodeBuilder::remember_producer(const fb::Node& node, const ggml_tensor* sou
   producers_[result] = {result, call};
 }
 
-// The result of a rounding, by the kernel that computes what is rounded, where nothing else reads that; null for other
-// nodes. The numbers are the same.
+// Fuses a rounding into the kernel that computes its input, where nothing else reads that; null for other nodes. The
+// numbers are the same.
 ggml_tensor* NodeBuilder::rounded_by_producer(const fb::Node& node, const ggml_tensor* x) {
   if (!on_cpu() || !uses_kernels()) return nullptr;
   const auto found = producers_.find(x);
@@ -110,7 +110,7 @@ ggml_tensor* NodeBuilder::rounded_by_producer(const fb::Node& node, const ggml_t
   const ggml_tensor* before = found->second.node;
   call_ = found->second.call;
   call_->rounds_result = true;
-  ggml_tensor* result = again(before, dims_of(before), nullptr);
+  ggml_tensor* result = replacement(before, dims_of(before), nullptr);
   if (dims_of(result) != ne_) result = ggml_reshape_4d(ctx_, result, ne_[0], ne_[1], ne_[2], ne_[3]);
   rounded_[result] = {result, node.output()};
   return result;

@@ -14,6 +14,7 @@
 #include "instruction_sets.h"
 #include "kernels/amx.h"
 #include "kernels/convolution/bfloat_matrix_tiles.h"
+#include "kernels/convolution/bfloats.h"
 #include "kernels/kernels.h"
 #include "kernels/product/bfloat_product.h"
 #include "tile_check.h"
@@ -174,7 +175,7 @@ class Layer {
     set_dense(&dst_, GGML_TYPE_F32, {of.out, width_, height_, of.images}, y_.data());
     int sources = of.has_bias ? 3 : 2;
     for (int i = 0; i < sources; ++i) dst_.src[i] = &src_[i];
-    auto& params = params_;
+    auto& params = call_.params;
     if (of.is_scaled) {
       set_dense(&src_[sources], GGML_TYPE_F32, {of.in, 1, 1, of.images}, factors_.data());
       params.scale = sources;
@@ -192,7 +193,7 @@ class Layer {
     for (const int threads : {1, 3}) {
       std::memset(y_.data(), 0x5a, static_cast<size_t>(4 * pixels() * of_.out));
       for (int ith = 0; ith < threads; ++ith) {
-        run_share(ith, name, [&] { kernels::conv_2d_by_tiles(&dst_, params_, tiles, ith, threads); });
+        run_share(ith, name, [&] { kernels::conv_2d_by_tiles(&dst_, call_, tiles, ith, threads); });
       }
       compare(name);
     }
@@ -312,7 +313,7 @@ class Layer {
   std::vector<float> biases_;
   std::vector<float> factors_;
   ggml_tensor src_[4] = {}, dst_{};
-  kernels::ConvolutionParams params_;
+  KernelCall<kernels::ConvolutionParams> call_;
 };
 
 void check_layers(const BfloatTiles& tiles, const std::string& name) {

@@ -6,16 +6,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.helpers import decomposed, exported, for_cpu, run_session
+from tests.helpers import decomposed, exported, run_session, session
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 import executorch_ggml
 from executorch_ggml.frontends.aten import Lowering
-from executorch_ggml.ir.serialize import serialize
 from executorch_ggml.passes import run_passes
 from executorch_ggml.profiling import profile
-from executorch_ggml.runtime import Session
 
 
 class Heads(nn.Module):
@@ -53,12 +51,14 @@ class Pairs(nn.Module):
         return (*results, *between) if self.apart else tuple(results)
 
 
+def run_in_bf16(model: nn.Module, x: Tensor) -> list[Tensor]:
+    graph = run_passes(Lowering(decomposed(exported(model.eval(), (x,)))).graph(), precision="bf16")
+    return run_session(session(graph), (x,))
+
+
 def results_of(x: Tensor, *, apart: bool) -> list[Tensor]:
     torch.manual_seed(2)
-    traced = decomposed(exported(Pairs(apart=apart).eval(), (x,)))
-    graph = for_cpu(run_passes(Lowering(traced).graph(), precision="bf16"))
-    constants = {each.key: each.stored() for each in graph.named_constants()}
-    return run_session(Session(serialize(graph), constants, threads=2), (x,))[: len(PRODUCERS)]
+    return run_in_bf16(Pairs(apart=apart), x)[: len(PRODUCERS)]
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 40), (2, 3, 40), (1, 23, 40)], ids=str)
@@ -76,8 +76,8 @@ def test_profile_has_no_nodes_that_round(tmp_path: Path) -> None:
     model = Pairs(apart=False).eval()
     executorch_ggml.export(model, (x,), precision="bf16", report_error=False).save(str(tmp_path / "model.pte"))
     nodes = profile(tmp_path / "model.pte", (x,), calls=2).nodes
-    of_inputs = [node for node in nodes if node.op == "unary" and not node.joined]  # of linear layers that come first
-    assert len(of_inputs) <= sum(name.startswith("linear") for name in PRODUCERS)
+    roundings = [node for node in nodes if node.op == "unary"]  # of the inputs of linear layers that come first
+    assert len(roundings) <= sum(name.startswith("linear") for name in PRODUCERS)
     assert {node.op for node in nodes} >= {"norm", "rms_norm", "linear", "attention"}
 
 
@@ -91,10 +91,8 @@ def test_what_is_read_twice_is_kept_unrounded() -> None:
             y = self.norm(x)
             return y - self.layer(y)
 
-    model, x = Residual().eval(), torch.randn(5, 40)
-    graph = for_cpu(run_passes(Lowering(decomposed(exported(model, (x,)))).graph(), precision="bf16"))
-    constants = {each.key: each.stored() for each in graph.named_constants()}
-    (result,) = run_session(Session(serialize(graph), constants, threads=2), (x,))
+    model, x = Residual(), torch.randn(5, 40)
+    (result,) = run_in_bf16(model, x)
     y = model.norm(x)
     rounded, weight = (t.to(torch.bfloat16).float() for t in (y, model.layer.weight))
     torch.testing.assert_close(result, y - F.linear(rounded, weight, model.layer.bias), rtol=1e-5, atol=1e-5)

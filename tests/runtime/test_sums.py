@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.helpers import for_cpu, lowered, run_session
+from tests.helpers import lowered, run_session, session
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -41,9 +41,7 @@ class Residual(nn.Module):
 
 def sums_of(layer: nn.Module, other: nn.Module, inputs: tuple[Tensor, ...], *, apart: bool) -> list[Tensor]:
     module = Residual(layer, other, tuple(COMBINED.values()), apart=apart).eval()
-    graph = for_cpu(lowered(module, inputs))
-    constants = {each.key: each.stored() for each in graph.named_constants()}
-    return run_session(Session(serialize(graph), constants, threads=2), inputs)[: len(COMBINED)]
+    return run_session(session(lowered(module, inputs)), inputs)[: len(COMBINED)]
 
 
 COMBINED: dict[str, Combined] = {
@@ -93,9 +91,7 @@ def test_a_sum_of_two_layers_and_of_one_with_itself() -> None:
             return F.relu(z + z) - y
 
     module, x = Sums().eval(), torch.randn(1, 24, 8, 9)
-    graph = for_cpu(lowered(module, (x,)))
-    constants = {each.key: each.stored() for each in graph.named_constants()}
-    (result,) = run_session(Session(serialize(graph), constants, threads=2), (x,))
+    (result,) = run_session(session(lowered(module, (x,))), (x,))
     torch.testing.assert_close(result, module(x), rtol=1e-5, atol=1e-5)
 
 
@@ -161,9 +157,7 @@ def test_rows_that_a_reshape_divides_are_added_as_they_are_then() -> None:
             return F.relu(y.view(15, 4, 10) + heads), F.relu(self.layer(-x).view(5, 3, 40) + heads.view(5, 3, 40))
 
     module, x, heads = Divided().eval(), torch.randn(3, 5, 40), torch.randn(15, 4, 10)
-    graph = for_cpu(lowered(module, (x, heads)))
-    constants = {each.key: each.stored() for each in graph.named_constants()}
-    results = run_session(Session(serialize(graph), constants, threads=2), (x, heads))
+    results = run_session(session(lowered(module, (x, heads))), (x, heads))
     for result, expected in zip(results, module(x, heads), strict=True):
         torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-5)
 
@@ -184,5 +178,5 @@ def test_sums_in_a_graph_that_is_too_deep_to_be_built_at_once(before: int) -> No
     expected = rows + 0.5 * before
     for _ in range(200):
         expected = (expected @ matrix.T + rows).clamp(-1.0, 1.0)
-    session = Session(serialize(build.finish()), {"weight": matrix.numpy()})
-    torch.testing.assert_close(session.run(rows.numpy())[0], expected.numpy(), rtol=1e-4, atol=1e-4)
+    deep = Session(serialize(build.finish()), {"weight": matrix.numpy()})
+    torch.testing.assert_close(deep.run(rows.numpy())[0], expected.numpy(), rtol=1e-4, atol=1e-4)

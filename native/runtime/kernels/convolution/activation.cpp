@@ -4,13 +4,13 @@
 
 namespace executorch_ggml::kernels {
 
-void finish_pixels(float* const* pixels, int64_t count, int64_t channels, const StoredEpilogue& epilogue) {
-  const auto finish_floats = KERNEL_PICK(finish);
+void apply_to_pixels(float* const* pixels, int64_t count, int64_t channels, const StoredEpilogue& epilogue) {
+  const auto apply = KERNEL_PICK(apply_stored_epilogue);
   for (int64_t first = 0, last = 0; first < count; first = last) {
     last = first + 1;
     if (pixels[first] == nullptr) continue;
     while (last < count && pixels[last] == pixels[last - 1] + channels) ++last;
-    finish_floats(pixels[first], (last - first) * channels, epilogue);
+    apply(pixels[first], (last - first) * channels, epilogue);
   }
 }
 

@@ -52,7 +52,7 @@ struct Activated<Activation::GeluErf> {
 };
 
 template <Activation kActivation, bool kRounds>
-void finish_floats([[maybe_unused]] float* y, [[maybe_unused]] int64_t n) {
+void apply_to_floats([[maybe_unused]] float* y, [[maybe_unused]] int64_t n) {
   if constexpr (is_built(kActivation) && (is_built(DType::Bf16) || !kRounds)) {
     each_vector(0, n, [=](int64_t i, auto lanes) {
       const Float x = Activated<kActivation>::at(lanes.load(y + i));
@@ -62,21 +62,21 @@ void finish_floats([[maybe_unused]] float* y, [[maybe_unused]] int64_t n) {
 }
 
 template <Activation kActivation>
-void finish_floats(float* y, int64_t n, bool rounds) {
-  rounds ? finish_floats<kActivation, true>(y, n) : finish_floats<kActivation, false>(y, n);
+void apply_to_floats(float* y, int64_t n, bool rounds) {
+  rounds ? apply_to_floats<kActivation, true>(y, n) : apply_to_floats<kActivation, false>(y, n);
 }
 
-__attribute__((unused)) void finish_in_place(float* y, int64_t n, const StoredEpilogue& epilogue) {
+__attribute__((unused)) void apply_in_place(float* y, int64_t n, const StoredEpilogue& epilogue) {
   switch (epilogue.activation) {
     case Activation::None:
     case Activation::Clamp:
-      return epilogue.rounds ? finish_floats<Activation::None, true>(y, n) : void();
+      return epilogue.rounds ? apply_to_floats<Activation::None, true>(y, n) : void();
     case Activation::Silu:
-      return finish_floats<Activation::Silu>(y, n, epilogue.rounds);
+      return apply_to_floats<Activation::Silu>(y, n, epilogue.rounds);
     case Activation::Hardswish:
-      return finish_floats<Activation::Hardswish>(y, n, epilogue.rounds);
+      return apply_to_floats<Activation::Hardswish>(y, n, epilogue.rounds);
     case Activation::GeluErf:
-      return finish_floats<Activation::GeluErf>(y, n, epilogue.rounds);
+      return apply_to_floats<Activation::GeluErf>(y, n, epilogue.rounds);
   }
 }
 

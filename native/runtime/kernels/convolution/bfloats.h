@@ -1,4 +1,4 @@
-// Rounding to bf16 for layers that multiply it, and the tiles of those that widen it. For plain .cpp only (see
+// Layers with weights of bf16: rounding their inputs, and the tiles that compute them. For plain .cpp only (see
 // simd/isa.h).
 #pragma once
 
@@ -15,7 +15,11 @@ void round_bfloats(const float* x, int64_t n, uint16_t* y);
 // The same of products.
 void round_scaled_bfloats(const float* x, const float* factors, int64_t n, uint16_t* y);
 
-// The tiles of a layer on floats.
+// The tiles of a layer on floats: those that widen weights of bf16 in registers, where they fit it.
 const ConvTiles& float_tiles(const ggml_tensor* dst, const KernelCall<ConvolutionParams>& call);
+
+// A thread's share of conv_2d_bfloats by these tiles.
+void conv_2d_by_tiles(ggml_tensor* dst, const KernelCall<ConvolutionParams>& call, const BfloatTiles& tiles, int ith,
+                      int nth);
 
 }  // namespace executorch_ggml::kernels

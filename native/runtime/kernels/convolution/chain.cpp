@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/elementwise/float_tables.h"
 #include "kernels/partition.h"
 #include "kernels/scratch.h"
-#include "selection_generated.h"
 
 namespace executorch_ggml::kernels {
 namespace {
@@ -44,12 +42,6 @@ Range inside(Range rows, int64_t height) {
   return {begin, std::clamp<int64_t>(rows.end, begin, height)};
 }
 
-// After them is room for kFloatStep others, which may change too.
-void round_to_bfloats(float* results, int64_t n) {
-  if (!is_built(UnaryKind::RoundBf16)) return;
-  KERNEL_PICK(unary_table)().round_bf16(results, results, ceil_div(n, kFloatStep) * kFloatStep, nullptr);
-}
-
 class Chain {
  public:
   Chain(ggml_tensor* dst, const ChainParams& params) : dst_(dst), params_(params) {
@@ -58,7 +50,7 @@ class Chain {
     strip_ = largest_strip();
     for (int i = 0; i + 1 < params.count; ++i) {
       const int64_t floats = rows_for(strip_)[i] * row_floats(params.layers[i].ne);
-      buffers_[i] = thread_scratch<Scratch>().rows[i].sized(floats + kFloatStep);
+      buffers_[i] = thread_scratch<Scratch>().rows[i].sized(floats);
     }
   }
 
@@ -139,7 +131,6 @@ class Chain {
     }
     call.params.window.h.pad = needed.begin - unbounded.begin;
     of.kernel(&out, 0, 1, &call);
-    if (of.rounds) round_to_bfloats(static_cast<float*>(out.data), rows.size() * row_floats(of.ne));
   }
 
   // Have these rows of a layer's result in its buffer. Those of the strip before that are needed again move to its

@@ -20,7 +20,6 @@ struct ChainedLayer {
   const ggml_tensor* weight = nullptr;  // both are constants
   const ggml_tensor* bias = nullptr;    // or null
   std::array<int64_t, 4> ne{};          // of its result
-  bool rounds = false;                  // the result to bf16, for the next layer
 };
 
 struct ChainParams {

@@ -143,7 +143,7 @@ class Convolution {
 
   static constexpr bool kOnFloats = std::is_same_v<Element, float>;
 
-  // Blocks that tiles multiply, or widen, are used in place, with the zeros that follow them; other weights are
+  // Packed weights that the tiles read directly are used in place, with the zeros that follow them; others are
   // packed, widened or scaled pass by pass.
   bool in_place() const {
     const bool of_floats = packed_type_ == DType::F32 && params_.weights != Storage::Plain;
@@ -549,7 +549,7 @@ class Convolution {
     for (int64_t m = 0; m < rows; ++m) {
       if (outputs[m] != nullptr) outputs[m] += begin;
     }
-    finish_pixels(outputs, rows, end - begin, stored_epilogue_);
+    apply_to_pixels(outputs, rows, end - begin, stored_epilogue_);
   }
 
   int64_t first_channel(int64_t block) const {
@@ -789,11 +789,12 @@ void conv_2d(ggml_tensor* dst, int ith, int nth, void* call) {
 }
 
 void conv_2d_bfloats(ggml_tensor* dst, int ith, int nth, void* call) {
-  conv_2d_by_tiles(dst, as_call<ConvolutionParams>(call).params, bfloat_tiles_of_node(), ith, nth);
+  conv_2d_by_tiles(dst, as_call<ConvolutionParams>(call), bfloat_tiles_of_node(), ith, nth);
 }
 
-void conv_2d_by_tiles(ggml_tensor* dst, const ConvolutionParams& params, const BfloatTiles& tiles, int ith, int nth) {
-  Convolution<uint16_t>(dst, params, DType::Bf16, tiles).run(ith, nth);
+void conv_2d_by_tiles(ggml_tensor* dst, const KernelCall<ConvolutionParams>& call, const BfloatTiles& tiles, int ith,
+                      int nth) {
+  Convolution<uint16_t>(dst, call.params, DType::Bf16, tiles, call.rounds_result).run(ith, nth);
 }
 
 }  // namespace executorch_ggml::kernels

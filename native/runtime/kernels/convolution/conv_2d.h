@@ -85,12 +85,11 @@ KERNEL_VARIANT(avx512bf16, void round_scaled_to_bfloats(const float* x, const fl
 constexpr bool kHasStoredEpilogues =
     is_built(Activation::Silu) || is_built(Activation::GeluErf) || is_built(DType::Bf16);
 
-// Applies it to stored results.
-KERNEL_VARIANTS(void finish(float* y, int64_t n, const StoredEpilogue& epilogue))
+KERNEL_VARIANTS(void apply_stored_epilogue(float* y, int64_t n, const StoredEpilogue& epilogue))
 
 // The same for some pixels' channels, after tiles that do not apply it by themselves. Pixels may be null; adjacent ones
 // are one array.
-void finish_pixels(float* const* pixels, int64_t count, int64_t channels, const StoredEpilogue& epilogue);
+void apply_to_pixels(float* const* pixels, int64_t count, int64_t channels, const StoredEpilogue& epilogue);
 
 // The tiles of an instruction set, or of the best below it that has some; null where none has products of bf16.
 const BfloatTiles* bfloat_tiles_for(Isa isa);
@@ -110,8 +109,5 @@ void conv_2d_bfloat_pixels(ggml_tensor* dst, const ConvolutionParams& params, Ra
 // conv_2d with weights of bf16 in blocks, of an image of bf16, or of one of floats that it rounds. Without groups its
 // input channels may be of an odd number where the image is of floats, and nothing is strided up.
 void conv_2d_bfloats(ggml_tensor* dst, int ith, int nth, void* call);
-
-// A thread's share of that, by these tiles.
-void conv_2d_by_tiles(ggml_tensor* dst, const ConvolutionParams& params, const BfloatTiles& tiles, int ith, int nth);
 
 }  // namespace executorch_ggml::kernels

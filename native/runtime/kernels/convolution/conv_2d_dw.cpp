@@ -70,7 +70,8 @@ class DepthwiseWeights {
   int64_t taps_;
 };
 
-void run_rows(ggml_tensor* dst, int ith, int nth, const ConvolutionParams& p, DType weights_type) {
+void run_rows(ggml_tensor* dst, int ith, int nth, const KernelCall<ConvolutionParams>& call) {
+  const ConvolutionParams& p = call.params;
   const ImageShape in(dst->src[0]);
   const ImageShape out(dst);
   const auto* x = static_cast<const float*>(dst->src[0]->data);
@@ -82,7 +83,7 @@ void run_rows(ggml_tensor* dst, int ith, int nth, const ConvolutionParams& p, DT
     return;
   }
   const int64_t all_taps = p.window.w.kernel * p.window.h.kernel;
-  const DepthwiseWeights stored(dst->src[1]->data, weights_type, p.weights, out.channels, all_taps);
+  const DepthwiseWeights stored(dst->src[1]->data, call.src[1], p.weights, out.channels, all_taps);
   const float* weights = stored.of(share.channels);
   const Window& down = p.window.h;
   DepthwiseRow row = {};
@@ -93,7 +94,8 @@ void run_rows(ggml_tensor* dst, int ith, int nth, const ConvolutionParams& p, DT
   row.in_width = in.width;
   row.out_width = out.width;
   row.window = p.window.w;
-  row.epilogue = p.epilogue;
+  row.register_epilogue = RegisterEpilogue(p.epilogue);
+  row.stored_epilogue = after_registers(p.epilogue, call.rounds_result);
   const auto run = KERNEL_PICK(conv_dw_row);
   for (int64_t r = share.rows.begin; r < share.rows.end; ++r) {
     const int64_t top = r % out.height * down.stride - down.pad;
@@ -110,8 +112,7 @@ void run_rows(ggml_tensor* dst, int ith, int nth, const ConvolutionParams& p, DT
 }  // namespace
 
 void conv_2d_dw(ggml_tensor* dst, int ith, int nth, void* call) {
-  const auto& c = as_call<ConvolutionParams>(call);
-  run_rows(dst, ith, nth, c.params, c.src[1]);
+  run_rows(dst, ith, nth, as_call<ConvolutionParams>(call));
 }
 
 }  // namespace executorch_ggml::kernels

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "kernels/convolution/convolution.h"
 #include "kernels/simd/isa.h"
-#include "ops_generated.h"
 
 namespace executorch_ggml::kernels {
 
@@ -21,7 +21,8 @@ struct DepthwiseRow {
   int64_t in_width;
   int64_t out_width;
   Window window;  // along the row
-  Epilogue epilogue;
+  RegisterEpilogue register_epilogue;
+  StoredEpilogue stored_epilogue;
 };
 
 KERNEL_VARIANTS(void conv_dw_row(const DepthwiseRow& row))

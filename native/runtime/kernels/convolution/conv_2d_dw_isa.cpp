@@ -210,17 +210,16 @@ StripRun find_wide(const DepthwiseRow& row) {
                                   : nullptr;
 }
 
-void activate_columns(const DepthwiseRow& row, int64_t column, int64_t columns) {
+void finish_columns(const DepthwiseRow& row, int64_t column, int64_t columns) {
   for (int64_t i = column; i < column + columns; ++i) {
-    finish_in_place(row.output + i * row.pitch, row.channels, {row.epilogue.activation, false});
+    apply_in_place(row.output + i * row.pitch, row.channels, row.stored_epilogue);
   }
 }
 
 }  // namespace
 
 void conv_dw_row(const DepthwiseRow& row) {
-  const RowEpilogue epilogue{RegisterEpilogue(row.epilogue)};
-  const bool activates = !ends_in_registers(row.epilogue.activation);
+  const RowEpilogue epilogue{row.register_epilogue};
   const StripRun wide = find_wide(row);
   const StripRun narrow = find_narrow(row);
   for (int64_t done = 0; done < row.out_width;) {
@@ -236,7 +235,7 @@ void conv_dw_row(const DepthwiseRow& row) {
     } else {
       run_column(row, epilogue, column);
     }
-    if (activates) activate_columns(row, column, columns);
+    if (!row.stored_epilogue.is_empty()) finish_columns(row, column, columns);
     done = column + columns;
   }
 }

@@ -5,7 +5,7 @@
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
 
-struct FloatProducts : StoredWeights {
+struct FloatProducts : UnpackedWeights {
   using Element = float;
   static constexpr int kAdjacent = 1;
   static constexpr bool kByLane = kHasLaneProducts;
@@ -34,7 +34,7 @@ using FloatTile = Tile<FloatProducts, Rows, Lanes, Vectors>;
 // Weights of bf16 in pairs of rows, each pair in the bits of a float: the first row's in the lower half. With AVX-512
 // the ports that would widen them multiply too, and each tile would widen them again.
 struct WidenedProducts : FloatProducts {
-  static constexpr int kWidened = 2;
+  static constexpr int kRowsPerElement = 2;
 
   // A shuffle of bytes, where a shift would take a port that multiplies on CPUs of Intel.
   template <int Row>
@@ -71,6 +71,6 @@ const ConvTiles* widening_conv_tiles() {
 #endif
 }
 
-void finish(float* y, int64_t n, const StoredEpilogue& epilogue) { finish_in_place(y, n, epilogue); }
+void apply_stored_epilogue(float* y, int64_t n, const StoredEpilogue& epilogue) { apply_in_place(y, n, epilogue); }
 
 }  // namespace executorch_ggml::kernels::KERNEL_ISA

@@ -12,9 +12,9 @@
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
 
-// Of weights that are multiplied as they lie.
-struct StoredWeights {
-  static constexpr int kWidened = 1;
+// For products with one row of weights in an element, which needs no conversion.
+struct UnpackedWeights {
+  static constexpr int kRowsPerElement = 1;
 
   template <int Row, class V>
   static VEC_INLINE V weights(V stored) {
@@ -40,7 +40,7 @@ constexpr int sums_of(int vectors) {
 //
 //   Element           what inputs and weights are
 //   kAdjacent         elements of a run that one product takes, and rows of weights that lie in pairs, fours ...
-//   kWidened          rows of weights that a vector of elements holds, of which weights<Row>(vector) gives one
+//   kRowsPerElement   rows of weights packed into one element; weights<Row>(vector) unpacks one of them
 //   input<V>(from)    the next elements of an input's run in all lanes
 //   plus(sum, x, w)   a sum with the products of each lane
 //   kByLane           whether a vector of inputs is loaded, and weights are multiplied by one of its lanes at a time:
@@ -50,8 +50,9 @@ template <class Products, int Rows, int Lanes, int Vectors>
 struct Tile {
   using V = Vec<float, Lanes>;
   using Element = typename Products::Element;
-  static constexpr int kRowElements = kOcBlock * Products::kAdjacent;       // of weights
-  static constexpr int kInputs = Products::kAdjacent * Products::kWidened;  // that a row of weights is multiplied by
+  static constexpr int kRowElements = kOcBlock * Products::kAdjacent;  // of weights
+  static constexpr int kInputs =
+      Products::kAdjacent * Products::kRowsPerElement;  // that a row of weights is multiplied by
   static constexpr int kSums = sums_of(Rows * Vectors);
   static constexpr bool kPrefetches = Products::kPrefetches && kSums == 1;
   static constexpr int kStep = Products::kByLane ? Lanes : kSums > 2 ? kSums : 2;  // products a round of the inner loop
@@ -64,7 +65,7 @@ struct Tile {
   static VEC_INLINE void accumulate(V (&sum)[Rows][Vectors], const Element* const (&input)[Rows], int64_t k,
                                     const Element* weights, int64_t block_stride) {
     accumulate_row<0>(sum, input, k, weights, block_stride);
-    if constexpr (Products::kWidened == 2) accumulate_row<1>(sum, input, k, weights, block_stride);
+    if constexpr (Products::kRowsPerElement == 2) accumulate_row<1>(sum, input, k, weights, block_stride);
   }
 
   template <int Row>

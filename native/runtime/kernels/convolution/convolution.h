@@ -41,15 +41,15 @@ constexpr bool ends_in_registers(Activation activation) {
   return activation == Activation::None || activation == Activation::Clamp || activation == Activation::Hardswish;
 }
 
-// What of it is applied to stored results, and whether these are rounded to bf16 after that.
+// What of an epilogue is applied to results in memory: an activation, and rounding to bf16 after it.
 struct StoredEpilogue {
-  Activation activation = Activation::None;  // None and Clamp do nothing
+  Activation activation = Activation::None;  // Clamp does nothing either
   bool rounds = false;
 
-  bool is_empty() const { return ends_in_registers(activation) && !rounds; }
+  bool is_empty() const { return (activation == Activation::None || activation == Activation::Clamp) && !rounds; }
 };
 
-// What is left of an epilogue behind a RegisterEpilogue.
+// The part of an epilogue that a RegisterEpilogue leaves.
 constexpr StoredEpilogue after_registers(const Epilogue& epilogue, bool rounds) {
   return {ends_in_registers(epilogue.activation) ? Activation::None : epilogue.activation, rounds};
 }

@@ -158,7 +158,7 @@ class Winograd {
     find_pixels<kWinogradOut>(y_ + first, out_, at.x, at.y, at.image, outside, output.pixels);
     if (!transforms_.output(output)) return compute_directly(at);
     if (clamps || params_.epilogue.activation == Activation::None) return;
-    finish_pixels(output.pixels, kWinogradOut * kWinogradOut, output.channels, {params_.epilogue.activation, false});
+    apply_to_pixels(output.pixels, kWinogradOut * kWinogradOut, output.channels, {params_.epilogue.activation, false});
   }
 
   int64_t pixel(int64_t x, int64_t y, int64_t image) const { return (image * out_.height + y) * out_.width + x; }

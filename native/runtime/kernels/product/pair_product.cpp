@@ -41,7 +41,7 @@ class PairProduct {
     }
     const Range own = {blocks.begin * kPackedColumns, std::min(blocks.end * kPackedColumns, channels_)};
     for (int64_t row = 0; row < rows_ && !own.empty(); ++row) {
-      KERNEL_PICK(finish)(output_ + row * channels_ + own.begin, own.size(), stored_epilogue_);
+      KERNEL_PICK(apply_stored_epilogue)(output_ + row * channels_ + own.begin, own.size(), stored_epilogue_);
     }
   }
 

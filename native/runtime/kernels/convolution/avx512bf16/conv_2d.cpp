@@ -4,7 +4,7 @@
 namespace executorch_ggml::kernels::KERNEL_ISA {
 namespace {
 
-struct BfloatProducts : StoredWeights {
+struct BfloatProducts : UnpackedWeights {
   using Element = uint16_t;
   static constexpr int kAdjacent = 2;
   static constexpr bool kByLane = false;

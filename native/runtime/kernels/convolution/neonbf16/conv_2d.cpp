@@ -15,7 +15,7 @@ VEC_INLINE Float halves_of(Float low, Float high, int half) {
 }
 
 // By dot products.
-struct BfloatProducts : StoredWeights {
+struct BfloatProducts : UnpackedWeights {
   using Element = uint16_t;
   static constexpr int kAdjacent = 2;
   static constexpr bool kByLane = true;
